@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from suffice._optional import require
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.loop import Loop
-from suffice.pipelines.live.reported import reported_passages
-from suffice.trace.rounds.records import Passage
+from suffice.pipelines.live.loop import Loop, Probe
+from suffice.pipelines.live.reported import (
+    draft_of,
+    reported_passages,
+    reported_tokens,
+    reported_usage,
+)
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
+
+_Read = TypeVar("_Read")
 
 # --- versions ------------------------------------------------------------------------------------
 
@@ -27,7 +36,7 @@ class Framework:
     tested: str
 
     def point(self, module: str, name: str | None = None) -> Any:
-        """The module, or what it holds under ``name``: where an adapter takes hold of the framework.
+        """The module, or what it holds under the dotted ``name``: where an adapter takes hold of it.
 
         Warns where the installed version is of another minor series than the tested one.
 
@@ -45,7 +54,7 @@ class Framework:
         tested = f"pip install '{self.package}=={self.tested}' is what was tested"
         try:
             point = require(module, purpose=f"Suffice in {self.name}", package=self.package)
-            point = point if name is None else getattr(point, name)
+            point = point if name is None else attrgetter(name)(point)
         except (AttributeError, ImportError) as error:
             if installed == "of an unknown version":
                 raise
@@ -66,13 +75,22 @@ def _minor(number: str) -> list[str]:
     return re.findall(r"\d+", number)[:2]
 
 
+DOCUMENTS = ("documents", "results", "passages")
+"""Keys under which a tool's output holds its documents."""
+
+
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """A tool's call and what came back: documents where the framework keeps them, else its text."""
+    """A tool's call and what came back.
+
+    ``output`` are documents where the framework keeps them, else the text; ``text`` stands in for an output
+    that is none of these.
+    """
 
     tool: str
     output: Any
+    text: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -86,15 +104,17 @@ def round_of_tools(
     kept = [result for result in results if tools is None or result.tool in tools]
     if not kept:
         return None
-    queries = [query for result in kept if (query := _query(result.arguments))]
+    queries = [query for result in kept if (query := query_of(result.arguments))]
     return {
-        "passages": tuple(passage for result in kept for passage in tool_passages(result.output)),
+        "passages": tuple(
+            passage for result in kept for passage in tool_passages(result.output, result.text)
+        ),
         "query": "\n".join(queries) or None,
         "action": ", ".join(dict.fromkeys(result.tool for result in kept)),
     }
 
 
-def _query(arguments: Mapping[str, Any]) -> str:
+def query_of(arguments: Mapping[str, Any]) -> str:
     """The argument ``query``, else the texts among the arguments."""
     for name in ("query", "question", "input"):
         if isinstance(arguments.get(name), str):
@@ -102,14 +122,12 @@ def _query(arguments: Mapping[str, Any]) -> str:
     return " ".join(value for value in arguments.values() if isinstance(value, str))
 
 
-def tool_passages(output: Any) -> tuple[Passage, ...]:
-    """A tool's output as passages: its documents, or its text as one."""
+def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
+    """A tool's output as passages: its documents, else ``text``, or what it prints as, as one."""
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
-        inner = next(
-            (output[name] for name in ("documents", "results", "passages") if name in output), None
-        )
+        inner = next((output[name] for name in DOCUMENTS if name in output), None)
         output = [output] if inner is None else inner
     if isinstance(output, str | bytes) or not isinstance(output, Iterable):
         output = [output]
@@ -117,7 +135,16 @@ def tool_passages(output: Any) -> tuple[Passage, ...]:
     try:
         return reported_passages(documents)
     except DataError:
-        return reported_passages([str(document) for document in documents])
+        texts = [str(document) for document in documents] if text is None else [text]
+        return reported_passages([held for held in texts if held.strip()])
+
+
+def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
+    """What ``reported_tokens`` or ``reported_usage`` reads; ``None``: another shape, which breaks no run."""
+    try:
+        return read(reported)
+    except DataError:
+        return None
 
 
 # --- what is said --------------------------------------------------------------------------------
@@ -131,3 +158,85 @@ def outcome(loop: Loop) -> dict[str, Any]:
         "reason": loop.reason,
         "policy_hash": loop.policy_hash,
     }
+
+
+# --- runs ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model replied: ``raw`` as the framework has it, else as ``observe`` reads it."""
+
+    raw: Any
+    text: str
+    usage: Any = None
+    logprobs: Any = None
+
+    def costs(self, seconds: float) -> dict[str, Any]:
+        """What ``answered`` takes beside the text."""
+        usage = readable(reported_usage, self.usage) or Usage()
+        tokens = readable(reported_tokens, self.logprobs)
+        return {"usage": replace(usage, latency_s=seconds), "tokens": tokens}
+
+
+class AgentRun:
+    """A run of an agent in asyncio: its loop, and what its model replied since the last round."""
+
+    def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
+        self.loop = loop
+        self._tools, self._probe = tools, probe
+        self._usage: list[Usage] = []
+        self._drafts: dict[int, Any] = {}
+        self.reply: tuple[str, dict[str, Any]] | None = None
+
+    async def step(self, results: Sequence[ToolResult], ask: Callable[[], Awaitable[Reply]]) -> Any:
+        """Take in the calls of a step; the model's raw reply where a draft is the answer, else ``None``.
+
+        ``ask`` requests that reply, without tools.
+        """
+        held = None if self.loop.done else self._round(results)
+        if held is None:
+            return None
+        await self.loop.aobserve(**held, probe=self._asking(ask))
+        answered = self.loop.rounds[-1].answer is not None
+        kept = self._drafts.get(self.loop.answer_round or 0)
+        if kept is None or not self.loop.done or not answered:
+            return None
+        self.reply = None
+        return kept
+
+    def take(self, results: Sequence[ToolResult], answer: str | None = None) -> bool:
+        """Take in the calls of a last step; whether there was one."""
+        held = None if self.loop.done else self._round(results)
+        if held is not None:
+            self.loop.observe(**held, answer=answer)
+        return held is not None
+
+    def replied(self, reply: Reply, seconds: float) -> None:
+        """Take in a reply of the model, which may be the last."""
+        costs = reply.costs(seconds)
+        self._usage.append(costs["usage"])
+        self.reply = (reply.text, costs)
+
+    def answered(self, text: str | None = None) -> None:
+        """The last reply is the answer, where there was a round; ``text`` where it reads otherwise."""
+        if self.loop.rounds and self.reply is not None:
+            reply, costs = self.reply
+            self.loop.answered(reply if text is None else text, **costs)
+
+    def _round(self, results: Sequence[ToolResult]) -> dict[str, Any] | None:
+        held = round_of_tools(results, self._tools)
+        if held is None:
+            return None
+        usage, self._usage = self._usage, []
+        return {**held, "usage": usage}
+
+    def _asking(self, ask: Callable[[], Awaitable[Reply]]) -> Probe | None:
+        if not isinstance(self._probe, bool):
+            return self._probe
+
+        async def draft(view: LoopView) -> Draft:
+            began = time.perf_counter()
+            reply = await ask()
+            self._drafts[len(view.rounds)] = reply.raw
+            return draft_of(reply.text, reply.costs(time.perf_counter() - began))
+
+        return draft if self._probe else None

@@ -18,6 +18,7 @@ from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.copying import ATTRIBUTES, Source
+from suffice.trace.rounds.labels import LABELS_FILE, Labels
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
@@ -219,8 +220,16 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
             },
         },
         run=traces.origin.run,
-        notes=(*inspection.remarks, *_notes(traces)),
+        notes=(*inspection.remarks, *_notes(traces), *_labels_beside(inspection.labels)),
     )
+
+
+def _labels_beside(labels: Labels) -> Iterator[str]:
+    if labels:
+        yield (
+            f"{len(labels.questions):,} questions are labelled in {LABELS_FILE}; the columns below are as "
+            "they stand in the other files"
+        )
 
 
 def _groups(source: Source) -> Iterator[Group]:

@@ -36,6 +36,7 @@ from suffice.signals.available import refuse_lacking
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
+from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
 N_FOLDS = 5
@@ -116,15 +117,16 @@ def fit_questions(part: Measures) -> FitQuestions:
         "explored": int(seen.explored.sum()),
         "cut": int(cut.sum()),
         "not_drawn": int(not_drawn.sum()),
+        **({"untold": seen.untold} if seen.untold else {}),
     }
     return FitQuestions(read=read, stated={CUT: stated})
 
 
-def _all_cut(record: TraceSet) -> str:
+def _all_cut(record: TraceSet, what: str = "questions") -> str:
     return (
-        f"the policy that ran cut all {record.n_questions} questions to fit on in {record.origin.source} and "
-        "none was explored, so nothing shows what later rounds would have brought; record some in "
-        "shadow, or live with a share explored (explore=0.05), or fit on another record"
+        f"the policy that ran cut all {what} to fit on in {record.origin.source} and none was explored, so "
+        "nothing shows what later rounds would have brought; record some in shadow, or live with a share "
+        "explored (explore=0.05), or fit on another record"
     )
 
 
@@ -139,18 +141,24 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
     stated = fitted_on.get(CUT)
     if not isinstance(stated, Mapping):
         return []
-    counts = {name: int(stated.get(name, 0)) for name in ("questions", "read", "cut", "not_drawn")}
+    known = {name: value for name, value in stated.items() if isinstance(value, int)}
+    counts = (
+        dict.fromkeys(("questions", "read", "cut", "not_drawn", "explored", "untold"), 0) | known
+    )
     note = (
         f"fitted on {counts['read']:,} of {counts['questions']:,} questions: the {counts['cut']:,} that the "
         "policy which ran cut were left out"
     )
-    if stated.get("explored"):
+    if counts["explored"]:
         return [
             f"{note}, and {counts['not_drawn']:,} of those that it never stopped, so that what is left is "
-            f"drawn like the {int(stated['explored']):,} explored ones"
+            f"drawn like the {counts['explored']:,} explored ones"
         ]
+    why = "none was explored"
+    if counts["untold"]:
+        why = f"where it said stop is not recorded (signal '{POLICY_STOP}')"
     return [
-        f"{note}; none was explored, so what is left is what it did not stop, which may be unlike the others"
+        f"{note}; {why}, so what is left holds all that it did not stop, which may be unlike the others"
     ]
 
 
@@ -161,10 +169,11 @@ def fit_data(
     *,
     split: str = FIT_SPLIT,
     f1_kind: F1Kind = "hotpotqa",
+    fits: bool = True,
 ) -> FitData:
     """The labelled questions of a split, ready to fit on, scored with that F1.
 
-    Those that :func:`fit_questions` leaves out count as unlabelled.
+    Those that :func:`fit_questions` leaves out count as unlabelled, unless nothing is fitted (``fits``).
 
     Raises
     ------
@@ -181,9 +190,12 @@ def fit_data(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
             f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
-    questions = fit_questions(chosen)
+    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+    questions = fit_questions(chosen) if fits else everyone
     chosen.take(questions.read).scores_throughout("fitting", f1_kind)
     scored = _only_of(scored, questions.read)
+    if not scored.labelled.any():
+        raise UsageError(_all_cut(record, "labelled questions"))
     provenance = {
         "source": record.origin.source,
         "split": split,

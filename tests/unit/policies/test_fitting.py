@@ -30,7 +30,7 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 MARGIN = "answer_token_margin"
@@ -395,9 +395,23 @@ def test_every_method_says_what_was_cut(method: str) -> None:
 
 def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
     log = to_trace_set(run_live(tune_records(10), [1] * 5 + [2] * 5, None))
-    with pytest.raises(
-        UsageError, match=r"cut all 10 questions .* none was explored.*explore=0\.05"
-    ):
+    with pytest.raises(UsageError, match=r"cut all questions .* none was explored.*explore=0\.05"):
         fit_method("tasr", log)
     some = to_trace_set(run_live(tune_records(10), [1] * 5 + [3] * 5, None))
-    assert "what it did not stop" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
+    assert "none was explored, so what is left" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
+    untold = [
+        dataclasses.replace(
+            record,
+            propensity=0.5,
+            rounds=tuple(dataclasses.replace(one, signals={}) for one in record.rounds),
+        )
+        for record in some.records()
+    ]
+    unlabelled = [
+        record if record.stopped_by else dataclasses.replace(record, gold=Gold())
+        for record in some.records()
+    ]
+    with pytest.raises(UsageError, match="cut all labelled questions"):
+        fit_data(to_trace_set(unlabelled), [MARGIN])
+    (note,) = fit_notes(fit_data(to_trace_set(untold), [MARGIN]).provenance)
+    assert "where it said stop is not recorded (signal 'policy_stop')" in note

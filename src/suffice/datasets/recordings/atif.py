@@ -10,6 +10,7 @@ from typing import Any
 
 from suffice.datasets.files import Row, json_documents, text_id
 from suffice.datasets.recordings.runs import (
+    ANSWERING,
     Call,
     Search,
     Step,
@@ -107,11 +108,11 @@ class _Step:
             return None
         try:
             moment = datetime.fromisoformat(stated)
-        except (TypeError, ValueError) as error:
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        except (OverflowError, TypeError, ValueError) as error:
             raise self.error(
                 f"must be a moment as 2026-01-31T12:00:00Z, found {stated!r:.40}", "timestamp"
             ) from error
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def listed(self, value: Any, part: str) -> list[Mapping[str, Any]]:
         """A list of objects; none where there is nothing."""
@@ -128,18 +129,48 @@ class _Step:
             raise self.error(f"must be an object, found {value!r:.60}", name)
         return value or {}
 
-    def searches(self) -> Iterator[Search]:
-        """Its results, each with the call of a tool that it is of."""
-        tools = {
-            tool.get("tool_call_id"): tool
+    def _call_id(self, value: Any, part: str) -> str | None:
+        if value is not None and not isinstance(value, str):
+            raise self.error(f"the id of a call must be text, found {value!r:.60}", part)
+        return value
+
+    @property
+    def tools(self) -> Mapping[str | None, Mapping[str, Any]]:
+        """The tools that it asked for, by the ids of their calls."""
+        return {
+            self._call_id(tool.get("tool_call_id"), "tool_calls"): tool
             for tool in self.listed(self.values.get("tool_calls"), "tool_calls")
         }
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asked for more than to hand in its answer."""
+        names = [tool.get("function_name") for tool in self.tools.values()]
+        observed = bool(self.values.get("observation"))
+        return any(name not in ANSWERING for name in names) if names else observed
+
+    @property
+    def answer(self) -> str:
+        """What it handed in by a tool, else its message."""
+        for tool in self.tools.values():
+            if tool.get("function_name") in ANSWERING:
+                handed = query_of(tool.get("arguments"))
+                if handed is not None:
+                    return handed
+        return text_of(self.values.get("message"))
+
+    def searches(self) -> Iterator[Search]:
+        """Its results, each with the call of a tool that it is of."""
+        tools = self.tools
         results = self.listed(self.held("observation").get("results"), "observation.results")
         by_call: dict[Any, list[Mapping[str, Any]]] = {}
         for number, result in enumerate(results):
-            by_call.setdefault(result.get("source_call_id") or number, []).append(result)
+            of_call = self._call_id(result.get("source_call_id"), "observation.results")
+            by_call.setdefault(of_call or number, []).append(result)
         for number, (call, parts) in enumerate(by_call.items()):
             tool = tools.get(call, {})
+            if tool.get("function_name") in ANSWERING:
+                continue
             arguments = tool.get("arguments")
             yield Search(
                 query=query_of(arguments),
@@ -176,7 +207,7 @@ class _Step:
             completion_tokens=metrics.get("completion_tokens"),
             cost_usd=cost,
             tokens=self._tokens(metrics),
-            searches=bool(self.values.get("tool_calls") or self.values.get("observation")),
+            searches=self.asks,
             calls=calls or 1,
             ended=self.time,
         )
@@ -213,11 +244,9 @@ def _record(name: str, asked: _Asked) -> QuestionRecord:
             steps.append(call)
         steps += step.searches()
     last = asked.run[-1]
-    said = text_of(last.values.get("message"))
-    finished = not (last.values.get("tool_calls") or last.values.get("observation"))
-    answer = said if finished else None
+    answer = None if last.asks else last.answer
     return QuestionRecord(
         question=Question(id=name, text="\n".join(asked.texts)),
         rounds=read_run(steps, answer, began=asked.began).rounds,
-        stopped_by="end" if finished else None,
+        stopped_by=None if answer is None else "end",
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from suffice.datasets.files import Row, json_documents
 from suffice.datasets.recordings.runs import (
+    ANSWERING,
     Call,
     Search,
     Step,
@@ -115,21 +116,30 @@ class _Span:
     @property
     def question(self) -> str | None:
         """What it was asked, as far as it says."""
-        messages = self.attributes.get("gen_ai.input.messages")
-        if messages is not None:
-            return _said(messages, ("user", "human"))
-        messages = self.messages("input")
-        if messages:
-            return _said(messages, ("user", "human"))
-        return _said(self.attributes.get("input.value"), ("user", "human"))
+        return self._told("input", ("user", "human"))
 
     @property
     def output(self) -> str | None:
         """What it gave, as far as it says."""
-        for value in (self.attributes.get("gen_ai.output.messages"), self.messages("output")):
-            if value:
-                return _said(value, ("assistant", "model", "ai"))
-        return _said(self.attributes.get("output.value"), ("assistant", "model", "ai"))
+        return self._told("output", ("assistant", "model", "ai"))
+
+    def _told(self, which: str, roles: Sequence[str]) -> str | None:
+        messages = [self.attributes.get(f"gen_ai.{which}.messages"), self.messages(which)]
+        # of a call that tells its messages, the value is the same as a library's own object
+        told = self.kind == "call" and any(messages)
+        values = messages if told else [*messages, self.attributes.get(f"{which}.value")]
+        return next((text for value in values if value and (text := _said(value, roles))), None)
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that was used."""
+        name = self.attributes.get("gen_ai.tool.name", self.attributes.get("tool.name"))
+        return name if isinstance(name, str) else None
+
+    @property
+    def asked(self) -> Any:
+        """What a tool was asked."""
+        return self.attributes.get("gen_ai.tool.call.arguments", self.attributes.get("input.value"))
 
     def messages(self, which: str) -> list[dict[str, Any]]:
         """OpenInference's flattened messages."""
@@ -277,7 +287,11 @@ def _outermost(top: _Span) -> Iterator[_Span]:
 
 
 def _agents_in(top: _Span) -> bool:
-    return any(span.kind in ("agent", "chain") for span in _below(top) if span is not top)
+    return any(
+        span.kind == "agent" or (span.kind == "chain" and span.question is not None)
+        for span in _below(top)
+        if span is not top
+    )
 
 
 def _listed(row: Row, held: Mapping[str, Any], *names: str) -> list[Mapping[str, Any]] | None:
@@ -351,18 +365,32 @@ def _value(row: Row, span: str, value: Any, depth: int) -> Any:
         )
     ((kind, held),) = value.items()
     if kind in ("arrayValue", "array_value"):
-        items = held.get("values") if isinstance(held, dict) else None
-        return [_value(row, span, item, depth + 1) for item in items or ()]
+        return [_value(row, span, item, depth + 1) for item in _values(row, span, held)]
     if kind in ("kvlistValue", "kvlist_value"):
-        pairs = held.get("values") if isinstance(held, dict) else None
         return {
             str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1)
-            for pair in pairs or ()
+            for pair in _values(row, span, held)
             if isinstance(pair, dict)
         }
     if kind in ("intValue", "int_value") and isinstance(held, str):
         return int(held) if re.fullmatch(r"-?\d{1,19}", held) else None
     return held
+
+
+def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message; LangChain's own forms have it one level below."""
+    inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
+    return next(inner, message)
+
+
+def _values(row: Row, span: str, held: Any) -> list[Any]:
+    values = held.get("values") if isinstance(held, dict) else None
+    if values is not None and not isinstance(values, list):
+        raise row.error(
+            f"span {span}: the values of an attribute must be a list, found {values!r:.40}",
+            "attributes",
+        )
+    return values or []
 
 
 _SAID = (
@@ -399,15 +427,14 @@ def _said(value: Any, roles: Sequence[str]) -> str | None:
 def _inner(value: Any, roles: Sequence[str]) -> Any:
     """One level below: of messages the last of one of the roles, of a message its texts."""
     if isinstance(value, list):
-        items = [item for item in value if isinstance(item, dict)]
-        # LangChain's own form of a message has its content one level below
-        messages = [i["kwargs"] if isinstance(i.get("kwargs"), dict) else i for i in items]
+        messages = [_unwrapped(item) for item in value if isinstance(item, dict)]
         of_role = [m for m in messages if str(m.get("role", m.get("type", ""))).lower() in roles]
         unnamed = [m for m in messages if "role" not in m and "type" not in m]
         chosen = of_role or unnamed
         return chosen[-1] if chosen else (text_of(value) or None)
     if not isinstance(value, dict):
         return None
+    value = _unwrapped(value)
     parts = value.get("parts", value.get("content"))
     if isinstance(parts, list):
         texts = [
@@ -449,15 +476,20 @@ def _exported(root: _Span) -> QuestionRecord | None:
 def _question(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
     steps: list[Step] = []
     calls: list[_Span] = []
+    handed: str | None = None
     until = 0  # the end of the searches that share the round
     for span, within in _in_order(root):
         if span.kind == "call":
             calls.append(span)
             steps.append(_call(spans, span, within=within is not None))
+        elif within is None and span.tool in ANSWERING:
+            handed = query_of(span.asked)
+            if steps and isinstance(last := steps[-1], Call):
+                steps[-1] = replace(last, searches=False)
         elif within is None:
             steps.append(_search(spans, span, joined=span.start < until))
             until = max(until, span.end) if span.start < until else span.end
-    answer = root.output
+    answer = handed if root.output is None else root.output
     if answer is None and calls and not calls[-1].asks:
         answer = calls[-1].output
     question = root.question or next((text for span in calls if (text := span.question)), None)
@@ -513,14 +545,16 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
     ]
     if not passages and span.kind == "search":
         result = span.attributes.get("gen_ai.tool.call.result", span.attributes.get("output.value"))
+        result = loaded(result) if isinstance(result, str) else result
+        result = _unwrapped(result) if isinstance(result, dict) else result
+        if isinstance(result, dict) and result.get("type") == "tool":
+            result = result.get("content")
         passages = [] if result is None else list(passages_of(result))
     held = span.attributes
-    tool = held.get("gen_ai.tool.name", held.get("tool.name"))
-    asked = held.get("gen_ai.tool.call.arguments", held.get("input.value"))
     query = held.get("gen_ai.retrieval.query.text")
     return Search(
-        query=query if isinstance(query, str) else query_of(asked),
-        action=action_of(tool, asked),
+        query=query if isinstance(query, str) else query_of(span.asked),
+        action=action_of(span.tool, span.asked),
         passages=tuple(passages),
         joined=joined,
         ended=_moment(span.end),

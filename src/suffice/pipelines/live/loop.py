@@ -437,6 +437,7 @@ class Loop:
         return self.done and self.rounds[-1].answer is None
 
     def _ask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        begun = time.perf_counter()
         try:
             draft = probe(self._with(asked))
         except Exception as error:  # noqa: BLE001
@@ -449,9 +450,10 @@ class Loop:
             raise UsageError(
                 "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
             )
-        return self._drafted_by(draft)
+        return self._drafted_by(draft, begun)
 
     async def _aask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        begun = time.perf_counter()
         try:
             draft = probe(self._with(asked))
             if inspect.isawaitable(draft):
@@ -459,18 +461,21 @@ class Loop:
         except Exception as error:  # noqa: BLE001
             self._probe_failed(f"{type(error).__name__}: {error}")
             return None
-        return self._drafted_by(draft)
+        return self._drafted_by(draft, begun)
 
     def _with(self, asked: Round | None) -> LoopView:
         rounds = self.rounds
         return LoopView(self.question, rounds if asked is None else (*rounds, asked))
 
-    def _drafted_by(self, draft: object) -> Draft | None:
+    def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):
-            return Draft(draft)
+            draft = Draft(draft)
         if not isinstance(draft, Draft):
             self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
             return None
+        if draft.usage.latency_s is None:
+            took = time.perf_counter() - begun
+            draft = replace(draft, usage=replace(draft.usage, latency_s=took))
         try:
             with_draft(Round(answer=None), draft, probed=True)
         except SufficeError as error:
@@ -542,8 +547,8 @@ class Loop:
         self._ticked = time.perf_counter()
         return self
 
-    def end(self, error: BaseException | None = None) -> bool:
-        """Leave it; whether ``error`` is mended by an answer of an earlier round.
+    def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
+        """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
 
         On return a kill loses nothing of the question, unless the writer is stuck, which is warned of.
         """
@@ -551,15 +556,15 @@ class Loop:
         if kept is not None:
             with suppress(TooLate):
                 kept.result(_KEPT_WITHIN_S)
-        return self._ended(kept, error)
+        return self._ended(kept, error if mend else None)
 
-    async def aend(self, error: BaseException | None = None) -> bool:
+    async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
         """As :meth:`end`, without holding up the event loop."""
         kept = self._leave(error)
         if kept is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(kept)), _KEPT_WITHIN_S)
-        return self._ended(kept, error)
+        return self._ended(kept, error if mend else None)
 
     def _leave(self, error: BaseException | None) -> Future[bool] | None:
         """Say how it ended; what is told when that is kept, where it is."""
@@ -599,7 +604,7 @@ class Loop:
         if mended:
             warnings.warn(
                 f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
-                f"answer of round {self.answer_round} is returned, see loop.error",
+                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
                 SufficeWarning,
                 stacklevel=4,
             )

@@ -21,7 +21,7 @@ from suffice.policies.file import PolicyFile, load_policy, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.trace.rounds.background import BackgroundWriter
-from suffice.trace.rounds.records import MOST_INT16, Gold, Question, whole
+from suffice.trace.rounds.records import MOST_INT16, Gold, Question, in_unicode, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Watch:
         document = {"watch": watched, "rounds": self._watching.max_rounds, "version": VERSION}
         try:
             document |= run
-            json.dumps(document)
+            json.dumps(document, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise UsageError(
                 f"run is what JSON holds by name, as {{'pipeline': 'my-agent'}}; found {run!r:.80}"
@@ -203,7 +203,7 @@ class Watch:
             if not isinstance(given, str) and not (what == "question_id" and given is None):
                 raise DataError(f"must be text, found {given!r:.60}", column=what)
         named = question_id is not None
-        name = uuid.uuid4().hex[:20] if question_id is None else question_id
+        name = uuid.uuid4().hex[:20] if question_id is None else in_unicode(question_id)
         if not name or name in self._watching.under_way:
             what = f"the question {name!r} is under way" if name else "an empty question_id"
             raise UsageError(f"{what}; {OWN_ID}")
@@ -212,7 +212,7 @@ class Watch:
             passage_ids=gold_passage_ids,  # type: ignore[arg-type]
         )
         asked = Question(id=name, text=text, type=question_type, split=split)
-        return Loop(self._watching, asked, gold, named=named)
+        return Loop(self._watching, in_unicode(asked), in_unicode(gold), named=named)
 
     def label(
         self,

@@ -187,7 +187,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     if not grid:
         raise UsageError("the grid holds no threshold")
     needs = rule_needs(fill(settings.rule, grid[0]))
-    data = fit_data(halves.learn, needs.signals, split=halves.split)
+    data = fit_data(halves.learn, needs.signals, split=halves.split, fits=needs.fitting)
     swept = sweep_rule(settings.rule, data, grid, ends=halves.learn.ends)
     own = _own(needs.signals, halves.learn.traces)
     fitted = fitted_rule(fill(settings.rule, grid[0]), data, own_signals=own)
@@ -222,7 +222,8 @@ class _Condition:
 def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     operands, notes = _operands(halves, settings)
     names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
-    data = fit_data(halves.learn, names, split=halves.split)
+    fits = any(operand.calibrated for operand in operands)
+    data = fit_data(halves.learn, names, split=halves.split, fits=fits)
     calibrators = calibrators_of(data, operands)
     learn = tuning_columns(data, operands)
     test = scoring_columns(halves.test.signals(names), calibrators)

@@ -72,7 +72,13 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     refuse_unusable(measures, names, tune_split=settings.tune_split)
     on_tune = measures.only_split(settings.tune_split)
     on_eval = measures.only_split(settings.eval_split)
-    data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
+    data = fit_data(
+        measures,
+        names,
+        split=settings.tune_split,
+        f1_kind=settings.f1_kind,
+        fits=any(operand.calibrated for operand in operands),
+    )
     if not on_eval.scores(settings.f1_kind).labelled.any():
         raise UsageError(
             f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "

@@ -18,7 +18,7 @@ from suffice.measures.seen import record_banners
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import settings_of
 from suffice.policies.defaults import FLOORS
-from suffice.policies.fitting import FitData, fit_data, fitted_rule, folds
+from suffice.policies.fitting import FitData, fit_data, fit_notes, fitted_rule, folds
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import (
     OpenRule,
@@ -268,6 +268,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
         cost=axis,
         notes=(
             *evaluated.notes(settings.metric),
+            *fit_notes(data.provenance),
             *_notes(settings, (tune, evaluated)),
             *books[1].notes(axis),
         ),
@@ -351,11 +352,10 @@ def _on_eval(
     costs: Array,
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``; weighted where questions were cut."""
-    ends, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
+    ends, scored = evaluated.ends, evaluated.scores(settings.f1_kind)
     seen, rounds = evaluated.seen, np.cumsum(evaluated.traces.exists, axis=1, dtype=np.float64)
     if seen is not None:
-        ends, scored = np.full_like(ends, seen.budget), seen.outcomes(scored)
-        costs, rounds = seen.matrix(costs), seen.matrix(rounds)
+        scored, costs, rounds = seen.outcomes(scored), seen.matrix(costs), seen.matrix(rounds)
     fitted = fitted_rule(
         fill(settings.rule, thresholds[0]),
         data,

@@ -254,7 +254,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
     if few:
         yield (
             f"fewer than {_FEW} explored questions went as far as {', '.join(few)}: their intervals say "
-            "little"
+            "little, and where none did there is no self-normalised estimate"
         )
     if record.untold:
         yield (

@@ -220,7 +220,7 @@ def _unscored_notes(runs: Sequence[_Run], scored: Outcomes) -> list[str]:
     for run in runs:
         unknown = np.isnan(run.read.scores[scored.metric.score]) & scored.labelled
         if run.read.past is not None:
-            unknown &= ~np.isnan(run.read.past.weights)
+            unknown &= run.read.past.weights > 0
         unscored.append((run.candidate.label, int(unknown.sum())))
     named = [f"{name} ({count})" for name, count in unscored if count]
     if not named:

@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,13 @@ from suffice.trace.rounds.journal import (
     round_line,
     together,
 )
-from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord, Round, StoppedBy
+from suffice.trace.rounds.records import (
+    POLICY_STOP,
+    QuestionRecord,
+    Round,
+    StoppedBy,
+    in_unicode,
+)
 
 _PAUSE_S = 0.02
 _FULL_QUESTIONS = 256
@@ -197,6 +203,17 @@ class BackgroundWriter:
         return True
 
 
+def _written(finished: Round, line_of: Callable[[Round], str]) -> tuple[Round, str]:
+    """The round and its line, as a file can hold them."""
+    line = line_of(finished)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        finished = in_unicode(finished)
+        line = line_of(finished)
+    return finished, line
+
+
 class _Work:
     """The thread's own: the journal, and the questions that stand in it."""
 
@@ -233,18 +250,25 @@ class _Work:
                 self._named.add(name)
             self._say(begin_line(event.watched))
         elif isinstance(event, Finished):
-            finished = _as_recorded(event)
+            finished, line = _written(
+                _as_recorded(event),
+                lambda held: round_line(event.question_id, held, event.score),
+            )
             self._open[event.question_id].take(finished, event.score)
-            self._say(round_line(event.question_id, finished, event.score))
+            self._say(line)
         else:
             self._end(event)
 
     def _end(self, event: Ended) -> None:
         ended = self._open.pop(event.question_id)
-        last = None
         if event.last is not None and ended.rounds:
-            ended.rounds[-1] = last = _in_place_of(ended.rounds[-1], event.last)
-        self._say(end_line(event.question_id, event.stopped_by, last))
+            ended.rounds[-1], line = _written(
+                _in_place_of(ended.rounds[-1], event.last),
+                lambda held: end_line(event.question_id, event.stopped_by, held),
+            )
+            self._say(line)
+        else:
+            self._say(end_line(event.question_id, event.stopped_by, None))
         if ended.rounds:
             self._done.append(ended.record(event.stopped_by))
 

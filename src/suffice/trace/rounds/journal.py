@@ -93,7 +93,7 @@ def end_line(question_id: str, stopped_by: StoppedBy | None, last: Round | None)
 
 
 def _line(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, separators=(",", ":"))
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,8 @@ class Label:
             value: Any = getattr(self, name)
             if not (isinstance(value, str) and value) and (value or name == "question_id"):
                 raise DataError(f"must be a text, found {value!r:.60}", column=name)
+            _check_unicode(value, name)
+        _check_unicode("".join(answers), "gold_answers")
         score = None if self.score is None else score_of(self.score)
         object.__setattr__(self, "score", score)
         if self.round is not None:
@@ -84,6 +86,14 @@ class Label:
                 yield _Cell(name, self.question_id, number), _Entry(value, self.place)
 
 
+def _check_unicode(text: str | None, column: str) -> None:
+    """Refuse what no file can hold: half of a surrogate pair."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"is no Unicode text: {text!r:.60}", column=column) from error
+
+
 def append_label(root: Path, label: Label) -> None:
     """One line of a folder's labels, written at once, so that several processes may."""
     document = {
@@ -96,8 +106,7 @@ def append_label(root: Path, label: Label) -> None:
         stream.write(json.dumps(document).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(NamedTuple):
     """What a label is of; ``round`` of a score, ``None`` its last one."""
 
     column: str
@@ -185,8 +194,10 @@ class Labels:
         asked = rows.filter(pc.equal(rows.column("round"), 0)).column("question_id").to_pylist()
         return self.only(rounds).fitted(rounds, frozenset(asked))
 
-    def conflicts(self, table: pa.Table, source: str) -> Iterator[tuple[str, DataError]]:
-        """Questions that ``table`` labels otherwise, as far as it has the columns."""
+    def conflicts(
+        self, table: pa.Table, source: str, instead: str = "let the labels hold with --replace"
+    ) -> Iterator[tuple[str, DataError]]:
+        """Questions that ``table`` labels otherwise, as far as it has the columns; and what to do."""
         for name in self.columns():
             if name not in table.column_names:
                 continue
@@ -202,8 +213,7 @@ class Labels:
                     cell.question,
                     DataError(
                         f"{_of(cell)}{of} is {_shown(own)} in {source} and {_shown(entry.value)} in "
-                        f"{entry.place}; correct one of them, or let labels take the place of what is there: "
-                        "suffice traces label TRACES LABELS --replace --out NEW",
+                        f"{entry.place}; correct one of them, or {instead}",
                         column=name,
                     ),
                 )
@@ -302,7 +312,11 @@ def labels_beside(root: Path, table: pa.Table) -> LabelFile:
     except DataError as error:
         wrong = DataError(error.message, file=str(root / LABELS_FILE), column=error.column)
         return LabelFile(Labels(), (*read.errors, wrong), remarks)
-    conflicts = dict(labels.conflicts(table, str(root)))
+    instead = (
+        f"move {LABELS_FILE} elsewhere and let its labels hold: suffice traces label {root} {LABELS_FILE} "
+        "--replace --out NEW"
+    )
+    conflicts = dict(labels.conflicts(table, str(root), instead))
     labels = labels.only(ids - conflicts.keys())
     return LabelFile(labels, (*read.errors, *conflicts.values()), remarks)
 

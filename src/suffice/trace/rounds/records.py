@@ -13,11 +13,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from suffice.errors import DataError, UsageError
+
+_Value = TypeVar("_Value")
 
 MOST_INT16 = int(np.iinfo(np.int16).max)
 MOST_INT32 = int(np.iinfo(np.int32).max)
@@ -104,7 +106,7 @@ def _signals(values: Mapping[str, float | None]) -> Mapping[str, float]:
     """Values as the map column holds them: float64, a null undefined."""
     try:
         return {name: math.nan if value is None else float(value) for name, value in values.items()}
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"values must be numbers by name, found {values!r:.80}", column="signals"
         ) from error
@@ -580,6 +582,28 @@ class LoopView:
     def previous(self) -> Round | None:
         """Round t - 1, or ``None`` at t = 1."""
         return self.rounds[-2] if len(self.rounds) > 1 else None
+
+
+def in_unicode(value: _Value) -> _Value:
+    r"""A record with "?" for what no file can hold, halves of surrogate pairs.
+
+    >>> in_unicode(Question(id="q", text="Who\ud800?")).text
+    'Who??'
+    """
+    return _in_unicode(value)  # type: ignore[no-any-return]
+
+
+def _in_unicode(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="replace").decode()
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: _in_unicode(getattr(value, part.name)) for part in fields(value)}
+        return replace(value, **parts)
+    if isinstance(value, tuple):
+        return tuple(map(_in_unicode, value))
+    if isinstance(value, Mapping):
+        return {_in_unicode(name): held for name, held in value.items()}
+    return value
 
 
 # --- as JSON -------------------------------------------------------------------------------------

@@ -132,3 +132,20 @@ def test_a_refusal_for_want_of_splits_ends_with_a_command_that_draws_them(
     (typed,) = re.findall(r"suffice (traces split .* --out NEW)", said)
     assert main(shlex.split(typed.replace("NEW", new))) == 0
     assert {"tune", "optimize"} & set(read_traces(new).splits)
+
+
+def test_labels_are_added_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw, new = str(tmp_path / "raw"), str(tmp_path / "new")
+    write_traces([make_record("a", ["Oslo"]), make_record("b", ["Rome"])], raw)
+    (tmp_path / "l.csv").write_text("id,gold\na,Oslo\nz,Rome\n")
+    words = ["traces", "label", raw, str(tmp_path / "l.csv"), "--out", new]
+    words += ["--columns", "question_id=id,gold_answers=gold"]
+    assert main(words) == 2
+    assert "1 of 2 labelled questions are not in" in capsys.readouterr().err
+    assert main([*words, "--skip-unknown"]) == 0
+    told = capsys.readouterr()
+    assert "1 of 2 questions were labelled" in told.err
+    assert told.out == f"wrote {new}: 2 questions, 2 rounds\n"
+    (tmp_path / "raw/labels.jsonl").write_text('{"question_id": "a", "gold_answers": ["Oslo"]}\n')
+    assert main(["traces", "info", raw]) == 0
+    assert "1 questions are labelled in labels.jsonl" in capsys.readouterr().out

@@ -201,7 +201,14 @@ def test_labels_in_a_folder_that_differ_from_it_are_errors(folder: Path) -> None
     told = " | ".join(map(str, inspection.errors))
     assert "is ['X'] in" in told
     assert "is ['Oslo'] in" in told
+    assert "move labels.jsonl elsewhere" in told
     assert "row 3: a label is" in told
     assert inspection.traces.gold[2].answers == ("Oslo",)
     with pytest.raises(DataError, match="2 more"):
         read_traces(folder)
+
+
+def test_a_label_that_no_file_can_hold_is_refused(folder: Path, tmp_path: Path) -> None:
+    half = lines(tmp_path / "l.jsonl", {"question_id": "a", "gold_answers": ["Os\ud800lo"]})
+    with pytest.raises(DataError, match="column gold_answers: is no Unicode text"):
+        suffice.label_traces(folder, half, tmp_path / "out")

@@ -70,6 +70,18 @@ def test_a_trajectory_with_several_questions_and_one_that_was_cut(tmp_path: Path
     assert ([round_.answer for round_ in record.rounds], record.stopped_by) == ([None, None], None)
 
 
+def test_an_answer_that_a_trajectory_hands_in_by_a_tool(tmp_path: Path) -> None:
+    def submit(document: Any) -> None:
+        tool = {"tool_call_id": "c", "function_name": "finish", "arguments": {"answer": "Ada L."}}
+        result = {"source_call_id": "c", "content": "Done."}
+        document["steps"][3].update(tool_calls=[tool], observation={"results": [result]})
+
+    path = changed("atif.json", tmp_path, submit)
+    (record,) = imported(path, "atif", tmp_path)
+    assert [round_.answer for round_ in record.rounds] == [None, "Ada L."]
+    assert record.rounds[-1].usage.answer_prompt_tokens == 300
+
+
 BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda it: it.update(schema_version="2"),
@@ -93,6 +105,14 @@ BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
         r"steps\[1\].observation: must be an object",
     ),
     (lambda it: it["steps"][1].update(timestamp="noon"), r"steps\[1\].timestamp: must be a moment"),
+    (
+        lambda it: it["steps"][1].update(timestamp="0001-01-01T00:00:00+05:00"),
+        r"steps\[1\].timestamp: must be a moment",
+    ),
+    (
+        lambda it: it["steps"][1]["tool_calls"][0].update(tool_call_id=["a"]),
+        r"steps\[1\].tool_calls: the id of a call must be text, found \['a'\]",
+    ),
 ]
 
 
@@ -143,6 +163,70 @@ def test_spans_by_openinference_are_rounds(tmp_path: Path) -> None:
     assert (first.answer, first.response, second.answer) == (None, "I need more.", "Ada")
     assert (first.usage.prompt_tokens, second.usage.cached_tokens) == (200, 20)
     assert second.signals == {"cost_usd": 0.25}
+
+
+def _as_a_graph(document: Any) -> None:
+    """As LangGraph's spans: messages in LangChain's forms, and chains within the chain."""
+    spans = spans_of(document)
+    top = next(span for span in spans if span["name"] == "chain")
+    asked = {"messages": [{"role": "user", "content": "Who founded it?"}]}
+    kinds = {"human": "Who founded it?", "ai": "Ada"}
+    given = {"messages": [{"type": k, "data": {"type": k, "content": v}} for k, v in kinds.items()]}
+    for pair in top["attributes"]:
+        if pair["key"] in ("input.value", "output.value"):
+            held = asked if pair["key"] == "input.value" else given
+            pair["value"] = {"stringValue": json.dumps(held)}
+    role = {"key": "llm.input_messages.0.message.role", "value": {"stringValue": "user"}}
+    node = {**top, "spanId": "node", "parentSpanId": top["spanId"], "name": "tools"}
+    top["attributes"] = [*top["attributes"], role]
+    spans.append(node)
+    result = {"type": "tool", "data": {"content": "Found: Ada.", "type": "tool"}}
+    tool = next(span for span in spans if span["name"] == "retrieve")
+    tool["parentSpanId"] = "node"
+    tool["attributes"] = [
+        {"key": name, "value": {"stringValue": value}}
+        for name, value in (
+            ("openinference.span.kind", "TOOL"),
+            ("tool.name", "search"),
+            ("input.value", "founder"),
+            ("output.value", json.dumps(result)),
+        )
+    ]
+
+
+def test_a_graph_of_chains_is_one_question(tmp_path: Path) -> None:
+    path = changed("otlp_openinference.json", tmp_path, _as_a_graph)
+    (record,) = imported(path, "otlp", tmp_path)
+    assert record.question.text == "Who founded it?"
+    first, second = record.rounds
+    assert (first.query, first.action, second.answer) == ("founder", "search founder", "Ada")
+    assert [passage.text for passage in first.passages or ()] == ["Found: Ada."]
+
+
+def test_an_answer_that_an_agent_hands_in_by_a_tool(tmp_path: Path) -> None:
+    def submit(document: Any) -> None:
+        spans = spans_of(document)
+        agent = _first_agent(document)
+        agent["attributes"] = [a for a in agent["attributes"] if "output" not in a["key"]]
+        (call,) = [span for span in spans if '"6' in json.dumps(span) and "chat" in span["name"]]
+        reasons = {"arrayValue": {"values": [{"stringValue": "tool_calls"}]}}
+        for pair in call["attributes"]:
+            if pair["key"] == "gen_ai.response.finish_reasons":
+                pair["value"] = reasons
+        named = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "final_answer",
+            "gen_ai.tool.call.arguments": '{"answer": "Ada L."}',
+        }
+        held = [{"key": key, "value": {"stringValue": value}} for key, value in named.items()]
+        at = call["endTimeUnixNano"]
+        times = {"startTimeUnixNano": at, "endTimeUnixNano": at}
+        spans.append({**call, "spanId": "end", "attributes": held, **times})
+
+    path = changed("otlp_gen_ai.json", tmp_path, submit)
+    (record,) = imported(path, "otlp", tmp_path)
+    assert [round_.answer for round_ in record.rounds] == [None, "Ada L."]
+    assert record.rounds[-1].usage.answer_prompt_tokens == 600
 
 
 def test_spans_in_any_order_twice_and_of_several_traces(tmp_path: Path) -> None:
@@ -257,6 +341,10 @@ BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
         "an attribute nested deeper than 16 levels",
     ),
     (
+        _attribute("gen_ai.input.messages", {"arrayValue": {"values": 3}}),
+        "the values of an attribute must be a list, found 3",
+    ),
+    (
         _attribute("gen_ai.operation.name", {"stringValue": "embeddings"}),
         "holds no span of an agent: gen_ai.operation.name invoke_agent",
     ),
@@ -271,6 +359,23 @@ def test_what_is_wrong_in_spans_is_said(
     with pytest.raises(DataError, match=message) as error:
         imported(path, "otlp", tmp_path)
     assert "otlp_gen_ai.json" in str(error.value)
+
+
+def test_what_spans_lack_is_said_with_what_adds_it(tmp_path: Path) -> None:
+    def bare(document: Any) -> None:
+        for span in spans_of(document):
+            span["attributes"] = [a for a in span["attributes"] if "messages" not in a["key"]]
+
+    path = changed("otlp_gen_ai.json", tmp_path, bare)
+    out = tmp_path / "out.parquet"
+    written = import_traces(path, out, format="otlp")
+    notes = "\n".join(written.notes)
+    assert "1 of 1 questions have no text" in notes
+    assert "2 of 2 rounds have no answer" in notes
+    for command in (f"suffice probe {out} --llm", f"suffice traces label {out} LABELS"):
+        assert command in notes
+    (record,) = read_traces(out).records()
+    assert (record.question.text, record.stopped_by) == ("", None)
 
 
 def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
@@ -315,13 +420,29 @@ def test_a_log_of_inspect_is_a_record_with_scores(tmp_path: Path) -> None:
     assert [token.top[0].logprob for token in second.tokens or ()] == [-1.5]
 
 
+def _cut(sample: Any) -> None:
+    """It ended at its limit while it asked for a search."""
+    asking = [event for event in sample["events"] if event["event"] == "model"][1]
+    sample.update(id=7, limit={"type": "message", "limit": 5}, output=asking["output"])
+
+
+def test_an_answer_that_is_handed_in_by_a_tool(tmp_path: Path) -> None:
+    def submit(sample: Any) -> None:
+        tool = next(event for event in sample["events"] if event["event"] == "tool")
+        handed = {**tool, "function": "submit", "result": "Oslo", "arguments": {"answer": "Oslo"}}
+        sample["events"].append(handed)
+
+    (record,) = imported(log_of(tmp_path, submit), "inspect", tmp_path)
+    assert [round_.answer for round_ in record.rounds] == ["oslo, perhaps.", "Oslo"]
+
+
 def test_samples_of_other_kinds(tmp_path: Path) -> None:
     """As JSON: another epoch, messages without events, a limit, one that failed at once."""
     path = log_of(
         tmp_path,
         lambda it: None,
         lambda it: it.update(epoch=2, events=[], scores={}),
-        lambda it: it.update(id=7, limit={"type": "message", "limit": 5}),
+        _cut,
         lambda it: it.update(id=8, events=[], messages=[], error={"message": "no server"}),
     )
     with pytest.warns(SufficeWarning, match="1 samples have no call to a model"):
@@ -332,7 +453,10 @@ def test_samples_of_other_kinds(tmp_path: Path) -> None:
     assert [r.query for r in second.rounds] == ["capital", "Norway"]
     assert [r.answer for r in second.rounds] == [None, "ANSWER: Oslo"]
     assert second.scores == {}
-    assert limited.stopped_by == "budget"
+    assert ([r.answer for r in limited.rounds], limited.stopped_by) == (
+        ["oslo, perhaps.", "bergen?"],
+        "budget",
+    )
 
 
 BAD_LOGS: list[tuple[Callable[[Any], Any], str]] = [
@@ -367,6 +491,10 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
     content = (HERE / "inspect.eval").read_bytes()
     with zipfile.ZipFile(HERE / "inspect.eval") as archive:
         size = next(p.file_size for p in archive.infolist() if p.filename.startswith("samples/"))
+    torn = tmp_path / "torn.eval"
+    torn.write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07", 1))
+    with pytest.raises(DataError, match=r"cannot be read .*; the log is damaged"):
+        imported(torn, "inspect", tmp_path)
     lying = tmp_path / "lying.eval"
     lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
     with pytest.raises(DataError, match="its content is not what the directory says"):

@@ -31,7 +31,14 @@ from suffice.trace.reader import schema_of
 from suffice.trace.rounds.background import BackgroundWriter
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Round, Usage
+from suffice.trace.rounds.records import (
+    Draft,
+    LoopView,
+    Passage,
+    QuestionRecord,
+    Round,
+    Usage,
+)
 from suffice.trace.rounds.schema import QUESTIONS
 
 STABLE = RulePolicy(rule="answer_stable")
@@ -158,6 +165,13 @@ def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
     strict = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live", strict=True)
     with pytest.raises(UsageError, match="token_probability"), strict.question("Where?") as loop:
         loop.observe(answer="Oslo")
+
+
+def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
+    loop = Watch(STABLE).question("Where?").begin()
+    loop.observe(answer="Oslo")
+    assert not loop.end(ConnectionError("gone"), mend=False)  # warnings are errors here
+    assert (loop.stopped_by, loop.answer) == ("error", "Oslo")
 
 
 # --- probes --------------------------------------------------------------------------------------
@@ -438,6 +452,22 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     assert len(after) == 4
     assert {name: after[name] for name in before} == before
     assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_text_that_no_file_can_hold_spoils_no_record(tmp_path: Path) -> None:
+    half = "Os\ud800lo"
+    with Watch(STABLE, record=tmp_path) as watch:
+        with watch.question("Where?", question_id="before") as loop:
+            loop.observe(answer="Oslo")
+        with watch.question(half, question_id=half, gold_answers=[half]) as loop:
+            loop.observe(passages=[{"id": half, "text": half}])
+            assert loop.observe(passages=[{"id": half}], answer=half).stop is False
+            loop.answered(half)
+        assert records(tmp_path).keys() == {"before", "Os?lo"}
+    spoilt = records(tmp_path)["Os?lo"]
+    assert (spoilt.question.text, spoilt.gold.answers) == ("Os?lo", ("Os?lo",))
+    assert spoilt.rounds[-1].answer == "Os?lo"
+    assert spoilt.rounds[0].passages == (Passage(id="Os?lo", text="Os?lo"),)
 
 
 def test_a_full_journal_becomes_parquet_and_what_is_under_way_goes_on(

@@ -527,5 +527,11 @@ def test_rules_past_what_nothing_stands_for_are_left_out() -> None:
         search(log, dataclasses.replace(settings, baseline="fixed-4"))
     with pytest.raises(UsageError, match=r"of 1 rule each goes past the cut of some question"):
         search(log, SearchSettings(signals=("answer_stable",), resamples=5))
+    all_cut = [
+        dataclasses.replace(record, stopped_by="policy")
+        for record in log.records()
+        if len(record.rounds) > 2
+    ]
+    assert search(to_trace_set(all_cut), settings).evaluated == 4  # without a fit that is as good
     with pytest.raises(UsageError, match="goes past the cut"):  # of a cut question, nothing
         search(log, dataclasses.replace(settings, metric="agreement", objective="gain-at-cost"))

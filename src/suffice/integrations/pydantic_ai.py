@@ -1,0 +1,172 @@
+"""pydantic-ai agents, watched by a capability. Needs ``pydantic-ai-slim``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from suffice.integrations.agents import (
+    DOCUMENTS,
+    AgentRun,
+    Framework,
+    Reply,
+    ToolResult,
+    outcome,
+)
+from suffice.pipelines.live.loop import Probe
+from suffice.pipelines.live.watch import Watch
+
+_PYDANTIC_AI = Framework(name="pydantic-ai", package="pydantic-ai-slim", tested="2.68.0")
+
+
+def suffice_capability(
+    watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
+) -> Any:
+    """A capability for ``Agent(capabilities=[...])``, or of one run, by which ``watch`` sees every run.
+
+    A round is a model message that called tools. After the watch says stop, the next model request offers no
+    function tools, so the model answers from what it has, in the agent's output type. The last request and
+    the response to it say why in ``metadata["suffice"]``; the question's id is the run's.
+
+    Parameters
+    ----------
+    watch
+        What decides and records, for many runs at once.
+    tools
+        Names of the tools that retrieve; ``None``: all. Steps without one of them are no rounds.
+    probe
+        For an answer after each round, where the watch needs one: ``True`` makes the request without
+        function tools, on the same messages, and takes it for the final one where the run stops there; or
+        a function of your own. It counts in the record, and not in the run's usage and limits.
+
+    Raises
+    ------
+    MissingExtra
+        When pydantic-ai is not installed.
+    UsageError
+        When its version lacks what the capability needs.
+    """
+    return _capability()(watch, tools=tools, probe=probe)
+
+
+@cache
+def _capability() -> type[Any]:
+    base: Any = _PYDANTIC_AI.point("pydantic_ai.capabilities", "AbstractCapability")
+
+    class SufficeCapability(base):  # type: ignore[misc]
+        """The agent's own, of which each run has a copy with a loop."""
+
+        run: AgentRun
+
+        def __init__(self, watch: Watch, **settings: Any) -> None:
+            super().__init__()
+            self.watch, self.settings = watch, settings
+
+        async def for_run(self, ctx: Any) -> Any:
+            made = type(self)(self.watch, **self.settings)
+            loop = self.watch.question(_question(ctx), question_id=ctx.run_id)
+            made.run = AgentRun(loop, **self.settings)
+            return made
+
+        async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
+            del ctx
+            loop = self.run.loop.begin()
+            try:
+                result = await handler()
+            except BaseException as error:
+                await loop.aend(error)
+                raise
+            self.run.answered()
+            await loop.aend()
+            sent, said = _last(result), outcome(loop)
+            for message in (sent, result.response):
+                message.metadata = {**(message.metadata or {}), "suffice": said}
+            return result
+
+        async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
+            del ctx
+            run, request = self.run, request_context
+            bare = _without_tools(request)
+
+            async def ask() -> Reply:
+                parameters = bare.model_request_parameters
+                return _reply(
+                    await bare.model.request(bare.messages, bare.model_settings, parameters)
+                )
+
+            kept = await run.step(tuple(_results(request)), ask)
+            if kept is not None:
+                return kept
+            began = time.perf_counter()
+            response = await handler(bare if run.loop.done else request)
+            run.replied(_reply(response), time.perf_counter() - began)
+            return response
+
+    return SufficeCapability
+
+
+def _last(result: Any) -> Any:
+    """The last request: a streamed run shows copies of its response."""
+    messages = result.all_messages()
+    answered = next(at for at, held in enumerate(messages) if held is result.response)
+    return messages[answered - 1]
+
+
+def _question(run: Any) -> str:
+    """What the user asked; of a run that goes on with a history, its last prompt."""
+    asked = run.prompt
+    if asked is None:
+        parts = [part for message in run.messages for part in message.parts]
+        asked = next(
+            (part.content for part in reversed(parts) if part.part_kind == "user-prompt"), ""
+        )
+    if isinstance(asked, str):
+        return asked
+    texts = (part if isinstance(part, str) else getattr(part, "content", None) for part in asked)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _results(request: Any) -> Iterator[ToolResult]:
+    """What the tools called last gave back; a failed one nothing."""
+    messages = request.messages
+    calls = {
+        call.tool_call_id: call.args_as_dict()
+        for call in next(
+            (held.tool_calls for held in reversed(messages) if held.kind == "response"), ()
+        )
+    }
+    final = {tool.name for tool in request.model_request_parameters.output_tools}
+    for part in messages[-1].parts:
+        tool = getattr(part, "tool_name", None)
+        if tool is None or tool in final or part.part_kind not in ("tool-return", "retry-prompt"):
+            continue
+        output = None
+        if part.part_kind == "tool-return" and part.outcome == "success":
+            held = part.metadata if isinstance(part.metadata, Mapping) else {}
+            output = held if held.keys() & DOCUMENTS else part.content
+        yield ToolResult(tool=tool, output=output, arguments=calls.get(part.tool_call_id, {}))
+
+
+def _without_tools(request: Any) -> Any:
+    """The request with no tools but those of the output."""
+    parameters = replace(request.model_request_parameters, function_tools=[], native_tools=[])
+    settings = {
+        name: value
+        for name, value in (request.model_settings or {}).items()
+        if name not in ("tool_choice", "parallel_tool_calls")
+    }
+    return replace(request, model_request_parameters=parameters, model_settings=settings)
+
+
+def _reply(response: Any) -> Reply:
+    """Its text, or what it gave the output's tool: the text of a single field, else JSON."""
+    text, details = response.text or "", response.provider_details or {}
+    if response.tool_calls:
+        fields, details = response.tool_calls[-1].args_as_dict(), {}
+        only = next(iter(fields.values())) if len(fields) == 1 else None
+        text = only if isinstance(only, str) else json.dumps(fields)
+    return Reply(raw=response, text=text, usage=response.usage, logprobs=details.get("logprobs"))
