@@ -56,7 +56,7 @@ docs: $(VENV)/.dev ## write the generated pages
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
 
-INTEGRATIONS := $(sort $(patsubst tests/integrations/requirements-%.txt,%,$(wildcard tests/integrations/requirements-*.txt)))
+INTEGRATIONS := $(patsubst tests/integrations/requirements-%.txt,%,$(wildcard tests/integrations/requirements-*.txt))
 
 test-integrations: $(addprefix test-integration-,$(INTEGRATIONS)) ## loops and retrievers of other frameworks, each in its own environment
 

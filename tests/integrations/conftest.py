@@ -25,7 +25,7 @@ def run_snippet() -> Callable[..., dict[str, Any]]:
         names: dict[str, Any] = {}
         place = f"{PAGE}#{heading}"  # with the lines of the snippet, for who asks for its source
         linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
-        exec(compile(code, place, "exec"), names)
+        exec(compile(code, place, "exec", dont_inherit=True), names)
         return names
 
     return run

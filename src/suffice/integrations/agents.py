@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from suffice._optional import require
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.loop import Loop
-from suffice.pipelines.live.reported import reported_passages
-from suffice.trace.rounds.records import Passage
+from suffice.pipelines.live.loop import Loop, Probe
+from suffice.pipelines.live.reported import (
+    draft_of,
+    reported_passages,
+    reported_tokens,
+    reported_usage,
+)
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
 
 _Read = TypeVar("_Read")
 
@@ -152,3 +158,85 @@ def outcome(loop: Loop) -> dict[str, Any]:
         "reason": loop.reason,
         "policy_hash": loop.policy_hash,
     }
+
+
+# --- runs ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model replied: ``raw`` as the framework has it, else as ``observe`` reads it."""
+
+    raw: Any
+    text: str
+    usage: Any = None
+    logprobs: Any = None
+
+    def costs(self, seconds: float) -> dict[str, Any]:
+        """What ``answered`` takes beside the text."""
+        usage = readable(reported_usage, self.usage) or Usage()
+        tokens = readable(reported_tokens, self.logprobs)
+        return {"usage": replace(usage, latency_s=seconds), "tokens": tokens}
+
+
+class AgentRun:
+    """A run of an agent in asyncio: its loop, and what its model replied since the last round."""
+
+    def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
+        self.loop = loop
+        self._tools, self._probe = tools, probe
+        self._usage: list[Usage] = []
+        self._drafts: dict[int, Any] = {}
+        self.reply: tuple[str, dict[str, Any]] | None = None
+
+    async def step(self, results: Sequence[ToolResult], ask: Callable[[], Awaitable[Reply]]) -> Any:
+        """Take in the calls of a step; the model's raw reply where a draft is the answer, else ``None``.
+
+        ``ask`` requests that reply, without tools.
+        """
+        held = None if self.loop.done else self._round(results)
+        if held is None:
+            return None
+        await self.loop.aobserve(**held, probe=self._asking(ask))
+        answered = self.loop.rounds[-1].answer is not None
+        kept = self._drafts.get(self.loop.answer_round or 0)
+        if kept is None or not self.loop.done or not answered:
+            return None
+        self.reply = None
+        return kept
+
+    def take(self, results: Sequence[ToolResult], answer: str | None = None) -> bool:
+        """Take in the calls of a last step; whether there was one."""
+        held = None if self.loop.done else self._round(results)
+        if held is not None:
+            self.loop.observe(**held, answer=answer)
+        return held is not None
+
+    def replied(self, reply: Reply, seconds: float) -> None:
+        """Take in a reply of the model, which may be the last."""
+        costs = reply.costs(seconds)
+        self._usage.append(costs["usage"])
+        self.reply = (reply.text, costs)
+
+    def answered(self, text: str | None = None) -> None:
+        """The last reply is the answer, where there was a round; ``text`` where it reads otherwise."""
+        if self.loop.rounds and self.reply is not None:
+            reply, costs = self.reply
+            self.loop.answered(reply if text is None else text, **costs)
+
+    def _round(self, results: Sequence[ToolResult]) -> dict[str, Any] | None:
+        held = round_of_tools(results, self._tools)
+        if held is None:
+            return None
+        usage, self._usage = self._usage, []
+        return {**held, "usage": usage}
+
+    def _asking(self, ask: Callable[[], Awaitable[Reply]]) -> Probe | None:
+        if not isinstance(self._probe, bool):
+            return self._probe
+
+        async def draft(view: LoopView) -> Draft:
+            began = time.perf_counter()
+            reply = await ask()
+            self._drafts[len(view.rounds)] = reply.raw
+            return draft_of(reply.text, reply.costs(time.perf_counter() - began))
+
+        return draft if self._probe else None

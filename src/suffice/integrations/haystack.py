@@ -1,15 +1,34 @@
-"""Haystack retriever components. Needs ``haystack-ai``."""
+"""Haystack retriever components and agents. Needs ``haystack-ai``."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from typing import Any
+import json
+import weakref
+from collections import deque
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, Self
 
 from suffice._optional import require
-from suffice.errors import UsageError
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.integrations.agents import (
+    Framework,
+    ToolResult,
+    outcome,
+    round_of_tools,
+    tool_passages,
+)
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
+from suffice.pipelines.live.loop import Probe
+from suffice.pipelines.live.reported import draft_of, reported_tokens, reported_usage
+from suffice.pipelines.live.watch import Watch
 from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
+
+_AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4.0")
 
 
 class HaystackRetriever:
@@ -82,3 +101,285 @@ class HaystackRetriever:
         if not self._takes_top_k:
             self._short.check(len(passages), k)
         return passages
+
+
+# --- agents --------------------------------------------------------------------------------------
+class SufficeHook:
+    """A hook by which ``watch`` sees every run of an ``Agent``: ``Agent(..., hooks=hook.points)``.
+
+    A round is a step that ran tools. Where the loop is to end, the run stops before the next call of the
+    model with the exit reason ``suffice_policy`` or ``suffice_budget``, and the generator is asked without
+    tools, on the run's messages: its answer is the last message, unless a probe wrote it already. The last
+    message's ``meta["suffice"]`` says how the run ended. Haystack's token usage is without these calls.
+
+    Parameters
+    ----------
+    watch
+        What decides and records; or :class:`suffice.Watch`'s arguments in a mapping, such as
+        ``{"policy": "policy.json", "mode": "live"}``, which a serialized pipeline needs.
+    generator
+        The chat generator that writes answers, mostly the agent's own. It streams to its own callback, or to
+        ``agent.run(..., hook_context={"streaming_callback": ...})``.
+    tools
+        Names of the tools that retrieve; ``None``: all.
+    probe
+        ``True``: the generator is asked for the answer so far where something needs it. Or a function of the
+        loop, as in ``loop.observe(probe=...)``.
+    documents
+        Key of the agent's state that its tools put documents under (``outputs_to_state``). Where the state
+        has no such key, a tool's result is read: JSON of documents, else text.
+
+    Raises
+    ------
+    MissingExtra
+        When ``haystack-ai`` is not installed.
+    UsageError
+        When the installed version has no hooks.
+    """
+
+    allowed_hook_points = ("before_run", "after_tool", "after_run")
+
+    def __init__(
+        self,
+        watch: Watch | Mapping[str, Any],
+        generator: Any,
+        *,
+        tools: Collection[str] | None = None,
+        probe: bool | Probe = False,
+        documents: str = "documents",
+    ) -> None:
+        _AGENTS.point("haystack.hooks.protocol", "Hook")
+        self._arguments = None if isinstance(watch, Watch) else dict(watch)
+        self.watch = watch if isinstance(watch, Watch) else _watch(json.dumps(dict(watch)))
+        self.generator = generator
+        self.tools = None if tools is None else list(tools)
+        self.probe = probe
+        self.documents = documents
+
+    @property
+    def points(self) -> dict[str, list[SufficeHook]]:
+        """Where it stands: an agent's ``hooks``, or to be joined with others'."""
+        return {point: [self] for point in self.allowed_hook_points}
+
+    # --- what Haystack calls ---------------------------------------------------------------------
+    def run(self, state: Any) -> None:
+        """Take in a round that just ended, or the end of the run."""
+        run = self._run(state)
+        if state.data.get("exit_reason") is None:
+            held = run.round(state, self)
+            if held is not None:
+                run.loop.observe(**held, probe=self._probe(run, state, self._ask))
+                run.stop(state)
+            return
+        if run.unanswered(state):
+            state.set("messages", [self._ask(state)])
+        run.loop.end(run.over(state), mend=False)
+        state.data["messages"][-1].meta["suffice"] = outcome(run.loop)
+
+    async def run_async(self, state: Any) -> None:
+        """As :meth:`run`."""
+        run = self._run(state)
+        if state.data.get("exit_reason") is None:
+            held = run.round(state, self)
+            if held is not None:
+                await run.loop.aobserve(**held, probe=self._probe(run, state, self._aask))
+                run.stop(state)
+            return
+        if run.unanswered(state):
+            state.set("messages", [await self._aask(state)])
+        await run.loop.aend(run.over(state), mend=False)
+        state.data["messages"][-1].meta["suffice"] = outcome(run.loop)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Haystack's hooks are written.
+
+        Raises
+        ------
+        UsageError
+            Of a watch, or a probe, that is an object of Python.
+        """
+        if self._arguments is None or not isinstance(self.probe, bool):
+            raise UsageError(
+                "a SufficeHook is written where the watch is given as its arguments, as in "
+                'SufficeHook({"policy": "policy.json", "mode": "live"}, generator), and probe is no function'
+            )
+        core = _AGENTS.point("haystack.core.serialization")
+        held: dict[str, Any] = core.default_to_dict(
+            self,
+            watch=self._arguments,
+            generator=core.component_to_dict(obj=self.generator, name="generator"),
+            tools=self.tools,
+            probe=self.probe,
+            documents=self.documents,
+        )
+        return held
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote; the hooks of one agent share a watch."""
+        parts = dict(data["init_parameters"])
+        point = _AGENTS.point("haystack.utils.deserialization", "deserialize_component_inplace")
+        point(parts, key="generator")
+        return cls(**parts)
+
+    # --- answers ---------------------------------------------------------------------------------
+    def _inputs(self, state: Any) -> dict[str, Any]:
+        callback = (state.data.get("hook_context") or {}).get("streaming_callback")
+        streamed = {} if callback is None else {"streaming_callback": callback}
+        return {"messages": list(state.data["messages"]), **streamed}
+
+    def _ask(self, state: Any) -> Any:
+        return self.generator.run(**self._inputs(state))["replies"][0]
+
+    async def _aask(self, state: Any) -> Any:
+        if not hasattr(self.generator, "run_async"):
+            return await asyncio.to_thread(self._ask, state)
+        replies = await self.generator.run_async(**self._inputs(state))
+        return replies["replies"][0]
+
+    def _probe(self, run: _Run, state: Any, ask: Any) -> Probe | None:
+        """``ask``, of which the run keeps the reply; in ``aobserve`` that is awaited."""
+        if not isinstance(self.probe, bool):
+            return self.probe
+
+        def drafted(reply: Any) -> Draft:
+            run.reply = reply
+            return draft_of(reply.text or "", _costs(reply))
+
+        def draft(_view: LoopView) -> Any:
+            reply = ask(state)
+            if not inspect.isawaitable(reply):
+                return drafted(reply)
+
+            async def awaited() -> Draft:
+                return drafted(await reply)
+
+            return awaited()
+
+        return draft if self.probe else None
+
+    def _run(self, state: Any) -> _Run:
+        """What is known of the run, begun where it is not."""
+        run = _RUNS.get(state)
+        if run is None:
+            while _GONE:
+                _GONE.popleft().abandon()
+            run = _RUNS[state] = _Run(self.watch, state)
+            weakref.finalize(state, _GONE.append, run).atexit = False
+        return run
+
+
+class _Run:
+    """A run under way: its loop, and how much of the state was seen.
+
+    Haystack tells its hooks nothing of a run that fails: it ends when its state is gone and another begins.
+    """
+
+    def __init__(self, watch: Watch, state: Any) -> None:
+        messages = state.data["messages"]
+        asked = [message for message in messages if message.is_from("user")]
+        self.loop = watch.question((asked[-1].text if asked else None) or "").begin()
+        calls = [at for at, message in enumerate(messages) if message.tool_calls]
+        ran = bool(messages) and messages[-1].tool_call_results and calls
+        self.seen = calls[-1] if ran else len(messages)
+        self.documents: list[Any] = []
+        self.reply: Any = None
+        self.ended = False
+
+    def abandon(self) -> None:
+        """End a loop whose run did not come to its end."""
+        if not self.ended:
+            self.loop.end(BackendError("the agent's run ended before its answer"), mend=False)
+
+    def round(self, state: Any, hook: SufficeHook) -> dict[str, Any] | None:
+        """What ``observe`` takes of the messages since the last round; ``None``: no tool ran."""
+        new, self.seen = state.data["messages"][self.seen :], len(state.data["messages"])
+        results = [result for message in new for result in message.tool_call_results]
+        calls = [
+            ToolResult(
+                tool=result.origin.tool_name,
+                output=None if result.error else _parsed(result.result),
+                arguments=result.origin.arguments,
+            )
+            for result in results
+        ]
+        held = None if self.loop.done else round_of_tools(calls, hook.tools)
+        if hook.documents in state.data:
+            before, now = self.documents, list(state.data[hook.documents] or ())
+            more = all(held is other for held, other in zip(before, now, strict=False))
+            found = now[len(before) :] if more and len(now) >= len(before) else now  # added to
+            self.documents = now
+            if held is not None:
+                held["passages"] = tool_passages(found)
+        if held is not None:
+            held["usage"] = [_usage(message) for message in new if message.is_from("assistant")]
+        return held
+
+    def stop(self, state: Any) -> None:
+        """Have the run stop before the next call of the model, where the loop is done."""
+        if self.loop.done:
+            state.set("stop_run", f"suffice_{self.loop.stopped_by}")
+
+    def unanswered(self, state: Any) -> bool:
+        """Whether the generator is to answer; what a probe had it write is the last message now."""
+        loop = self.loop
+        if not loop.done or state.data["exit_reason"] != f"suffice_{loop.stopped_by}":
+            return False
+        if loop.rounds[-1].answer is None:
+            return True
+        if self.reply is None or self.reply.text != loop.answer:
+            made = _AGENTS.point("haystack.dataclasses", "ChatMessage")
+            self.reply = made.from_assistant(loop.answer)
+        state.set("messages", [self.reply])
+        return False
+
+    def over(self, state: Any) -> Exception | None:
+        """Take in the answer; what the run ended with, where it has none."""
+        self.ended = True
+        last, reason = state.data["messages"][-1], state.data["exit_reason"]
+        if last is self.reply:
+            return None
+        answer = last.text if last.is_from("assistant") else None
+        costs = _costs(last)
+        for result in last.tool_call_results:
+            if result.origin.tool_name == reason:  # a tool that is an exit condition
+                answer, costs = str(result.result), {}
+        if answer is None:
+            return BackendError(f"the agent's run ended without an answer: {reason}")
+        if self.loop.rounds:
+            self.loop.answered(answer, **costs)
+        else:
+            self.loop.observe(passages=(), answer=answer, **costs)
+        return None
+
+
+_RUNS: weakref.WeakKeyDictionary[Any, _Run] = weakref.WeakKeyDictionary()
+_GONE: deque[_Run] = deque()
+
+
+@cache
+def _watch(arguments: str) -> Watch:
+    return Watch(**json.loads(arguments))
+
+
+def _parsed(result: Any) -> Any:
+    """A tool's result, which Haystack makes JSON of where it is no text."""
+    with suppress(TypeError, ValueError):
+        held = json.loads(result)
+        return held if isinstance(held, list | dict) else result
+    return result
+
+
+def _costs(reply: Any) -> dict[str, Any]:
+    """What ``answered`` takes of a reply besides its text."""
+    tokens = None
+    with suppress(DataError):
+        tokens = reported_tokens(reply.meta.get("logprobs"))
+    return {"tokens": tokens, "usage": _usage(reply)}
+
+
+def _usage(reply: Any) -> Usage:
+    """Of a call; one that tells no tokens is a call all the same."""
+    with suppress(DataError):
+        return reported_usage(reply.meta.get("usage") or {})
+    return Usage(llm_calls=1)

@@ -356,7 +356,7 @@ class _Run:
         text = result if isinstance(result, str) else getattr(response, "content", None)
         if text is not None and text != loop.answer:
             self._answer(loop, text)
-        loop.end(error)
+        loop.end(error, mend=False)
         if result is not None and response is not None:
             result["suffice"] = outcome(loop)
 

@@ -9,11 +9,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from suffice.integrations.agents import DOCUMENTS, Framework, ToolResult, outcome, round_of_tools
+from suffice.integrations.agents import (
+    DOCUMENTS,
+    AgentRun,
+    Framework,
+    Reply,
+    ToolResult,
+    outcome,
+)
 from suffice.pipelines.live.loop import Probe
-from suffice.pipelines.live.reported import draft_of, reported_usage
 from suffice.pipelines.live.watch import Watch
-from suffice.trace.rounds.records import Draft, LoopView
 
 _PYDANTIC_AI = Framework(name="pydantic-ai", package="pydantic-ai-slim", tested="2.68.0")
 
@@ -55,35 +60,27 @@ def _capability() -> type[Any]:
     class SufficeCapability(base):  # type: ignore[misc]
         """The agent's own, of which each run has a copy with a loop."""
 
-        def __init__(
-            self,
-            watch: Watch,
-            *,
-            tools: Collection[str] | None,
-            probe: bool | Probe,
-            run: Any = None,
-        ) -> None:
+        run: AgentRun
+
+        def __init__(self, watch: Watch, **settings: Any) -> None:
             super().__init__()
-            self.watch, self.tools, self.probe = watch, tools, probe
-            self.loop: Any = run and watch.question(_question(run), question_id=run.run_id)
-            self.usages: list[Any] = []
-            self.drafts: dict[int, Any] = {}
-            self.last: Any = None
-            self.costs: dict[str, Any] = {}
+            self.watch, self.settings = watch, settings
 
         async def for_run(self, ctx: Any) -> Any:
-            return type(self)(self.watch, tools=self.tools, probe=self.probe, run=ctx)
+            made = type(self)(self.watch, **self.settings)
+            loop = self.watch.question(_question(ctx), question_id=ctx.run_id)
+            made.run = AgentRun(loop, **self.settings)
+            return made
 
         async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
             del ctx
-            loop = self.loop.begin()
+            loop = self.run.loop.begin()
             try:
                 result = await handler()
             except BaseException as error:
                 await loop.aend(error)
                 raise
-            if loop.rounds and self.last is not None:
-                loop.answered(_answer(self.last), **self.costs)
+            self.run.answered()
             await loop.aend()
             sent, said = _last(result), outcome(loop)
             for message in (sent, result.response):
@@ -92,34 +89,22 @@ def _capability() -> type[Any]:
 
         async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
             del ctx
-            loop, request = self.loop, request_context
-            held = None if loop.done else round_of_tools(tuple(_results(request)), self.tools)
-            if held is not None:
-                usages, self.usages = self.usages, []
-                await loop.aobserve(**held, usage=usages, probe=self._probe(request))
-                draft = self.drafts.get(loop.answer_round)
-                if loop.done and draft is not None and loop.rounds[-1].answer is not None:
-                    self.last = None
-                    return draft
-            began = time.perf_counter()
-            self.last = await handler(_without_tools(request) if loop.done else request)
-            self.costs = _costs(self.last, began)
-            self.usages.append(self.last.usage)
-            return self.last
+            run, request = self.run, request_context
+            bare = _without_tools(request)
 
-        def _probe(self, request: Any) -> Probe | None:
-            if not isinstance(self.probe, bool):
-                return self.probe
-
-            async def ask(view: LoopView) -> Draft:
-                bare, began = _without_tools(request), time.perf_counter()
-                response = await bare.model.request(
-                    bare.messages, bare.model_settings, bare.model_request_parameters
+            async def ask() -> Reply:
+                parameters = bare.model_request_parameters
+                return _reply(
+                    await bare.model.request(bare.messages, bare.model_settings, parameters)
                 )
-                self.drafts[len(view.rounds)] = response
-                return draft_of(_answer(response), _costs(response, began))
 
-            return ask if self.probe else None
+            kept = await run.step(tuple(_results(request)), ask)
+            if kept is not None:
+                return kept
+            began = time.perf_counter()
+            response = await handler(bare if run.loop.done else request)
+            run.replied(_reply(response), time.perf_counter() - began)
+            return response
 
     return SufficeCapability
 
@@ -177,18 +162,11 @@ def _without_tools(request: Any) -> Any:
     return replace(request, model_request_parameters=parameters, model_settings=settings)
 
 
-def _answer(response: Any) -> str:
+def _reply(response: Any) -> Reply:
     """Its text, or what it gave the output's tool: the text of a single field, else JSON."""
-    if not response.tool_calls:
-        return response.text or ""
-    fields = response.tool_calls[-1].args_as_dict()
-    if len(fields) == 1 and isinstance(only := next(iter(fields.values())), str):
-        return only
-    return json.dumps(fields)
-
-
-def _costs(response: Any, began: float) -> dict[str, Any]:
-    """Log-probabilities, where the answer is its text, and usage since ``began``."""
-    details = {} if response.tool_calls else response.provider_details or {}
-    usage = replace(reported_usage(response.usage), latency_s=time.perf_counter() - began)
-    return {"logprobs": details.get("logprobs"), "usage": usage}
+    text, details = response.text or "", response.provider_details or {}
+    if response.tool_calls:
+        fields, details = response.tool_calls[-1].args_as_dict(), {}
+        only = next(iter(fields.values())) if len(fields) == 1 else None
+        text = only if isinstance(only, str) else json.dumps(fields)
+    return Reply(raw=response, text=text, usage=response.usage, logprobs=details.get("logprobs"))

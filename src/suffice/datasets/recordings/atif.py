@@ -10,6 +10,7 @@ from typing import Any
 
 from suffice.datasets.files import Row, json_documents, text_id
 from suffice.datasets.recordings.runs import (
+    ANSWERING,
     Call,
     Search,
     Step,
@@ -133,12 +134,34 @@ class _Step:
             raise self.error(f"the id of a call must be text, found {value!r:.60}", part)
         return value
 
-    def searches(self) -> Iterator[Search]:
-        """Its results, each with the call of a tool that it is of."""
-        tools = {
+    @property
+    def tools(self) -> Mapping[str | None, Mapping[str, Any]]:
+        """The tools that it asked for, by the ids of their calls."""
+        return {
             self._call_id(tool.get("tool_call_id"), "tool_calls"): tool
             for tool in self.listed(self.values.get("tool_calls"), "tool_calls")
         }
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asked for more than to hand in its answer."""
+        names = [tool.get("function_name") for tool in self.tools.values()]
+        observed = bool(self.values.get("observation"))
+        return any(name not in ANSWERING for name in names) if names else observed
+
+    @property
+    def answer(self) -> str:
+        """What it handed in by a tool, else its message."""
+        for tool in self.tools.values():
+            if tool.get("function_name") in ANSWERING:
+                handed = query_of(tool.get("arguments"))
+                if handed is not None:
+                    return handed
+        return text_of(self.values.get("message"))
+
+    def searches(self) -> Iterator[Search]:
+        """Its results, each with the call of a tool that it is of."""
+        tools = self.tools
         results = self.listed(self.held("observation").get("results"), "observation.results")
         by_call: dict[Any, list[Mapping[str, Any]]] = {}
         for number, result in enumerate(results):
@@ -146,6 +169,8 @@ class _Step:
             by_call.setdefault(of_call or number, []).append(result)
         for number, (call, parts) in enumerate(by_call.items()):
             tool = tools.get(call, {})
+            if tool.get("function_name") in ANSWERING:
+                continue
             arguments = tool.get("arguments")
             yield Search(
                 query=query_of(arguments),
@@ -182,7 +207,7 @@ class _Step:
             completion_tokens=metrics.get("completion_tokens"),
             cost_usd=cost,
             tokens=self._tokens(metrics),
-            searches=bool(self.values.get("tool_calls") or self.values.get("observation")),
+            searches=self.asks,
             calls=calls or 1,
             ended=self.time,
         )
@@ -219,11 +244,9 @@ def _record(name: str, asked: _Asked) -> QuestionRecord:
             steps.append(call)
         steps += step.searches()
     last = asked.run[-1]
-    said = text_of(last.values.get("message"))
-    finished = not (last.values.get("tool_calls") or last.values.get("observation"))
-    answer = said if finished else None
+    answer = None if last.asks else last.answer
     return QuestionRecord(
         question=Question(id=name, text="\n".join(asked.texts)),
         rounds=read_run(steps, answer, began=asked.began).rounds,
-        stopped_by="end" if finished else None,
+        stopped_by=None if answer is None else "end",
     )

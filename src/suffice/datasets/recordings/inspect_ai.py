@@ -14,6 +14,7 @@ from typing import Any
 
 from suffice.datasets.files import Row, json_documents, most_bytes
 from suffice.datasets.recordings.runs import (
+    ANSWERING,
     Call,
     Noted,
     Search,
@@ -35,7 +36,6 @@ from suffice.trace.rounds.records import (
     TopToken,
 )
 
-_SUBMIT = "submit"  # the tool by which inspect's agents hand in their answer
 _GRADES: Mapping[str, float] = {
     **dict.fromkeys(("C", "yes", "true"), 1.0),
     **dict.fromkeys(("I", "N", "no", "false"), 0.0),
@@ -177,7 +177,7 @@ class _Sample:
         run = read_run(steps, answer, began=self._moment(values.get("started_at")))
         scores = dict(run.scores)
         final = self._final_score()
-        if final is not None and answer is not None:
+        if final is not None:
             scores[len(run.rounds)] = final
         target = values.get("target")
         gold = [text for text in self.row.texts(target, "target") if text.strip()]
@@ -221,14 +221,17 @@ class _Sample:
         return self._text(asked)
 
     def _answer(self) -> str | None:
-        """What the sample ended with; ``None`` where it was cut while it asked for a tool."""
+        """What was handed in, else the last text; ``None``: it ended while it asked for a tool."""
+        events = self._values.get("events")
+        for event in reversed(events if isinstance(events, list) else []):
+            if _is(event, "tool") and event.get("function") in ANSWERING and not event.get("error"):
+                return self._text(event.get("result")).strip()
         output = self._values.get("output")
         choices = output.get("choices") if isinstance(output, dict) else None
         if not isinstance(output, dict) or not choices:
             return None
-        text = self._text(output.get("completion"))
-        asked = _tools(_message(output))
-        return None if asked and not text and _SUBMIT not in asked else text.strip()
+        asked = set(_tools(_message(output))) - ANSWERING
+        return None if asked else self._text(output.get("completion")).strip()
 
     def _final_score(self) -> float | None:
         scores = self._values.get("scores")
@@ -253,7 +256,7 @@ class _Sample:
                 continue
             if _is(event, "model") and event.get("span_id") not in scoring:
                 yield self._call(event)
-            elif _is(event, "tool") and event.get("function") != _SUBMIT:
+            elif _is(event, "tool") and event.get("function") not in ANSWERING:
                 yield self._search(event)
             elif _is(event, "score") and event.get("intermediate"):
                 held = event.get("score")
@@ -290,7 +293,7 @@ class _Sample:
             completion_tokens=completion,
             cost_usd=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
             tokens=self._tokens(output),
-            searches=bool(set(asked) - {_SUBMIT}),
+            searches=bool(set(asked) - ANSWERING),
             calls=0 if event.get("cache") == "read" else 1,
             ended=self._moment(event.get("completed") or event.get("timestamp")),
         )
@@ -344,9 +347,9 @@ class _Sample:
                 for tool in tools if isinstance(tools, list) else ():
                     if isinstance(tool, dict):
                         arguments[tool.get("id")] = tool.get("arguments")
-                asked = set(_tools(message)) - {_SUBMIT}
+                asked = set(_tools(message)) - ANSWERING
                 yield Call(text=self._text(content) or None, searches=bool(asked))
-            elif message.get("role") == "tool" and message.get("function") != _SUBMIT:
+            elif message.get("role") == "tool" and message.get("function") not in ANSWERING:
                 asked_for = arguments.get(message.get("tool_call_id"))
                 yield Search(
                     query=query_of(asked_for),

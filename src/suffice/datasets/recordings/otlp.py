@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from suffice.datasets.files import Row, json_documents
 from suffice.datasets.recordings.runs import (
+    ANSWERING,
     Call,
     Search,
     Step,
@@ -128,6 +129,17 @@ class _Span:
         told = self.kind == "call" and any(messages)
         values = messages if told else [*messages, self.attributes.get(f"{which}.value")]
         return next((text for value in values if value and (text := _said(value, roles))), None)
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that was used."""
+        name = self.attributes.get("gen_ai.tool.name", self.attributes.get("tool.name"))
+        return name if isinstance(name, str) else None
+
+    @property
+    def asked(self) -> Any:
+        """What a tool was asked."""
+        return self.attributes.get("gen_ai.tool.call.arguments", self.attributes.get("input.value"))
 
     def messages(self, which: str) -> list[dict[str, Any]]:
         """OpenInference's flattened messages."""
@@ -464,15 +476,20 @@ def _exported(root: _Span) -> QuestionRecord | None:
 def _question(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
     steps: list[Step] = []
     calls: list[_Span] = []
+    handed: str | None = None
     until = 0  # the end of the searches that share the round
     for span, within in _in_order(root):
         if span.kind == "call":
             calls.append(span)
             steps.append(_call(spans, span, within=within is not None))
+        elif within is None and span.tool in ANSWERING:
+            handed = query_of(span.asked)
+            if steps and isinstance(last := steps[-1], Call):
+                steps[-1] = replace(last, searches=False)
         elif within is None:
             steps.append(_search(spans, span, joined=span.start < until))
             until = max(until, span.end) if span.start < until else span.end
-    answer = root.output
+    answer = handed if root.output is None else root.output
     if answer is None and calls and not calls[-1].asks:
         answer = calls[-1].output
     question = root.question or next((text for span in calls if (text := span.question)), None)
@@ -534,12 +551,10 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
             result = result.get("content")
         passages = [] if result is None else list(passages_of(result))
     held = span.attributes
-    tool = held.get("gen_ai.tool.name", held.get("tool.name"))
-    asked = held.get("gen_ai.tool.call.arguments", held.get("input.value"))
     query = held.get("gen_ai.retrieval.query.text")
     return Search(
-        query=query if isinstance(query, str) else query_of(asked),
-        action=action_of(tool, asked),
+        query=query if isinstance(query, str) else query_of(span.asked),
+        action=action_of(span.tool, span.asked),
         passages=tuple(passages),
         joined=joined,
         ended=_moment(span.end),

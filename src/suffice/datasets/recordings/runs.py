@@ -17,6 +17,8 @@ from typing import Any
 from suffice.datasets.files import text_id
 from suffice.trace.rounds.records import MOST_INT32, Passage, Round, Token, Usage
 
+ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
+"""Tools by which agents hand in their answer: no searches."""
 COST = "cost_usd"
 """The signal that holds what a round's calls cost, where the recording says so."""
 _TEXT_NAMES = ("text", "content", "contents", "page_content", "snippet", "document", "body")

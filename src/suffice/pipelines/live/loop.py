@@ -547,8 +547,8 @@ class Loop:
         self._ticked = time.perf_counter()
         return self
 
-    def end(self, error: BaseException | None = None) -> bool:
-        """Leave it; whether ``error`` is mended by an answer of an earlier round.
+    def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
+        """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
 
         On return a kill loses nothing of the question, unless the writer is stuck, which is warned of.
         """
@@ -556,15 +556,15 @@ class Loop:
         if kept is not None:
             with suppress(TooLate):
                 kept.result(_KEPT_WITHIN_S)
-        return self._ended(kept, error)
+        return self._ended(kept, error if mend else None)
 
-    async def aend(self, error: BaseException | None = None) -> bool:
+    async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
         """As :meth:`end`, without holding up the event loop."""
         kept = self._leave(error)
         if kept is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(kept)), _KEPT_WITHIN_S)
-        return self._ended(kept, error)
+        return self._ended(kept, error if mend else None)
 
     def _leave(self, error: BaseException | None) -> Future[bool] | None:
         """Say how it ended; what is told when that is kept, where it is."""
@@ -604,7 +604,7 @@ class Loop:
         if mended:
             warnings.warn(
                 f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
-                f"answer of round {self.answer_round} is returned, see loop.error",
+                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
                 SufficeWarning,
                 stacklevel=4,
             )

@@ -70,6 +70,18 @@ def test_a_trajectory_with_several_questions_and_one_that_was_cut(tmp_path: Path
     assert ([round_.answer for round_ in record.rounds], record.stopped_by) == ([None, None], None)
 
 
+def test_an_answer_that_a_trajectory_hands_in_by_a_tool(tmp_path: Path) -> None:
+    def submit(document: Any) -> None:
+        tool = {"tool_call_id": "c", "function_name": "finish", "arguments": {"answer": "Ada L."}}
+        result = {"source_call_id": "c", "content": "Done."}
+        document["steps"][3].update(tool_calls=[tool], observation={"results": [result]})
+
+    path = changed("atif.json", tmp_path, submit)
+    (record,) = imported(path, "atif", tmp_path)
+    assert [round_.answer for round_ in record.rounds] == [None, "Ada L."]
+    assert record.rounds[-1].usage.answer_prompt_tokens == 300
+
+
 BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda it: it.update(schema_version="2"),
@@ -189,6 +201,32 @@ def test_a_graph_of_chains_is_one_question(tmp_path: Path) -> None:
     first, second = record.rounds
     assert (first.query, first.action, second.answer) == ("founder", "search founder", "Ada")
     assert [passage.text for passage in first.passages or ()] == ["Found: Ada."]
+
+
+def test_an_answer_that_an_agent_hands_in_by_a_tool(tmp_path: Path) -> None:
+    def submit(document: Any) -> None:
+        spans = spans_of(document)
+        agent = _first_agent(document)
+        agent["attributes"] = [a for a in agent["attributes"] if "output" not in a["key"]]
+        (call,) = [span for span in spans if '"6' in json.dumps(span) and "chat" in span["name"]]
+        reasons = {"arrayValue": {"values": [{"stringValue": "tool_calls"}]}}
+        for pair in call["attributes"]:
+            if pair["key"] == "gen_ai.response.finish_reasons":
+                pair["value"] = reasons
+        named = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "final_answer",
+            "gen_ai.tool.call.arguments": '{"answer": "Ada L."}',
+        }
+        held = [{"key": key, "value": {"stringValue": value}} for key, value in named.items()]
+        at = call["endTimeUnixNano"]
+        times = {"startTimeUnixNano": at, "endTimeUnixNano": at}
+        spans.append({**call, "spanId": "end", "attributes": held, **times})
+
+    path = changed("otlp_gen_ai.json", tmp_path, submit)
+    (record,) = imported(path, "otlp", tmp_path)
+    assert [round_.answer for round_ in record.rounds] == [None, "Ada L."]
+    assert record.rounds[-1].usage.answer_prompt_tokens == 600
 
 
 def test_spans_in_any_order_twice_and_of_several_traces(tmp_path: Path) -> None:
@@ -323,6 +361,23 @@ def test_what_is_wrong_in_spans_is_said(
     assert "otlp_gen_ai.json" in str(error.value)
 
 
+def test_what_spans_lack_is_said_with_what_adds_it(tmp_path: Path) -> None:
+    def bare(document: Any) -> None:
+        for span in spans_of(document):
+            span["attributes"] = [a for a in span["attributes"] if "messages" not in a["key"]]
+
+    path = changed("otlp_gen_ai.json", tmp_path, bare)
+    out = tmp_path / "out.parquet"
+    written = import_traces(path, out, format="otlp")
+    notes = "\n".join(written.notes)
+    assert "1 of 1 questions have no text" in notes
+    assert "2 of 2 rounds have no answer" in notes
+    for command in (f"suffice probe {out} --llm", f"suffice traces label {out} LABELS"):
+        assert command in notes
+    (record,) = read_traces(out).records()
+    assert (record.question.text, record.stopped_by) == ("", None)
+
+
 def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json"
     path.write_text('{"a":' * 200_000)
@@ -365,13 +420,29 @@ def test_a_log_of_inspect_is_a_record_with_scores(tmp_path: Path) -> None:
     assert [token.top[0].logprob for token in second.tokens or ()] == [-1.5]
 
 
+def _cut(sample: Any) -> None:
+    """It ended at its limit while it asked for a search."""
+    asking = [event for event in sample["events"] if event["event"] == "model"][1]
+    sample.update(id=7, limit={"type": "message", "limit": 5}, output=asking["output"])
+
+
+def test_an_answer_that_is_handed_in_by_a_tool(tmp_path: Path) -> None:
+    def submit(sample: Any) -> None:
+        tool = next(event for event in sample["events"] if event["event"] == "tool")
+        handed = {**tool, "function": "submit", "result": "Oslo", "arguments": {"answer": "Oslo"}}
+        sample["events"].append(handed)
+
+    (record,) = imported(log_of(tmp_path, submit), "inspect", tmp_path)
+    assert [round_.answer for round_ in record.rounds] == ["oslo, perhaps.", "Oslo"]
+
+
 def test_samples_of_other_kinds(tmp_path: Path) -> None:
     """As JSON: another epoch, messages without events, a limit, one that failed at once."""
     path = log_of(
         tmp_path,
         lambda it: None,
         lambda it: it.update(epoch=2, events=[], scores={}),
-        lambda it: it.update(id=7, limit={"type": "message", "limit": 5}),
+        _cut,
         lambda it: it.update(id=8, events=[], messages=[], error={"message": "no server"}),
     )
     with pytest.warns(SufficeWarning, match="1 samples have no call to a model"):
@@ -382,7 +453,10 @@ def test_samples_of_other_kinds(tmp_path: Path) -> None:
     assert [r.query for r in second.rounds] == ["capital", "Norway"]
     assert [r.answer for r in second.rounds] == [None, "ANSWER: Oslo"]
     assert second.scores == {}
-    assert limited.stopped_by == "budget"
+    assert ([r.answer for r in limited.rounds], limited.stopped_by) == (
+        ["oslo, perhaps.", "bergen?"],
+        "budget",
+    )
 
 
 BAD_LOGS: list[tuple[Callable[[Any], Any], str]] = [

@@ -165,6 +165,13 @@ def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
         loop.observe(answer="Oslo")
 
 
+def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
+    loop = Watch(STABLE).question("Where?").begin()
+    loop.observe(answer="Oslo")
+    assert not loop.end(ConnectionError("gone"), mend=False)  # warnings are errors here
+    assert (loop.stopped_by, loop.answer) == ("error", "Oslo")
+
+
 # --- probes --------------------------------------------------------------------------------------
 def drafts(asked: list[int]) -> Callable[[LoopView], Draft]:
     def ask(view: LoopView) -> Draft:

@@ -1,0 +1,302 @@
+"""Agents of the OpenAI Agents SDK, watched by a runner. Needs ``openai-agents``."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from suffice.errors import UsageError
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
+from suffice.pipelines.live.loop import Loop, Probe
+from suffice.pipelines.live.watch import Watch
+
+_SDK = Framework(name="the OpenAI Agents SDK", package="openai-agents", tested="0.24.0")
+_REQUEST = (
+    "system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing",
+)  # fmt: skip
+
+
+class SufficeRunner:
+    """Runs agents as ``agents.Runner`` does, with the same arguments, and has ``watch`` see every run.
+
+    A round is a turn in which tools were called. After the watch says stop, the next turn offers neither
+    tools nor handoffs, so the model answers from what it has. The result says why in its attribute
+    ``suffice``, and the run's trace in a custom span of that name.
+
+    Parameters
+    ----------
+    watch
+        What decides and records, for many runs at once.
+    tools
+        Names of the tools that retrieve; ``None``: all. Turns without one of them are no rounds.
+    probe
+        For an answer after each round, where the watch needs one: ``True`` asks the model without tools on
+        the same input, and takes that for the final answer where the run stops there; or a function of
+        your own. It counts in the record, and not in the run's usage. With an answer at hand, a run that
+        reaches ``max_turns`` ends with it, unless ``error_handlers`` say otherwise.
+
+    Raises
+    ------
+    MissingExtra
+        When the SDK is not installed.
+    UsageError
+        When its version lacks what the runner needs.
+    """
+
+    def __init__(
+        self, watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
+    ) -> None:
+        self._runner = _SDK.point("agents", "Runner")
+        self._watch, self._tools, self._probe = watch, tools, probe
+
+    async def run(self, agent: Any, asked: Any, **options: Any) -> Any:
+        """As ``Runner.run``."""
+        run = self._begun(asked)
+        try:
+            result = await self._runner.run(run.prepared(agent, options), asked, **run.options)
+        except BaseException as error:
+            run.failed()
+            await run.loop.aend(error)
+            raise
+        await run.end(result.final_output)
+        result.suffice = outcome(run.loop)
+        return result
+
+    def run_sync(self, agent: Any, asked: Any, **options: Any) -> Any:
+        """As ``Runner.run_sync``."""
+        run = self._begun(asked)
+        try:
+            result = self._runner.run_sync(run.prepared(agent, options), asked, **run.options)
+        except BaseException as error:
+            run.failed()
+            run.loop.end(error)
+            raise
+        run.loop.end()
+        result.suffice = outcome(run.loop)
+        return result
+
+    def run_streamed(self, agent: Any, asked: Any, **options: Any) -> Any:
+        """As ``Runner.run_streamed``; the question ends where ``stream_events()`` does."""
+        run = self._begun(asked)
+        result = self._runner.run_streamed(run.prepared(agent, options), asked, **run.options)
+        events = result.stream_events
+
+        async def stream_events() -> AsyncIterator[Any]:
+            try:
+                async for event in events():
+                    yield event
+            except BaseException as error:
+                run.failed()
+                await run.loop.aend(error)
+                raise
+            else:
+                await run.end(result.final_output)
+            finally:
+                result.suffice = outcome(run.loop)
+
+        result.stream_events = stream_events
+        return result
+
+    def _begun(self, asked: Any) -> _Run:
+        if not isinstance(asked, str | list):
+            raise UsageError(
+                f"a question is watched from its start: a text or a list of items, found "
+                f"{type(asked).__name__}; a run that was interrupted goes on with Runner.run"
+            )
+        run = _Run(self._watch.question(_question(asked)), tools=self._tools, probe=self._probe)
+        run.loop.begin()
+        return run
+
+
+class _Run(AgentRun):
+    """A run under way: what is put into the SDK, and what it says."""
+
+    def __init__(self, loop: Loop, **settings: Any) -> None:
+        super().__init__(loop, **settings)
+        self.options: dict[str, Any] = {}
+        self.results: list[ToolResult] = []
+        self.error: Exception | None = None
+        self.over = False
+        self.asking = False  # for its model; other calls are those of runs inside tools
+
+    # --- into the SDK ----------------------------------------------------------------------------
+    def prepared(self, agent: Any, options: Mapping[str, Any]) -> Any:
+        """The agent with its model watched; ``options`` of the run are changed to match."""
+        config = options.get("run_config") or {}
+        if isinstance(config, Mapping):
+            config = _SDK.point("agents", "RunConfig")(**config)
+        model_type = _SDK.point("agents", "Model")
+        provider = copy.copy(config.model_provider)
+        by_name = config.model_provider.get_model
+        provider.get_model = lambda name: self._watched(by_name(name))
+        if isinstance(config.model, model_type):
+            config = replace(config, model=self._watched(config.model))
+        elif config.model is None and isinstance(agent.model, model_type):
+            agent = agent.clone(model=self._watched(agent.model))
+        self.options = {
+            **options,
+            "run_config": replace(config, model_provider=provider),
+            "hooks": _hooks()(self, options.get("hooks")),
+            "error_handlers": {
+                "max_turns": self._at_max_turns,
+                **(options.get("error_handlers") or {}),
+            },
+        }
+        return agent
+
+    def _watched(self, model: Any) -> Any:
+        """A model of the same kind, whose calls come by here."""
+        made = copy.copy(model)
+
+        async def get_response(*held: Any, **named: Any) -> Any:
+            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            kept = await self._observed(request, model.get_response)
+            if kept is not None:
+                return kept
+            began = time.perf_counter()
+            response = await model.get_response(**self._asked(request))
+            self._replied(response, began)
+            return response
+
+        async def stream_response(*held: Any, **named: Any) -> AsyncIterator[Any]:
+            async def collected(**bare: Any) -> list[Any]:
+                return [event async for event in model.stream_response(**bare)]
+
+            request = {**dict(zip(_REQUEST, held, strict=False)), **named}
+            kept = await self._observed(request, collected)
+            if kept is not None:
+                for event in kept:
+                    yield event
+                return
+            began = time.perf_counter()
+            async for event in model.stream_response(**self._asked(request)):
+                if event.type == "response.completed":
+                    self._replied(event.response, began)
+                yield event
+
+        made.get_response, made.stream_response = get_response, stream_response
+        return made
+
+    def _at_max_turns(self, held: Any) -> Any:
+        """The answer at hand; ``None``: the SDK raises."""
+        if self.loop.answer is None or held.run_data.last_agent.output_type not in (None, str):
+            return None
+        self.error = held.error
+        self.failed()
+        return self.loop.answer
+
+    # --- what the SDK says -----------------------------------------------------------------------
+    async def _observed(self, request: Mapping[str, Any], call: Callable[..., Any]) -> Any:
+        """Take in the tools' results; the reply that a draft made unnecessary to ask for."""
+        if not self.asking:
+            return None
+        results, self.results = self.results, []
+
+        async def ask() -> Reply:
+            if request.get("conversation_id"):
+                raise UsageError("a draft would be added to a conversation that the server keeps")
+            raw = await call(**_without_tools(request))
+            return _reply(raw[-1].response if isinstance(raw, list) else raw, raw)
+
+        return await self.step(results, ask)
+
+    def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return _without_tools(request) if self.asking and self.loop.done else request
+
+    def _replied(self, response: Any, began: float) -> None:
+        if self.asking:
+            self.replied(_reply(response, response), time.perf_counter() - began)
+
+    def failed(self) -> None:
+        """Take in what the tools of the last turn gave."""
+        self.over = True
+        with suppress(Exception):
+            self.take(self.results)
+
+    def finish(self, output: Any) -> None:
+        """Take in the final output, once; it may be what a tool gave."""
+        if self.over or output is None:
+            return
+        self.over = True
+        text = output if isinstance(output, str) else None
+        if not self.take(self.results, str(output)):
+            self.answered(text)
+
+    async def end(self, output: Any) -> None:
+        """The end of the run; nothing where it has ended."""
+        self.finish(output)
+        error, self.error = self.error, None
+        await self.loop.aend(error)
+
+
+@cache
+def _hooks() -> type[Any]:
+    base: Any = _SDK.point("agents", "RunHooks")
+    custom_span = _SDK.point("agents", "custom_span")
+
+    class Hooks(base):  # type: ignore[misc]
+        """Those of the watch, and after them the user's."""
+
+        def __init__(self, run: _Run, own: Any) -> None:
+            self.run, self.own = run, own or base()
+            for name in ("on_agent_start", "on_handoff", "on_tool_start"):
+                setattr(self, name, getattr(self.own, name))
+
+        async def on_llm_start(self, *held: Any) -> None:
+            self.run.asking = True
+            await self.own.on_llm_start(*held)
+
+        async def on_llm_end(self, *held: Any) -> None:
+            self.run.asking = False
+            await self.own.on_llm_end(*held)
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            arguments: Any = {}
+            with suppress(ValueError):
+                arguments = json.loads(getattr(context, "tool_arguments", None) or "{}")
+            known = arguments if isinstance(arguments, dict) else {}
+            self.run.results.append(ToolResult(tool=tool.name, output=result, arguments=known))
+            await self.own.on_tool_end(context, agent, tool, result)
+
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            await self.run.end(output)
+            with custom_span("suffice", outcome(self.run.loop)):
+                await self.own.on_agent_end(context, agent, output)
+
+    return Hooks
+
+
+def _question(asked: str | list[Any]) -> str:
+    """The last message of the user's."""
+    if isinstance(asked, str):
+        return asked
+    said: Any = next((item for item in reversed(asked) if item.get("role") == "user"), {})
+    content = said.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
+
+
+def _without_tools(request: Mapping[str, Any]) -> dict[str, Any]:
+    settings = replace(request["model_settings"], tool_choice=None, parallel_tool_calls=None)
+    return {**request, "tools": [], "handoffs": [], "model_settings": settings}
+
+
+def _reply(response: Any, raw: Any) -> Reply:
+    """A response of the SDK's, or of the Responses API at the end of a stream."""
+    parts = [
+        part
+        for item in response.output
+        if item.type == "message"
+        for part in item.content
+        if part.type == "output_text"
+    ]
+    tokens = [token for part in parts for token in part.logprobs or ()]
+    text = "".join(part.text for part in parts)
+    return Reply(raw=raw, text=text, usage=response.usage, logprobs=tokens or None)
