@@ -227,7 +227,7 @@ class _WatchedSteps:
         await super().handle_tool_call_results(ctx, results, memory)  # type: ignore[misc]
         run = _RUN.get()
         if run is not None:
-            await run.finished(self, super(), ctx, results)  # type: ignore[misc]
+            await run.finished(self, super(), ctx, results)
 
     async def finalize(self, ctx: Any, output: Any, memory: Any) -> Any:
         written = output.response.content
