@@ -22,7 +22,7 @@ def run_snippet() -> Callable[..., dict[str, Any]]:
         for old, new in replaced.items():
             code = code.replace(old, new)
         names: dict[str, Any] = {}
-        exec(compile(code, str(PAGE), "exec"), names)
+        exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)
         return names
 
     return run

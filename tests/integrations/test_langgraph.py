@@ -1,12 +1,18 @@
-"""The controller inside a LangGraph loop: a conditional edge asks it whether to go on."""
+"""Graphs of one's own: a conditional edge that asks a controller, and the node that watches."""
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+import asyncio
+import gc
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
 import suffice
+from suffice.integrations.langgraph import StopNode
 
 graph = pytest.importorskip(
     "langgraph.graph", reason="runs in its own environment: make test-integrations"
@@ -70,3 +76,152 @@ def test_the_state_holds_the_controller_and_a_later_process_goes_on() -> None:
         given = None
     last = suffice.Controller.from_dict(loop.get_state(config).values["controller"])
     assert [finished.answer for finished in last.rounds] == ["Bergen", "Oslo", "Oslo."]
+
+
+# --- the node ------------------------------------------------------------------------------------
+NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
+
+
+class Search(TypedDict):
+    question: str
+    rounds: Annotated[list[dict[str, Any]], operator.add]
+    answer: str
+    suffice: dict[str, Any]
+
+
+def retrieve(state: Search) -> dict[str, Any]:
+    number = len(state.get("rounds", ())) + 1
+    if state["question"] == "broken" and number == 3:
+        raise OSError("lost")
+    found = {"id": f"d{min(number, 3)}", "text": f"{state['question']} {min(number, 3)}"}
+    return {"rounds": [{"passages": [found], "query": f"query {number}"}]}
+
+
+def write(state: Search) -> dict[str, Any]:
+    return {"answer": f"after {len(state['rounds'])}"}
+
+
+async def awrite(state: Search) -> dict[str, Any]:
+    return write(state)
+
+
+def built(node: StopNode, *, writes: Any = write, **changed: Any) -> Any:
+    builder = graph.StateGraph(Search)
+    builder.add_node("retrieve", retrieve)
+    after = ("retrieve", "write" if writes else graph.END)
+    builder.add_node("enough", node, destinations=after)
+    builder.add_edge(graph.START, "retrieve")
+    builder.add_edge("retrieve", "enough")
+    if writes:
+        builder.add_node("write", node.answering(writes))
+        builder.add_edge("write", graph.END)
+    return builder.compile(**changed)
+
+
+def node_of(watch: suffice.Watch, **changed: Any) -> StopNode:
+    settings: dict[str, Any] = {
+        "question": "question",
+        "rounds": lambda state: state["rounds"],
+        "go_on": "retrieve",
+        "stop": "write",
+    }
+    return StopNode(watch, **{**settings, **changed})
+
+
+def records(folder: Path) -> dict[str, Any]:
+    return {held.question.text: held for held in suffice.read_traces(folder).records()}
+
+
+def test_the_node_sends_the_graph_to_its_answer(tmp_path: Path) -> None:
+    with suffice.Watch(NEWS, record=tmp_path, mode="live") as watch:
+        final = built(node_of(watch)).invoke({"question": "Where?"})
+    assert final["answer"] == "after 4"
+    assert (final["suffice"]["rounds"], final["suffice"]["stopped_by"]) == (4, "policy")
+    record = records(tmp_path)["Where?"]
+    assert final["suffice"]["question_id"] == record.question.id
+    assert (record.stopped_by, record.rounds[-1].answer) == ("policy", "after 4")
+
+
+def test_in_shadow_the_graph_chooses_and_every_round_has_its_draft(tmp_path: Path) -> None:
+    def own_choice(state: Search) -> str:
+        return "retrieve" if len(state["rounds"]) < 6 else "write"
+
+    def draft(state: Search) -> str:
+        return f"draft {min(len(state['rounds']), 2)}"
+
+    with suffice.Watch(NEWS, record=tmp_path) as watch:
+        node = node_of(watch, otherwise=own_choice, probe=draft)
+        final = built(node).invoke({"question": "Where?"})
+    assert (final["suffice"]["stopped_by"], final["suffice"]["would_stop"]) == ("end", 4)
+    record = records(tmp_path)["Where?"]
+    drafts = ["draft 1", *["draft 2"] * 4, "after 6"]
+    assert [held.answer for held in record.rounds] == drafts
+    settings = suffice.ComparisonSettings(policies=("fixed-6",), rules=(NEWS.rule, "answer_stable"))
+    replayed = suffice.compare(suffice.read_traces(tmp_path), settings).result.policies
+    assert {held.label: held.mean_rounds for held in replayed}["answer_stable"] == 3
+
+
+def test_runs_beside_each_other_and_runs_that_fail(tmp_path: Path) -> None:
+    with suffice.Watch(NEWS, record=tmp_path, mode="live") as watch:
+        loop = built(node_of(watch))
+        tasks = built(node_of(watch), writes=awrite)
+        with pytest.raises(OSError, match="lost"):
+            loop.invoke({"question": "broken"})
+        gc.collect()
+
+        async def many() -> list[Any]:
+            return await asyncio.gather(*(tasks.ainvoke({"question": f"q{n}"}) for n in range(20)))
+
+        assert {final["answer"] for final in asyncio.run(many())} == {"after 4"}
+    kept = records(tmp_path)
+    assert len(kept) == 21
+    assert (kept.pop("broken").stopped_by, {len(held.rounds) for held in kept.values()}) == (
+        "error",
+        {4},
+    )
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_thread_goes_on_with_all_its_rounds(tmp_path: Path, *, elsewhere: bool) -> None:
+    """In another process, too, of a state that keeps its rounds."""
+    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
+    changed = {"checkpointer": memory, "interrupt_before": ["enough"]}
+    config = {"configurable": {"thread_id": "t1"}}
+    stable = suffice.RulePolicy(rule="answer_stable")
+
+    def draft(state: Search) -> str:
+        return f"draft {min(len(state['rounds']), 2)}"
+
+    with suffice.Watch(stable, record=tmp_path, mode="live") as watch:
+        loop = built(node_of(watch, probe=draft), **changed)
+        given: Any = {"question": "Where?"}
+        for number in range(4):
+            if elsewhere and number == 2:
+                loop = built(node_of(watch, rounds=with_drafts), **changed)
+            final = loop.invoke(given, config)
+            given = None
+    assert (final["answer"], final["suffice"]["stopped_by"]) == ("after 3", "policy")
+
+
+def with_drafts(state: Search) -> list[dict[str, Any]]:
+    return [
+        {**held, "answer": f"draft {min(number, 2)}"}
+        for number, held in enumerate(state["rounds"], start=1)
+    ]
+
+
+def test_a_graph_may_end_with_the_answer_of_its_last_round() -> None:
+    def latest(state: Search) -> dict[str, Any]:
+        return with_drafts(state)[-1]
+
+    watch = suffice.Watch(suffice.RulePolicy(rule="answer_stable"), mode="live")
+    node = node_of(watch, rounds=latest, stop=None)
+    shown = list(built(node, writes=None).stream({"question": "Where?"}))
+    assert [next(iter(step)) for step in shown] == ["retrieve", "enough"] * 3
+    assert shown[-1]["enough"]["suffice"]["stopped_by"] == "policy"
+
+
+def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]]) -> None:
+    made = run_snippet("LangGraph graphs")
+    assert made["final"]["suffice"]["stopped_by"] == "policy"
+    assert made["final"]["answer"] == "from 2 rounds"

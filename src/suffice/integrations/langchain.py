@@ -241,15 +241,13 @@ class SufficeMiddleware:
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """The run's answer, and its end."""
-        del runtime
-        loop = self._answered(state)
+        loop = self._answered(state, runtime)
         if loop is not None:
             loop.end()
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """As :meth:`after_agent`."""
-        del runtime
-        loop = self._answered(state)
+        loop = self._answered(state, runtime)
         if loop is not None:
             await loop.aend()
 
@@ -264,21 +262,23 @@ class SufficeMiddleware:
         question = messages[asked] if asked >= 0 else None
         last = _last_call(messages)
         if last is not None and (name := _question_id(messages[last])) is not None:
-            loop = self._under_way(name)
+            loop = self._under_way(name, runtime)
             if asked < last:
                 return loop or self._resumed(messages[max(asked, 0) :], runtime, name)
             if loop is not None and not _open_calls(messages[last:]):
                 return loop  # a tool added a message of the user's
         begun = (getattr(question, "id", None), id(run_of(runtime)))
-        loop = self._under_way(begun)
+        loop = self._under_way(begun, runtime)
         if loop is None:
             loop = self._loops.begin("" if question is None else str(question.text), runtime)
             self._begun[begun] = self._begun[loop.question_id] = loop
         return loop
 
-    def _under_way(self, name: Hashable) -> Loop | None:
+    def _under_way(self, name: Hashable, runtime: Any) -> Loop | None:
         loop = self._begun.get(name)
-        return loop if loop is not None and self._loops.get(loop.question_id) is loop else None
+        if loop is None or self._loops.get(loop.question_id, runtime) is not loop:
+            return None
+        return loop
 
     def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> Loop:
         """A loop whose process is gone: its rounds are taken in again, from the question on."""
@@ -355,14 +355,14 @@ class SufficeMiddleware:
         answer = _written(reply.structured_response, message)
         return Draft(answer, tokens=_tokens(message), usage=_usage(message))
 
-    def _answered(self, state: Any) -> Loop | None:
+    def _answered(self, state: Any, runtime: Any) -> Loop | None:
         """The loop of a run that came to its end, with its answer."""
         messages = state["messages"]
         own = next(
             (place for place in reversed(range(len(messages))) if _question_id(messages[place])),
             None,
         )
-        loop = None if own is None else self._under_way(_question_id(messages[own]))
+        loop = None if own is None else self._under_way(_question_id(messages[own]), runtime)
         if own is None or loop is None:
             return None
         self._loops.pop(loop.question_id)

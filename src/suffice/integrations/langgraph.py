@@ -1,27 +1,36 @@
-"""Loops in LangGraph: one for each run or thread."""
+"""Loops in LangGraph: one for each run or thread, and a node that ends a graph of your own."""
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from suffice.errors import UsageError
+from suffice.integrations.agents import Framework, outcome
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.watch import Watch
+from suffice.trace.rounds.records import LoopView
+
+_LANGGRAPH = Framework(name="LangGraph", package="langgraph", tested="1.2.22")
 
 
+# --- loops of runs -------------------------------------------------------------------------------
 class RunEnded(Exception):  # noqa: N818
     """A graph's run was left before its loop ended: a failed tool, a limit, another question."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a run stands: a thread, which may be resumed, and the graph's place among subgraphs."""
+@dataclass(slots=True)
+class _UnderWay:
+    """A loop with its run, which is gone when nothing else holds it, and its place on a thread."""
 
-    thread: str
+    loop: Loop
+    run: weakref.ref[Any]
+    thread: str | None
     graph: str
 
 
@@ -29,63 +38,62 @@ class GraphLoops:
     """The loops under way in the runs of a graph, by a key.
 
     A run that fails tells nobody. Without a thread its loop ends, as failed, when the run is gone and another
-    begins; on a thread, which may be resumed, when another question is begun there.
+    begins; on a thread, which may be resumed, when another run begins a question there.
     """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._open: dict[Hashable, tuple[Loop, _Place | None]] = {}
-        self._threads: dict[str, dict[str, Hashable]] = {}
+        self._open: dict[Hashable, _UnderWay] = {}
+        self._threads: dict[str, set[Hashable]] = {}
         self._gone: deque[Hashable] = deque()
 
     def sweep(self) -> None:
         """End the loops of runs that are gone: memory is freed anywhere, so no more than noted there."""
         while self._gone:
-            self.abandon(self._gone.popleft(), "the run ended before its answer")
+            self._abandon(self._gone.popleft(), "the run ended before its answer")
 
-    def get(self, key: Hashable) -> Loop | None:
-        """The loop under way."""
+    def get(self, key: Hashable, runtime: Any) -> Loop | None:
+        """The loop under way, which is this run's now."""
         held = self._open.get(key)
-        return None if held is None else held[0]
+        if held is None:
+            return None
+        held.run = weakref.ref(run_of(runtime))
+        return held.loop
 
     def begin(self, text: str, runtime: Any, key: Hashable = None) -> Loop:
         """A new loop; its key is its question's id where none is given."""
-        self.sweep()
-        place = _place(runtime)
-        for left in () if place is None else self._under(place):
-            self.abandon(left, "another question was asked on its thread")
-        run_id = _info(runtime, "run_id")
+        run, run_id, thread = run_of(runtime), _info(runtime, "run_id"), _info(runtime, "thread_id")
+        graph = str(_info(runtime, "checkpoint_ns") or "").rpartition("|")[0]
+        for left in tuple(self._threads.get(thread, ())):
+            held = self._open[left]
+            if held.run() is not run and held.graph.startswith(graph):
+                self._abandon(left, "another question was asked on its thread")
         try:
             loop = self._watch.question(text, question_id=run_id and str(run_id)).begin()
         except UsageError:  # another question of this run is under way
             loop = self._watch.question(text).begin()
         key = loop.question_id if key is None else key
-        self._open[key] = loop, place
-        if place is not None:
-            self._threads.setdefault(place.thread, {})[place.graph] = key
+        self._open[key] = _UnderWay(loop, weakref.ref(run), thread, graph)
+        if thread is not None:
+            self._threads.setdefault(thread, set()).add(key)
         else:
-            weakref.finalize(run_of(runtime), self._gone.append, key).atexit = False
+            weakref.finalize(run, self._gone.append, key).atexit = False
         return loop
 
-    def pop(self, key: Hashable) -> Loop | None:
-        """The loop, for its caller to end."""
-        loop, place = self._open.pop(key, (None, None))
-        if place is not None and self._threads.get(place.thread, {}).get(place.graph) == key:
-            del self._threads[place.thread][place.graph]
-            if not self._threads[place.thread]:
-                del self._threads[place.thread]
-        return loop
+    def pop(self, key: Hashable) -> None:
+        """Forget a loop, which its caller ends."""
+        held = self._open.pop(key, None)
+        if held is not None and held.thread is not None:
+            beside = self._threads[held.thread]
+            beside.discard(key)
+            if not beside:
+                del self._threads[held.thread]
 
-    def abandon(self, key: Hashable, why: str) -> None:
-        """End a loop whose run did not come to its end."""
-        loop = self.pop(key)
-        if loop is not None:
-            loop.end(RunEnded(why))
-
-    def _under(self, place: _Place) -> list[Hashable]:
-        """What is under way in this graph of the thread, and in its subgraphs."""
-        held = self._threads.get(place.thread, {})
-        return [key for graph, key in held.items() if graph.startswith(place.graph)]
+    def _abandon(self, key: Hashable, why: str) -> None:
+        held = self._open.get(key)
+        if held is not None:
+            self.pop(key)
+            held.loop.end(RunEnded(why))
 
 
 def run_of(runtime: Any) -> Any:
@@ -93,12 +101,121 @@ def run_of(runtime: Any) -> Any:
     return runtime.stream_writer
 
 
-def _place(runtime: Any) -> _Place | None:
-    thread = _info(runtime, "thread_id")
-    if thread is None:
-        return None
-    return _Place(str(thread), str(_info(runtime, "checkpoint_ns") or "").rpartition("|")[0])
-
-
 def _info(runtime: Any, name: str) -> Any:
     return getattr(getattr(runtime, "execution_info", None), name, None)
+
+
+# --- a graph of your own -------------------------------------------------------------------------
+class StopNode:
+    """A node behind a round of a graph of your own: takes it in, and goes to the next one or to the answer.
+
+    ``builder.add_node("enough", StopNode(...), destinations=("retrieve", "write"))``, with an edge from the
+    round's last node to it and none from it. A state with a key ``suffice`` (a ``dict``) is told of which
+    question it is, who stopped it and why. Questions that run beside each other in one run need different
+    texts.
+
+    Parameters
+    ----------
+    watch
+        Decides, records.
+    question
+        Key of the question in the state.
+    rounds
+        What ``loop.observe`` takes, as a function of the state: of the round that just ended, a mapping such
+        as ``{"passages": state["documents"]}``; or of all rounds so far, a list of them, of which those not
+        yet observed are. With a list a thread that another process resumes is decided about as if it had not
+        been left; with a mapping its rounds before are not known then.
+    go_on
+        The node that begins the next round.
+    stop
+        Where a loop goes that ends: the node that answers, whose function stands in :meth:`answering`, or
+        ``None``, the graph's end, where the last round's answer is the answer.
+    otherwise
+        The graph's own choice, a function of the state, where the watch does not end the loop; anything but
+        ``go_on`` ends it.
+    probe
+        The answer that the rounds so far would give, a function of the state; see ``loop.observe``.
+
+    Raises
+    ------
+    MissingExtra
+        When ``langgraph`` is not installed.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        question: str,
+        rounds: Callable[[Any], Mapping[str, Any] | Sequence[Mapping[str, Any]]],
+        go_on: str,
+        stop: str | None = None,
+        otherwise: Callable[[Any], str] | None = None,
+        probe: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._runtime = _LANGGRAPH.point("langgraph.runtime", "get_runtime")
+        self._command = _LANGGRAPH.point("langgraph.types", "Command")
+        end = _LANGGRAPH.point("langgraph.graph", "END")
+        self._loops = GraphLoops(watch)
+        self._question, self._rounds, self._probe = question, rounds, probe
+        self._go_on, self._stop = go_on, end if stop is None else stop
+        self._otherwise, self._is_told = otherwise, False
+
+    def __call__(self, state: Any) -> Any:
+        """Observe and go on, as a ``Command``."""
+        self._loops.sweep()
+        key, runtime = self._key(state), self._runtime()
+        loop = self._loops.get(key, runtime) or self._loops.begin(
+            _part(state, self._question), runtime, key
+        )
+        held = self._rounds(state)
+        new = [held] if isinstance(held, Mapping) else held[len(loop.rounds) :]
+        probe = None if self._probe is None else partial(_asked_of, self._probe, state)
+        for number, parts in enumerate(new, start=1):
+            if not loop.done:
+                loop.observe(**parts, probe=probe if number == len(new) else None)
+        where = self._stop if loop.done else self._go_on
+        if not loop.done and self._otherwise is not None:
+            where = self._otherwise(state)
+        if where != self._go_on and (where != self._stop or not self._is_told):
+            self._loops.pop(key)
+            loop.end()
+        return self._command(goto=where, update={"suffice": outcome(loop)})
+
+    def answering(self, node: Callable[[Any], Any], answer: str = "answer") -> Callable[[Any], Any]:
+        """The node that answers, a function or a coroutine function of the state.
+
+        The loop is told of its answer, under that key of what it returns.
+        """
+        self._is_told = True
+
+        def told(state: Any) -> Any:
+            return self._tell(state, node(state), answer)
+
+        async def atold(state: Any) -> Any:
+            return self._tell(state, await node(state), answer)
+
+        return atold if inspect.iscoroutinefunction(node) else told
+
+    def _tell(self, state: Any, update: Mapping[str, Any], answer: str) -> Mapping[str, Any]:
+        key = self._key(state)
+        loop = self._loops.get(key, self._runtime())
+        if loop is None:
+            return update
+        self._loops.pop(key)
+        loop.answered(str(update[answer]))
+        loop.end()
+        return {**update, "suffice": outcome(loop)}
+
+    def _key(self, state: Any) -> Hashable:
+        runtime = self._runtime()
+        run = _info(runtime, "thread_id") or id(run_of(runtime))
+        return run, _part(state, self._question)
+
+
+def _asked_of(probe: Callable[[Any], Any], state: Any, _: LoopView) -> Any:
+    return probe(state)
+
+
+def _part(state: Any, name: str) -> Any:
+    return state[name] if isinstance(state, Mapping) else getattr(state, name)

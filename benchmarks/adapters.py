@@ -1,0 +1,119 @@
+"""What watching adds to a call of the model, framework by framework, each in its own environment.
+
+python -m benchmarks.adapters langchain
+
+The same agent with and without the adapter, in turn, with a model in this process that replies at once. It
+searches eight times and answers; it is live with a rule that never holds, and records.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import suffice
+
+SEARCHES = 8
+RUNS = 150
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One run of the agent alone and one under the watch, and the model's calls in it."""
+
+    alone: Callable[[], object]
+    watched: Callable[[], object]
+    calls: int = SEARCHES + 1
+
+
+def measure(pair: Pair, runs: int = RUNS) -> dict[str, float]:
+    """Microseconds a call of the model, of the clock and of this process's processor time."""
+    clocks = {"wall": time.perf_counter, "processor": time.process_time}
+    taken = {(clock, who): [] for clock in clocks for who in ("alone", "watched")}  # type: ignore[var-annotated]
+    for number in range(runs + 10):
+        for who, run in (("alone", pair.alone), ("watched", pair.watched)):
+            begun = {clock: read() for clock, read in clocks.items()}
+            run()
+            if number >= 10:
+                for clock, read in clocks.items():
+                    taken[clock, who].append((read() - begun[clock]) / pair.calls * 1e6)
+    figures = {}
+    for clock in clocks:
+        for share in (50, 99):
+            alone, watched = (
+                float(np.percentile(taken[clock, who], share)) for who in ("alone", "watched")
+            )
+            figures[f"{clock} time a call alone, p{share} of runs"] = alone
+            figures[f"{clock} time a call that watching adds, p{share} (under 1000)"] = (
+                watched - alone
+            )
+    return figures
+
+
+def langchain(watch: suffice.Watch) -> Pair:
+    """``create_agent`` with the middleware."""
+    from langchain.agents import create_agent
+    from langchain_core.documents import Document
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langchain_core.tools import tool
+
+    from suffice.integrations.langchain import SufficeMiddleware
+
+    class Scripted(BaseChatModel):  # type: ignore[misc]
+        @property
+        def _llm_type(self) -> str:
+            return "scripted"
+
+        def bind_tools(self, tools: Any, **_: Any) -> Any:
+            del tools
+            return self
+
+        def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
+            rounds = sum(message.type == "tool" for message in messages)
+            message = AIMessage(
+                content="the answer",
+                usage_metadata={"input_tokens": 9, "output_tokens": 3, "total_tokens": 12},
+            )
+            if rounds < SEARCHES:
+                call = {"name": "search", "args": {"query": f"query {rounds}"}, "id": f"c{rounds}"}
+                message = AIMessage(content="", tool_calls=[call])
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+    @tool(response_format="content_and_artifact")  # type: ignore[untyped-decorator]
+    def search(query: str) -> tuple[str, list[Any]]:
+        """Search."""
+        found = [Document(page_content=f"{query}, note {n}", id=f"{query}{n}") for n in range(5)]
+        return "five notes", found
+
+    alone = create_agent(Scripted(), tools=[search])
+    middleware = SufficeMiddleware(watch)
+    watched = create_agent(Scripted(), tools=[search], middleware=[middleware])
+    question = {"messages": "Where was Ibsen born?"}
+    return Pair(alone=lambda: alone.invoke(question), watched=lambda: watched.invoke(question))
+
+
+ADAPTERS: dict[str, Callable[[suffice.Watch], Pair]] = {"langchain": langchain}
+
+
+def main(names: list[str]) -> None:
+    never = suffice.RulePolicy(rule="new_passages < 0.01")
+    for name in names or list(ADAPTERS):
+        with (
+            tempfile.TemporaryDirectory() as record,
+            suffice.Watch(never, record=record, mode="live") as watch,
+        ):
+            print(name)
+            for figure, value in measure(ADAPTERS[name](watch)).items():
+                print(f"  {value:10.0f}  {figure}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
