@@ -433,7 +433,11 @@ def _question_id(message: Any) -> str | None:
 
 
 def _output(result: Any) -> Any:
-    return result.content if result.artifact is None else result.artifact
+    """Its documents as mappings, which are read faster than pydantic's objects, else its content."""
+    held = result.content if result.artifact is None else result.artifact
+    if not isinstance(held, list | tuple):
+        return held
+    return [vars(part) if hasattr(part, "page_content") else part for part in held]
 
 
 def _usage(message: Any) -> Usage:

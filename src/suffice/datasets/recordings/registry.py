@@ -192,6 +192,13 @@ def _digest(path: Path) -> str:
 def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str]:
     """What the records do not hold, and what to do."""
     rounds = [round_ for record in records for round_ in record.rounds]
+    untold = sum(not record.question.text.strip() for record in records)
+    if untold:
+        yield (
+            f"{untold:,} of {len(records):,} questions have no text: no model can be asked for their "
+            "answers; record what was asked (in spans: "
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+        )
     unanswered = sum(round_.answer is None for round_ in rounds)
     if unanswered:
         yield (

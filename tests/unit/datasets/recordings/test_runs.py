@@ -361,6 +361,23 @@ def test_what_is_wrong_in_spans_is_said(
     assert "otlp_gen_ai.json" in str(error.value)
 
 
+def test_what_spans_lack_is_said_with_what_adds_it(tmp_path: Path) -> None:
+    def bare(document: Any) -> None:
+        for span in spans_of(document):
+            span["attributes"] = [a for a in span["attributes"] if "messages" not in a["key"]]
+
+    path = changed("otlp_gen_ai.json", tmp_path, bare)
+    out = tmp_path / "out.parquet"
+    written = import_traces(path, out, format="otlp")
+    notes = "\n".join(written.notes)
+    assert "1 of 1 questions have no text" in notes
+    assert "2 of 2 rounds have no answer" in notes
+    for command in (f"suffice probe {out} --llm", f"suffice traces label {out} LABELS"):
+        assert command in notes
+    (record,) = read_traces(out).records()
+    assert (record.question.text, record.stopped_by) == ("", None)
+
+
 def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json"
     path.write_text('{"a":' * 200_000)
