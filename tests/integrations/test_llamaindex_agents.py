@@ -301,3 +301,28 @@ def test_the_snippet_of_the_docs_runs(
         )
     assert names["result"]["suffice"]["stopped_by"] == "policy"
     assert only(tmp_path).rounds[-1].answer == str(names["result"])
+
+
+def test_an_agent_that_writes_its_thoughts_stops_with_the_answer_in_them(tmp_path: Path) -> None:
+    """ReAct calls tools in its text; drafts and the answer are without thoughts."""
+
+    def write(seen: Any) -> str:
+        del seen
+        body = server.bodies[-1]
+        rounds = sum("Observation:" in str(held["content"]) for held in body["messages"][1:])
+        if "> Tool Name: search" in str(body["messages"][0]["content"]):
+            query = f'{{"query": "({rounds + 1})"}}'
+            return f"Thought: I search.\nAction: search\nAction Input: {query}"
+        return f"Thought: I can answer.\nAnswer: {ANSWERS[rounds]}"
+
+    with agent_server(write) as server:
+        for probe, calls in ((True, [True, False] * 3), (False, [True] * 4 + [False])):
+            rule = STABLE if probe else NEWS
+            with suffice.Watch(rule, mode="live", record=tmp_path / str(probe)) as watch:
+                agent = agents.ReActAgent(tools=[search], llm=model_at(server))
+                result = ask(watched(agent, watch, probe=probe))
+            assert (str(result), result["suffice"]["stopped_by"]) == ("Skien", "policy")
+            assert only(tmp_path / str(probe)).rounds[-1].answer == "Skien"
+            shown = ["Tool Name: search" in str(body["messages"]) for body in server.bodies]
+            assert shown == calls
+            server.bodies.clear()

@@ -147,6 +147,11 @@ def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
         return None
 
 
+def call_usage(reported: Any) -> Usage:
+    """What a call of the model cost; one that tells no tokens is a call all the same."""
+    return (readable(reported_usage, reported) if reported else None) or Usage(llm_calls=1)
+
+
 # --- what is said --------------------------------------------------------------------------------
 def outcome(loop: Loop) -> dict[str, Any]:
     """What stands in a run's own metadata, as JSON: of which question, how it ended and why."""
@@ -172,7 +177,7 @@ class Reply:
 
     def costs(self, seconds: float) -> dict[str, Any]:
         """What ``answered`` takes beside the text."""
-        usage = readable(reported_usage, self.usage) or Usage()
+        usage = call_usage(self.usage)
         tokens = readable(reported_tokens, self.logprobs)
         return {"usage": replace(usage, latency_s=seconds), "tokens": tokens}
 

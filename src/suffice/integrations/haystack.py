@@ -13,20 +13,22 @@ from functools import cache
 from typing import Any, Self
 
 from suffice._optional import require
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import BackendError, UsageError
 from suffice.integrations.agents import (
     Framework,
     ToolResult,
+    call_usage,
     outcome,
+    readable,
     round_of_tools,
     tool_passages,
 )
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
 from suffice.pipelines.live.loop import Probe
-from suffice.pipelines.live.reported import draft_of, reported_tokens, reported_usage
+from suffice.pipelines.live.reported import draft_of, reported_tokens
 from suffice.pipelines.live.watch import Watch
 from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
+from suffice.trace.rounds.records import Draft, LoopView, Passage
 
 _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4.0")
 
@@ -312,7 +314,11 @@ class _Run:
             if held is not None:
                 held["passages"] = tool_passages(found)
         if held is not None:
-            held["usage"] = [_usage(message) for message in new if message.is_from("assistant")]
+            held["usage"] = [
+                call_usage(message.meta.get("usage"))
+                for message in new
+                if message.is_from("assistant")
+            ]
         return held
 
     def stop(self, state: Any) -> None:
@@ -372,14 +378,5 @@ def _parsed(result: Any) -> Any:
 
 def _costs(reply: Any) -> dict[str, Any]:
     """What ``answered`` takes of a reply besides its text."""
-    tokens = None
-    with suppress(DataError):
-        tokens = reported_tokens(reply.meta.get("logprobs"))
-    return {"tokens": tokens, "usage": _usage(reply)}
-
-
-def _usage(reply: Any) -> Usage:
-    """Of a call; one that tells no tokens is a call all the same."""
-    with suppress(DataError):
-        return reported_usage(reply.meta.get("usage") or {})
-    return Usage(llm_calls=1)
+    tokens = readable(reported_tokens, reply.meta.get("logprobs"))
+    return {"tokens": tokens, "usage": call_usage(reply.meta.get("usage"))}

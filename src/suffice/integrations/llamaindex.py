@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice._optional import require
-from suffice.errors import DataError, UsageError
-from suffice.integrations.agents import Framework, ToolResult, outcome, round_of_tools
+from suffice.errors import UsageError
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, call_usage, outcome
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
 from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.reported import reported_tokens, reported_usage
 from suffice.pipelines.live.watch import Watch
 from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
+from suffice.trace.rounds.records import Passage
 
 _CORE = Framework(name="LlamaIndex", package="llama-index-core", tested="0.14.25")
 _WORKFLOWS = Framework(
@@ -178,7 +177,7 @@ def watched_loop(question: str | None = None) -> Loop:
             "no watched run is under way here; write workflow = watched(workflow, watch), and call "
             "watched_loop(question) in its steps"
         )
-    return run.begun(question)
+    return run.begun(question).loop
 
 
 def _become(workflow: Any, mixin: Any) -> None:
@@ -228,7 +227,7 @@ class _WatchedSteps:
         await super().handle_tool_call_results(ctx, results, memory)  # type: ignore[misc]
         run = _RUN.get()
         if run is not None:
-            await run.finished(self, super().take_step, ctx, results)  # type: ignore[misc]
+            await run.finished(self, super(), ctx, results)
 
     async def finalize(self, ctx: Any, output: Any, memory: Any) -> Any:
         written = output.response.content
@@ -241,124 +240,118 @@ class _WatchedSteps:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A run under way: its loop, and what its steps leave for one another."""
+    """A run under way, and what its steps leave for one another."""
 
     settings: _Settings
     run_id: str
-    loop: Loop | None = None
+    agent: AgentRun | None = None
     llm_input: Sequence[Any] = ()
-    spent: list[Usage] = field(default_factory=list)
-    heard: _Heard | None = None
-    handing_off: bool = False
     given: Any = None
+    handing_off: bool = False
     ended: bool = False
 
-    def begun(self, question: str | None) -> Loop:
-        """The loop, begun where it is not."""
-        if self.loop is None:
+    def begun(self, question: str | None) -> AgentRun:
+        """The run with its loop, begun where it is not."""
+        if self.agent is None:
             if question is None:
                 raise UsageError("the run has no question yet; call watched_loop(question) first")
-            self.loop = self.settings.watch.question(question, question_id=self.run_id).begin()
-        return self.loop
+            held = self.settings
+            loop = held.watch.question(question, question_id=self.run_id).begin()
+            self.agent = AgentRun(loop, tools=held.tools, probe=held.probe)
+        return self.agent
 
     # --- an agent's steps ------------------------------------------------------------------------
     async def step(
         self, agent: Any, take: _Take, ctx: Any, llm_input: Any, tools: Any, memory: Any
     ) -> Any:
         """A model call: without tools, or none, where the loop is done."""
-        loop = self.begun(await ctx.store.get("user_msg_str", default="") or "")
+        if self.agent is None:
+            self.begun(await ctx.store.get("user_msg_str", default="") or "")
+        run = self.begun(None)
         self.llm_input = llm_input
-        if loop.done and loop.answer is not None:
-            return await self._known(agent, ctx, loop.answer)
-        self.heard = heard = _Heard(ctx)
-        output = await take(heard, llm_input, [] if loop.done else tools, memory)
-        self.spent.append(heard.usage(output))
-        if loop.done:
+        if self.given is not None:
+            return await self._given(agent, ctx)
+        heard, began = _Heard(ctx), time.perf_counter()
+        output = await take(heard, llm_input, [] if run.loop.done else tools, memory)
+        run.replied(heard.reply(output), time.perf_counter() - began)
+        if run.loop.done:
             output.tool_calls = []
         return output
 
-    async def _known(self, agent: Any, ctx: Any, answer: str) -> Any:
-        """The step's output where a probe wrote the answer."""
+    async def _given(self, agent: Any, ctx: Any) -> Any:
+        """The step's output where a probe had the answer written."""
         events = _CORE.point("llama_index.core.agent.workflow")
-        messages = _CORE.point("llama_index.core.llms")
-        self.given = messages.ChatMessage(role="assistant", content=answer)
         for key in _scratch(agent):
             if key != getattr(agent, "scratchpad_key", None):
                 await ctx.store.set(key, [])
-        name = agent.name
-        event = events.AgentStream(delta=answer, response=answer, current_agent_name=name)
-        ctx.write_event_to_stream(event)
-        return events.AgentOutput(response=self.given, current_agent_name=name)
+        text, name = self.given.response.content or "", agent.name
+        ctx.write_event_to_stream(
+            events.AgentStream(delta=text, response=text, current_agent_name=name)
+        )
+        return self.given
 
-    async def finished(self, agent: Any, take: _Take, ctx: Any, results: Sequence[Any]) -> None:
+    async def finished(self, agent: Any, own: Any, ctx: Any, results: Sequence[Any]) -> None:
         """A round: the results of one message's calls."""
-        loop, self.heard = self.begun(None), None
+        run = self.begun(None)
         direct = [one for one in results if one.return_direct and not one.tool_output.is_error]
         self.handing_off = bool(direct) and direct[0].tool_name == "handoff"
+        run.reply = None
         calls = [_result(one) for one in results if one.tool_name != "handoff"]
-        held = round_of_tools(calls, self.settings.tools)
-        if held is None or loop.done:
-            return
-        probe = self.settings.probe
-        if probe is True:
+        self.given = await run.step(calls, lambda: self._draft(agent, own, ctx))
 
-            async def probe(_view: LoopView) -> Draft:
-                return await self._draft(agent, take, ctx)
-
-        usage, self.spent = self.spent, []
-        await loop.aobserve(**held, usage=usage or None, probe=probe or None)
-
-    async def _draft(self, agent: Any, take: _Take, ctx: Any) -> Draft:
+    async def _draft(self, agent: Any, own: Any, ctx: Any) -> Reply:
         """What the agent would answer now, asked on a copy of what it keeps of this run."""
         scratch = _CORE.point("llama_index.core.agent.workflow.agent_context", "SimpleAgentContext")
-        heard = _Heard(scratch())
+        heard, memory = _Heard(scratch()), _NoMemory()
         for key in _scratch(agent):
             await heard.store.set(key, list(await ctx.store.get(key, default=[])))
-        output = await take(heard, list(self.llm_input), [], None)
-        return Draft(
-            output.response.content or "",
-            tokens=heard.tokens(output),
-            usage=heard.usage(output),
-        )
+        output = await own.take_step(heard, list(self.llm_input), [], memory)
+        output.tool_calls = []
+        reply = heard.reply(output)
+        output = await own.finalize(heard, output, memory)
+        text = output.response.content or ""
+        return reply if text == reply.text else replace(reply, text=text, logprobs=None)
 
     async def answered(self, output: Any, memory: Any, *, as_written: bool) -> None:
         """The run's answer, which ends the question; a handoff's is none."""
-        loop = self.loop
-        if self.handing_off or loop is None:
+        run = self.agent
+        if self.handing_off or run is None:
             self.handing_off = False
             return
         if self.given is None:
-            tokens = self.heard.tokens(output) if self.heard is not None and as_written else None
-            self._answer(loop, output.response.content or "", tokens)
+            if run.reply is not None and not as_written:
+                run.reply = (run.reply[0], {**run.reply[1], "tokens": None})
+            _answer(run, output.response.content or "")
         else:
-            await memory.aput(self.given)
+            await memory.aput(output.response)
         self.ended = True
-        await loop.aend()
-        output["suffice"] = outcome(loop)
-
-    def _answer(self, loop: Loop, text: str, tokens: Any = None) -> None:
-        usage, self.spent = self.spent, []
-        if loop.rounds:
-            loop.answered(text, tokens=tokens, usage=usage or None)
-        else:
-            loop.observe(passages=(), answer=text, tokens=tokens, usage=usage or None)
+        await run.loop.aend()
+        output["suffice"] = outcome(run.loop)
 
     # --- the end ---------------------------------------------------------------------------------
     def over(self, task: asyncio.Future[Any]) -> None:
         """The run is over; a question whose answer no agent gave ends here."""
-        loop = self.loop
-        if loop is None or self.ended:
+        run = self.agent
+        if run is None or self.ended:
             return
         self.ended = True
         error = asyncio.CancelledError("cancelled") if task.cancelled() else task.exception()
         result = None if error is not None else getattr(task.result(), "result", None)
         response = getattr(result, "response", None)
         text = result if isinstance(result, str) else getattr(response, "content", None)
-        if text is not None and text != loop.answer:
-            self._answer(loop, text)
-        loop.end(error, mend=False)
+        if text is not None and text != run.loop.answer:
+            _answer(run, text)
+        run.loop.end(error, mend=False)
         if result is not None and response is not None:
-            result["suffice"] = outcome(loop)
+            result["suffice"] = outcome(run.loop)
+
+
+def _answer(run: AgentRun, text: str) -> None:
+    costs = {} if run.reply is None else run.reply[1]
+    if run.loop.rounds:
+        run.loop.answered(text, **costs)
+    else:
+        run.loop.observe(passages=(), answer=text, **costs)
 
 
 _Take = Callable[..., Awaitable[Any]]
@@ -379,6 +372,15 @@ def _result(result: Any) -> ToolResult:
         output=None if output.is_error else documents,
         arguments=result.tool_kwargs,
     )
+
+
+class _NoMemory:
+    """Of a draft nothing is remembered."""
+
+    async def aput(self, message: Any) -> None:
+        del message
+
+    aput_messages = aput
 
 
 class _Heard:
@@ -402,18 +404,13 @@ class _Heard:
                 self._logprobs += (choice.get("logprobs") or {}).get("content") or ()
         self._ctx.write_event_to_stream(event)
 
-    def usage(self, output: Any) -> Usage:
-        """Of the call; one that tells no tokens is a call all the same."""
-        try:
-            return reported_usage(self._usage or output.raw or {})
-        except DataError:
-            return Usage(llm_calls=1)
-
-    def tokens(self, output: Any) -> Any:
-        """Of the reply, where the model's client shows them."""
-        raw = output.raw
-        if not self._logprobs and not (isinstance(raw, Mapping) and raw.get("choices")):
-            return None
-        with suppress(DataError):
-            return reported_tokens(self._logprobs or raw)
-        return None
+    def reply(self, output: Any) -> Reply:
+        """What the call brought, with what the model's client shows of it."""
+        raw = output.raw if isinstance(output.raw, Mapping) else {}
+        return Reply(
+            raw=output,
+            text=output.response.content or "",
+            usage=call_usage(self._usage or output.raw),
+            logprobs=self._logprobs
+            or ({"choices": raw["choices"]} if raw.get("choices") else None),
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from suffice.cli.commands.record import show_summary
@@ -56,7 +57,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask, and say what was asked."""
     settings = read_settings(arguments, ProbeSettings, seed=arguments.seed)
-    model = connect_model(arguments)
     line = ProgressLine("probed")
 
     def progress(now: Progress) -> None:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         summary = probe_traces(
             arguments.traces,
             arguments.out,
-            model,
+            partial(connect_model, arguments),
             settings,
             corpus=arguments.corpus,
             skip_invalid=arguments.skip_invalid,

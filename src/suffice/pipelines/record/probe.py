@@ -118,7 +118,7 @@ class ProbePlan:
 def probe_traces(
     source: str | Path,
     out: str | Path,
-    model: ChatModel,
+    model: ChatModel | Callable[[], ChatModel],
     settings: ProbeSettings | None = None,
     *,
     corpus: str | Path | None = None,
@@ -140,7 +140,8 @@ def probe_traces(
     out
         Another directory or ``.parquet`` file; of a run that was cut, the same.
     model
-        Answers; as many questions side by side as it says suit it.
+        Answers; as many questions side by side as it says suit it. Or what connects to it, called once
+        nothing speaks against asking.
     settings
         ``None``: for the answer first and then its rating, without samples, in all questions.
     corpus
@@ -172,21 +173,22 @@ def probe_traces(
     traces = _chosen(inspection.valid(skip_invalid=skip_invalid), wanted)
     passages = () if corpus is None else read_corpus(corpus).passages
     kind = rows_of(traces, *([PROBE_ANSWER] if wanted.all_rounds else []))
-    prober = _Prober(model, wanted, kind)
-    tasks, left_out = _askable(question_rows(traces, passages), prober, source, skip=skip_invalid)
-    if not any(prober.asked(task).any() for task in tasks):
+    tasks, left_out = _askable(question_rows(traces, passages), wanted, source, skip=skip_invalid)
+    if not any(_asked(task, wanted).any() for task in tasks):
         raise UsageError(
             f"every round of {source} has an answer, so there is nothing to ask for; --all asks there too, "
             "and says how often the model agrees"
         )
-    run = _run_document(inspection, model, wanted, passages)
-    session = SessionSettings(run=run, concurrency=int(getattr(model, "concurrency", 1)))
+    connected: ChatModel = model() if callable(model) else model
+    prober = _Prober(connected, wanted, kind)
+    run = _run_document(inspection, connected, wanted, passages)
+    session = SessionSettings(run=run, concurrency=int(getattr(connected, "concurrency", 1)))
     if on_progress is not None:
         session = replace(session, on_progress=on_progress)
     with question_writer(out, run=run, kind=kind) as writer:
         if on_plan is not None:
             left = [task for task in tasks if prober.key(task) not in writer.done]
-            on_plan(_plan(left, prober, wanted, left_out))
+            on_plan(_plan(left, wanted, left_out))
         return record_all(tasks, prober, writer, session)
 
 
@@ -205,14 +207,19 @@ def _chosen(traces: TraceSet, settings: ProbeSettings) -> TraceSet:
     return traces.only_questions(traces.question_ids[: settings.limit])
 
 
+def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
+    """Rounds that are asked, (n_rounds,)."""
+    return task.unanswered | settings.all_rounds
+
+
 def _askable(
-    tasks: Iterable[QuestionRows], prober: _Prober, source: str | Path, *, skip: bool
+    tasks: Iterable[QuestionRows], settings: ProbeSettings, source: str | Path, *, skip: bool
 ) -> tuple[list[QuestionRows], Mapping[str, int]]:
     """The questions that can be asked, and how many cannot be, by why; refused unless these are skipped."""
     kept: list[QuestionRows] = []
     left_out: dict[str, list[QuestionRows]] = {_NO_TEXT: [], _TEXTLESS: []}
     for task in tasks:
-        asked = bool(prober.asked(task).any())
+        asked = bool(_asked(task, settings).any())
         if asked and not task.question.strip():
             left_out[_NO_TEXT].append(task)
         elif asked and task.textless:
@@ -235,17 +242,14 @@ def _askable(
 
 
 def _plan(
-    tasks: Sequence[QuestionRows],
-    prober: _Prober,
-    settings: ProbeSettings,
-    left_out: Mapping[str, int],
+    tasks: Sequence[QuestionRows], settings: ProbeSettings, left_out: Mapping[str, int]
 ) -> ProbePlan:
-    asked = sum(int(prober.asked(task).sum()) for task in tasks)
+    asked = sum(int(_asked(task, settings).sum()) for task in tasks)
     return ProbePlan(
         questions=len(tasks),
         rounds=sum(task.rows.num_rows for task in tasks),
         asked=asked,
-        blind=sum(int((prober.asked(task) & task.blind).sum()) for task in tasks),
+        blind=sum(int((_asked(task, settings) & task.blind).sum()) for task in tasks),
         calls=asked + settings.samples * sum(int(task.unanswered.sum()) for task in tasks),
         left_out=left_out,
     )
@@ -261,20 +265,16 @@ class _Prober:
         self._ask = answer_probe(model, settings)
         # of an answer that stands beside the loop's own nothing else is kept
         self._ask_beside = answer_probe(model, replace(settings, samples=0))
-        self._all_rounds = settings.all_rounds
+        self._settings = settings
         self._schema = kind.schema.arrow
 
     def key(self, task: QuestionRows) -> tuple[str]:
         return (task.id,)
 
-    def asked(self, task: QuestionRows) -> NDArray[np.bool_]:
-        """Rounds that are asked, (n_rounds,)."""
-        return task.unanswered | self._all_rounds
-
     def record(self, task: QuestionRows, stop: threading.Event) -> Any:
         answered: dict[int, Round] = {}
         beside: dict[int, str] = {}
-        for place in np.flatnonzero(self.asked(task)).tolist():
+        for place in np.flatnonzero(_asked(task, self._settings)).tolist():
             if stop.is_set():
                 return None
             view = LoopView(task.question, task.rounds[: place + 1])

@@ -194,8 +194,10 @@ class Labels:
         asked = rows.filter(pc.equal(rows.column("round"), 0)).column("question_id").to_pylist()
         return self.only(rounds).fitted(rounds, frozenset(asked))
 
-    def conflicts(self, table: pa.Table, source: str) -> Iterator[tuple[str, DataError]]:
-        """Questions that ``table`` labels otherwise, as far as it has the columns."""
+    def conflicts(
+        self, table: pa.Table, source: str, instead: str = "let the labels hold with --replace"
+    ) -> Iterator[tuple[str, DataError]]:
+        """Questions that ``table`` labels otherwise, as far as it has the columns; and what to do."""
         for name in self.columns():
             if name not in table.column_names:
                 continue
@@ -211,8 +213,7 @@ class Labels:
                     cell.question,
                     DataError(
                         f"{_of(cell)}{of} is {_shown(own)} in {source} and {_shown(entry.value)} in "
-                        f"{entry.place}; correct one of them, or let labels take the place of what is there: "
-                        "suffice traces label TRACES LABELS --replace --out NEW",
+                        f"{entry.place}; correct one of them, or {instead}",
                         column=name,
                     ),
                 )
@@ -311,7 +312,11 @@ def labels_beside(root: Path, table: pa.Table) -> LabelFile:
     except DataError as error:
         wrong = DataError(error.message, file=str(root / LABELS_FILE), column=error.column)
         return LabelFile(Labels(), (*read.errors, wrong), remarks)
-    conflicts = dict(labels.conflicts(table, str(root)))
+    instead = (
+        f"move {LABELS_FILE} elsewhere and let its labels hold: suffice traces label {root} {LABELS_FILE} "
+        "--replace --out NEW"
+    )
+    conflicts = dict(labels.conflicts(table, str(root), instead))
     labels = labels.only(ids - conflicts.keys())
     return LabelFile(labels, (*read.errors, *conflicts.values()), remarks)
 

@@ -201,6 +201,7 @@ def test_labels_in_a_folder_that_differ_from_it_are_errors(folder: Path) -> None
     told = " | ".join(map(str, inspection.errors))
     assert "is ['X'] in" in told
     assert "is ['Oslo'] in" in told
+    assert "move labels.jsonl elsewhere" in told
     assert "row 3: a label is" in told
     assert inspection.traces.gold[2].answers == ("Oslo",)
     with pytest.raises(DataError, match="2 more"):
