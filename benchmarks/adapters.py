@@ -101,6 +101,75 @@ def langchain(watch: suffice.Watch) -> Pair:
     return Pair(alone=lambda: alone.invoke(question), watched=lambda: watched.invoke(question))
 
 
+def pydantic_ai(watch: suffice.Watch) -> Pair:
+    """An ``Agent`` with the capability."""
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    from suffice.integrations.pydantic_ai import suffice_capability
+
+    async def scripted(messages: Any, _: Any) -> Any:
+        rounds = sum(message.kind == "response" for message in messages)
+        if rounds < SEARCHES:
+            return ModelResponse(parts=[ToolCallPart("search", {"query": f"query {rounds}"})])
+        return ModelResponse(parts=[TextPart("the answer")])
+
+    alone = Agent(FunctionModel(scripted), tools=[search])
+    capability = suffice_capability(watch)
+    watched = Agent(FunctionModel(scripted), tools=[search], capabilities=[capability])
+    question = "Where was Ibsen born?"
+    return Pair(alone=lambda: alone.run_sync(question), watched=lambda: watched.run_sync(question))
+
+
+def openai_agents(watch: suffice.Watch) -> Pair:
+    """``Runner`` and the watch's runner."""
+    from openai.types.responses import (
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
+
+    from agents import Agent, Model, ModelResponse, Runner, Usage, function_tool
+    from agents import set_tracing_disabled as without_traces
+    from suffice.integrations.openai_agents import SufficeRunner
+
+    class Scripted(Model):  # type: ignore[misc]
+        async def get_response(self, _: Any = None, input: Any = None, *__: Any, **___: Any) -> Any:  # noqa: A002
+            items = [] if isinstance(input, str) else input
+            rounds = sum(item.get("type") == "function_call_output" for item in items)
+            output: Any = ResponseFunctionToolCall(
+                arguments=f'{{"query": "query {rounds}"}}',
+                call_id=f"c{rounds}",
+                name="search",
+                type="function_call",
+            )
+            if rounds == SEARCHES:
+                text = ResponseOutputText(text="the answer", type="output_text", annotations=[])
+                output = ResponseOutputMessage(
+                    id="m", content=[text], role="assistant", status="completed", type="message"
+                )
+            usage = Usage(requests=1, input_tokens=9, output_tokens=3, total_tokens=12)
+            return ModelResponse(output=[output], usage=usage, response_id=None)
+
+        def stream_response(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    without_traces(True)
+    agent = Agent("asked", model=Scripted(), tools=[function_tool(search)])
+    runner = SufficeRunner(watch)
+    question = "Where was Ibsen born?"
+    return Pair(
+        alone=lambda: Runner.run_sync(agent, question, max_turns=20),
+        watched=lambda: runner.run_sync(agent, question, max_turns=20),
+    )
+
+
+def search(query: str) -> list[dict[str, str]]:
+    """Search."""
+    return [{"id": f"{query}{n}", "text": f"{query}, note {n}"} for n in range(5)]
+
+
 def llamaindex(watch: suffice.Watch) -> Pair:
     """``FunctionAgent``, watched."""
     from llama_index.core.agent.workflow import FunctionAgent
@@ -187,6 +256,8 @@ def haystack(watch: suffice.Watch) -> Pair:
 
 ADAPTERS: dict[str, Callable[[suffice.Watch], Pair]] = {
     "langchain": langchain,
+    "pydantic_ai": pydantic_ai,
+    "openai_agents": openai_agents,
     "llamaindex": llamaindex,
     "haystack": haystack,
 }

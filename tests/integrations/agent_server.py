@@ -189,7 +189,7 @@ def _seen(messages: Sequence[Body]) -> Seen:
     for message in messages:
         text = _text(message)
         if message["role"] == "assistant":
-            if message.get("tool_calls") or text.startswith("Calling tools:"):
+            if message.get("tool_calls") or text.lstrip().startswith("Calling tools:"):
                 rounds += 1
             elif text:
                 question, rounds, passages = "", 0, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,9 @@ def run_snippet() -> Callable[..., dict[str, Any]]:
         for old, new in replaced.items():
             code = code.replace(old, new)
         names: dict[str, Any] = {}
-        exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)
+        place = f"{PAGE}#{heading}"  # with the lines of the snippet, for who asks for its source
+        linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
+        exec(compile(code, place, "exec", dont_inherit=True), names)
         return names
 
     return run

@@ -51,7 +51,10 @@ def schema_of(path: str | Path) -> TableSchema:
     DataError
         When there is no Parquet file at ``path``.
     """
-    for file in parquet_files(Path(path)):
+    root = Path(path)
+    if root.is_dir() and not any(root.glob("*.parquet")) and any(root.glob("watch-*.jsonl")):
+        return QUESTIONS  # of loops under way
+    for file in parquet_files(root):
         try:
             schema = pq.read_schema(file)
         except (pa.ArrowException, UnicodeDecodeError, OSError):

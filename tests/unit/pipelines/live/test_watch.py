@@ -27,6 +27,7 @@ from suffice.pipelines.live.watch import Watch
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
+from suffice.trace.reader import schema_of
 from suffice.trace.rounds.background import BackgroundWriter
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
@@ -38,6 +39,7 @@ from suffice.trace.rounds.records import (
     Round,
     Usage,
 )
+from suffice.trace.rounds.schema import QUESTIONS
 
 STABLE = RulePolicy(rule="answer_stable")
 NEWS = RulePolicy(rule="new_passages < 0.5")
@@ -441,6 +443,7 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     assert set(before) == {"q0", "q1", "q2"}
     copy = tmp_path / "copies" / "short.parquet"
     filter_traces(tmp_path, copy, TraceFilter(max_rounds=2))
+    assert schema_of(tmp_path) is QUESTIONS
     assert [len(record.rounds) for record in records(copy).values()] == [2, 2, 2]
     assert not list(tmp_path.glob("*.parquet"))
     under_way.end()
