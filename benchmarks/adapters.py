@@ -8,6 +8,7 @@ searches eight times and answers; it is live with a rule that never holds, and r
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 import time
@@ -98,6 +99,159 @@ def langchain(watch: suffice.Watch) -> Pair:
     watched = create_agent(Scripted(), tools=[search], middleware=[middleware])
     question = {"messages": "Where was Ibsen born?"}
     return Pair(alone=lambda: alone.invoke(question), watched=lambda: watched.invoke(question))
+
+
+def pydantic_ai(watch: suffice.Watch) -> Pair:
+    """An ``Agent`` with the capability."""
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    from suffice.integrations.pydantic_ai import suffice_capability
+
+    async def scripted(messages: Any, _: Any) -> Any:
+        rounds = sum(message.kind == "response" for message in messages)
+        if rounds < SEARCHES:
+            return ModelResponse(parts=[ToolCallPart("search", {"query": f"query {rounds}"})])
+        return ModelResponse(parts=[TextPart("the answer")])
+
+    alone = Agent(FunctionModel(scripted), tools=[search])
+    capability = suffice_capability(watch)
+    watched = Agent(FunctionModel(scripted), tools=[search], capabilities=[capability])
+    question = "Where was Ibsen born?"
+    return Pair(alone=lambda: alone.run_sync(question), watched=lambda: watched.run_sync(question))
+
+
+def openai_agents(watch: suffice.Watch) -> Pair:
+    """``Runner`` and the watch's runner."""
+    from openai.types.responses import (
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
+
+    from agents import Agent, Model, ModelResponse, Runner, Usage, function_tool
+    from agents import set_tracing_disabled as without_traces
+    from suffice.integrations.openai_agents import SufficeRunner
+
+    class Scripted(Model):  # type: ignore[misc]
+        async def get_response(self, _: Any = None, input: Any = None, *__: Any, **___: Any) -> Any:  # noqa: A002
+            items = [] if isinstance(input, str) else input
+            rounds = sum(item.get("type") == "function_call_output" for item in items)
+            output: Any = ResponseFunctionToolCall(
+                arguments=f'{{"query": "query {rounds}"}}',
+                call_id=f"c{rounds}",
+                name="search",
+                type="function_call",
+            )
+            if rounds == SEARCHES:
+                text = ResponseOutputText(text="the answer", type="output_text", annotations=[])
+                output = ResponseOutputMessage(
+                    id="m", content=[text], role="assistant", status="completed", type="message"
+                )
+            usage = Usage(requests=1, input_tokens=9, output_tokens=3, total_tokens=12)
+            return ModelResponse(output=[output], usage=usage, response_id=None)
+
+        def stream_response(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    without_traces(True)
+    agent = Agent("asked", model=Scripted(), tools=[function_tool(search)])
+    runner = SufficeRunner(watch)
+    question = "Where was Ibsen born?"
+    return Pair(
+        alone=lambda: Runner.run_sync(agent, question, max_turns=20),
+        watched=lambda: runner.run_sync(agent, question, max_turns=20),
+    )
+
+
+def search(query: str) -> list[dict[str, str]]:
+    """Search."""
+    return [{"id": f"{query}{n}", "text": f"{query}, note {n}"} for n in range(5)]
+
+
+def llamaindex(watch: suffice.Watch) -> Pair:
+    """``FunctionAgent``, watched."""
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.tools import ToolSelection
+
+    from suffice.integrations.llamaindex import watched as watched_by
+
+    class Scripted(MockLLM, FunctionCallingLLM):  # type: ignore[misc]
+        @property
+        def metadata(self) -> Any:
+            return LLMMetadata(is_function_calling_model=True)
+
+        def _prepare_chat_with_tools(self, *_: Any, **held: Any) -> Any:
+            return {"messages": held["chat_history"]}
+
+        async def achat_with_tools(self, *_: Any, **held: Any) -> Any:
+            raw = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+            rounds = sum(message.role == "tool" for message in held["chat_history"])
+            message = ChatMessage(role="assistant", content="the answer" * (rounds == SEARCHES))
+            message.additional_kwargs["rounds"] = rounds
+            return ChatResponse(message=message, raw=raw)
+
+        def get_tool_calls_from_response(self, response: Any, *_: Any, **__: Any) -> Any:
+            rounds = response.message.additional_kwargs["rounds"]
+            query = {"query": f"query {rounds}"}
+            call = ToolSelection(tool_id=f"c{rounds}", tool_name="search", tool_kwargs=query)
+            return [call] if rounds < SEARCHES else []
+
+    def search(query: str) -> list[str]:
+        """Search."""
+        return [f"{query}, note {n}" for n in range(5)]
+
+    def agent() -> Any:
+        return FunctionAgent(tools=[search], llm=Scripted(), streaming=False)
+
+    alone, watched = agent(), watched_by(agent(), watch)
+    runner = asyncio.Runner()
+
+    async def ask(asked: Any) -> Any:
+        return await asked.run("Where was Ibsen born?")
+
+    return Pair(alone=lambda: runner.run(ask(alone)), watched=lambda: runner.run(ask(watched)))
+
+
+def haystack(watch: suffice.Watch) -> Pair:
+    """``Agent`` with the hook."""
+    from haystack import Document, component
+    from haystack.components.agents import Agent
+    from haystack.dataclasses import ChatMessage, ToolCall
+    from haystack.tools import tool
+
+    from suffice.integrations.haystack import SufficeHook
+
+    @component
+    class Scripted:
+        @component.output_types(replies=list[ChatMessage])  # type: ignore[untyped-decorator]
+        def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+            del tools
+            rounds = sum(bool(message.tool_call_results) for message in messages)
+            usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+            call = ToolCall("search", {"query": f"query {rounds}"}, id=f"c{rounds}")
+            made = ChatMessage.from_assistant
+            if rounds < SEARCHES:
+                return {"replies": [made(tool_calls=[call], meta=usage)]}
+            return {"replies": [made("the answer", meta=usage)]}
+
+    @tool  # type: ignore[untyped-decorator]
+    def search(query: str) -> list[Document]:
+        """Search."""
+        return [Document(id=f"{query}{n}", content=f"{query}, note {n}") for n in range(5)]
+
+    def agent(**hooks: Any) -> Any:
+        return Agent(chat_generator=Scripted(), tools=[search], **hooks)
+
+    alone, watched = agent(), agent(hooks=SufficeHook(watch, Scripted()).points)
+    question = [ChatMessage.from_user("Where was Ibsen born?")]
+    return Pair(
+        alone=lambda: alone.run(messages=question), watched=lambda: watched.run(messages=question)
+    )
 
 
 def dspy(watch: suffice.Watch) -> Pair:
@@ -205,9 +359,13 @@ def smolagents(watch: suffice.Watch) -> Pair:
 
 
 ADAPTERS: dict[str, Callable[[suffice.Watch], Pair]] = {
+    "langchain": langchain,
+    "pydantic_ai": pydantic_ai,
+    "openai_agents": openai_agents,
+    "llamaindex": llamaindex,
+    "haystack": haystack,
     "dspy": dspy,
     "google_adk": google_adk,
-    "langchain": langchain,
     "smolagents": smolagents,
 }
 

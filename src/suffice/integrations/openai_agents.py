@@ -22,6 +22,11 @@ _REQUEST = (
 )  # fmt: skip
 
 
+@cache
+def _point(name: str) -> Any:
+    return _SDK.point("agents", name)
+
+
 class SufficeRunner:
     """Runs agents as ``agents.Runner`` does, with the same arguments, and has ``watch`` see every run.
 
@@ -52,7 +57,7 @@ class SufficeRunner:
     def __init__(
         self, watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
     ) -> None:
-        self._runner = _SDK.point("agents", "Runner")
+        self._runner = _point("Runner")
         self._watch, self._tools, self._probe = watch, tools, probe
 
     async def run(self, agent: Any, asked: Any, **options: Any) -> Any:
@@ -130,8 +135,8 @@ class _Run(AgentRun):
         """The agent with its model watched; ``options`` of the run are changed to match."""
         config = options.get("run_config") or {}
         if isinstance(config, Mapping):
-            config = _SDK.point("agents", "RunConfig")(**config)
-        model_type = _SDK.point("agents", "Model")
+            config = _point("RunConfig")(**config)
+        model_type = _point("Model")
         provider = copy.copy(config.model_provider)
         by_name = config.model_provider.get_model
         provider.get_model = lambda name: self._watched(by_name(name))
@@ -237,8 +242,8 @@ class _Run(AgentRun):
 
 @cache
 def _hooks() -> type[Any]:
-    base: Any = _SDK.point("agents", "RunHooks")
-    custom_span = _SDK.point("agents", "custom_span")
+    base: Any = _point("RunHooks")
+    custom_span = _point("custom_span")
 
     class Hooks(base):  # type: ignore[misc]
         """Those of the watch, and after them the user's."""

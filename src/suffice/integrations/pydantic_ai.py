@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -61,6 +62,8 @@ def _capability() -> type[Any]:
         """The agent's own, of which each run has a copy with a loop."""
 
         run: AgentRun
+        sent: list[Any]  # the messages of the request that comes next
+        final: Collection[str]  # names of the output's tools
 
         def __init__(self, watch: Watch, **settings: Any) -> None:
             super().__init__()
@@ -70,6 +73,7 @@ def _capability() -> type[Any]:
             made = type(self)(self.watch, **self.settings)
             loop = self.watch.question(_question(ctx), question_id=ctx.run_id)
             made.run = AgentRun(loop, **self.settings)
+            made.sent, made.final = [], ()
             return made
 
         async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
@@ -78,42 +82,48 @@ def _capability() -> type[Any]:
             try:
                 result = await handler()
             except BaseException as error:
+                with suppress(Exception):  # of a limit that was reached before the model was asked
+                    self.run.take(tuple(_results(self.sent, self.final)))
                 await loop.aend(error)
                 raise
             self.run.answered()
             await loop.aend()
-            sent, said = _last(result), outcome(loop)
-            for message in (sent, result.response):
-                message.metadata = {**(message.metadata or {}), "suffice": said}
+            for message in _last_exchange(result.all_messages()):
+                message.metadata = {**(message.metadata or {}), "suffice": outcome(loop)}
             return result
+
+        async def before_node_run(self, ctx: Any, *, node: Any) -> Any:
+            if hasattr(node, "request"):
+                self.sent = [*ctx.messages, node.request]
+            return node
 
         async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
             del ctx
-            run, request = self.run, request_context
-            bare = _without_tools(request)
+            run, request, self.sent = self.run, request_context, []
+            self.final = [tool.name for tool in request.model_request_parameters.output_tools]
 
             async def ask() -> Reply:
+                bare = _without_tools(request)
                 parameters = bare.model_request_parameters
                 return _reply(
                     await bare.model.request(bare.messages, bare.model_settings, parameters)
                 )
 
-            kept = await run.step(tuple(_results(request)), ask)
+            kept = await run.step(tuple(_results(request.messages, self.final)), ask)
             if kept is not None:
                 return kept
             began = time.perf_counter()
-            response = await handler(bare if run.loop.done else request)
+            response = await handler(_without_tools(request) if run.loop.done else request)
             run.replied(_reply(response), time.perf_counter() - began)
             return response
 
     return SufficeCapability
 
 
-def _last(result: Any) -> Any:
-    """The last request: a streamed run shows copies of its response."""
-    messages = result.all_messages()
-    answered = next(at for at, held in enumerate(messages) if held is result.response)
-    return messages[answered - 1]
+def _last_exchange(messages: Sequence[Any]) -> Sequence[Any]:
+    """The last response, and its request: a streamed run shows copies of its response."""
+    places = [place for place, held in enumerate(messages) if held.kind == "response"]
+    return messages[max(places[-1] - 1, 0) : places[-1] + 1] if places else ()
 
 
 def _question(run: Any) -> str:
@@ -130,25 +140,19 @@ def _question(run: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _results(request: Any) -> Iterator[ToolResult]:
-    """What the tools called last gave back; a failed one nothing."""
-    messages = request.messages
-    calls = {
-        call.tool_call_id: call.args_as_dict()
-        for call in next(
-            (held.tool_calls for held in reversed(messages) if held.kind == "response"), ()
-        )
-    }
-    final = {tool.name for tool in request.model_request_parameters.output_tools}
-    for part in messages[-1].parts:
-        tool = getattr(part, "tool_name", None)
-        if tool is None or tool in final or part.part_kind not in ("tool-return", "retry-prompt"):
+def _results(messages: Sequence[Any], final: Collection[str]) -> Iterator[ToolResult]:
+    """What the tools called last, but those of the output, gave back; a failed one nothing."""
+    called = next((held for held in reversed(messages) if held.kind == "response"), None)
+    calls = {} if called is None else {call.tool_call_id: call for call in called.tool_calls}
+    for part in messages[-1].parts if messages else ():
+        call = calls.get(getattr(part, "tool_call_id", None))
+        if call is None or call.tool_name in final:
             continue
         output = None
         if part.part_kind == "tool-return" and part.outcome == "success":
             held = part.metadata if isinstance(part.metadata, Mapping) else {}
             output = held if held.keys() & DOCUMENTS else part.content
-        yield ToolResult(tool=tool, output=output, arguments=calls.get(part.tool_call_id, {}))
+        yield ToolResult(tool=call.tool_name, output=output, arguments=call.args_as_dict())
 
 
 def _without_tools(request: Any) -> Any:

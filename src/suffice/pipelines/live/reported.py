@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -198,7 +198,7 @@ def _document(value: Any) -> Mapping[str, Any]:
         held: Mapping[str, Any] = dump()
         return held
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {part.name: getattr(value, part.name) for part in fields(value)}
     return vars(value) if hasattr(value, "__dict__") else {}
 
 
