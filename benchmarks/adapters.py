@@ -8,6 +8,7 @@ searches eight times and answers; it is live with a rule that never holds, and r
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 import time
@@ -169,10 +170,96 @@ def search(query: str) -> list[dict[str, str]]:
     return [{"id": f"{query}{n}", "text": f"{query}, note {n}"} for n in range(5)]
 
 
+def llamaindex(watch: suffice.Watch) -> Pair:
+    """``FunctionAgent``, watched."""
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.tools import ToolSelection
+
+    from suffice.integrations.llamaindex import watched as watched_by
+
+    class Scripted(MockLLM, FunctionCallingLLM):  # type: ignore[misc]
+        @property
+        def metadata(self) -> Any:
+            return LLMMetadata(is_function_calling_model=True)
+
+        def _prepare_chat_with_tools(self, *_: Any, **held: Any) -> Any:
+            return {"messages": held["chat_history"]}
+
+        async def achat_with_tools(self, *_: Any, **held: Any) -> Any:
+            raw = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+            rounds = sum(message.role == "tool" for message in held["chat_history"])
+            message = ChatMessage(role="assistant", content="the answer" * (rounds == SEARCHES))
+            message.additional_kwargs["rounds"] = rounds
+            return ChatResponse(message=message, raw=raw)
+
+        def get_tool_calls_from_response(self, response: Any, *_: Any, **__: Any) -> Any:
+            rounds = response.message.additional_kwargs["rounds"]
+            query = {"query": f"query {rounds}"}
+            call = ToolSelection(tool_id=f"c{rounds}", tool_name="search", tool_kwargs=query)
+            return [call] if rounds < SEARCHES else []
+
+    def search(query: str) -> list[str]:
+        """Search."""
+        return [f"{query}, note {n}" for n in range(5)]
+
+    def agent() -> Any:
+        return FunctionAgent(tools=[search], llm=Scripted(), streaming=False)
+
+    alone, watched = agent(), watched_by(agent(), watch)
+    runner = asyncio.Runner()
+
+    async def ask(asked: Any) -> Any:
+        return await asked.run("Where was Ibsen born?")
+
+    return Pair(alone=lambda: runner.run(ask(alone)), watched=lambda: runner.run(ask(watched)))
+
+
+def haystack(watch: suffice.Watch) -> Pair:
+    """``Agent`` with the hook."""
+    from haystack import Document, component
+    from haystack.components.agents import Agent
+    from haystack.dataclasses import ChatMessage, ToolCall
+    from haystack.tools import tool
+
+    from suffice.integrations.haystack import SufficeHook
+
+    @component
+    class Scripted:
+        @component.output_types(replies=list[ChatMessage])  # type: ignore[untyped-decorator]
+        def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+            del tools
+            rounds = sum(bool(message.tool_call_results) for message in messages)
+            usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+            call = ToolCall("search", {"query": f"query {rounds}"}, id=f"c{rounds}")
+            made = ChatMessage.from_assistant
+            if rounds < SEARCHES:
+                return {"replies": [made(tool_calls=[call], meta=usage)]}
+            return {"replies": [made("the answer", meta=usage)]}
+
+    @tool  # type: ignore[untyped-decorator]
+    def search(query: str) -> list[Document]:
+        """Search."""
+        return [Document(id=f"{query}{n}", content=f"{query}, note {n}") for n in range(5)]
+
+    def agent(**hooks: Any) -> Any:
+        return Agent(chat_generator=Scripted(), tools=[search], **hooks)
+
+    alone, watched = agent(), agent(hooks=SufficeHook(watch, Scripted()).points)
+    question = [ChatMessage.from_user("Where was Ibsen born?")]
+    return Pair(
+        alone=lambda: alone.run(messages=question), watched=lambda: watched.run(messages=question)
+    )
+
+
 ADAPTERS: dict[str, Callable[[suffice.Watch], Pair]] = {
     "langchain": langchain,
     "pydantic_ai": pydantic_ai,
     "openai_agents": openai_agents,
+    "llamaindex": llamaindex,
+    "haystack": haystack,
 }
 
 

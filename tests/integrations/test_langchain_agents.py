@@ -8,6 +8,7 @@ import json
 import runpy
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ memory = pytest.importorskip("langgraph.checkpoint.memory")
 NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
 STABLE = suffice.RulePolicy(rule="answer_stable")
 ANSWERS = ("none", "Oslo", "Skien", "Skien", "Skien", "Skien", "Skien")
+
+
+@dataclass
+class City:
+    """A city."""
+
+    name: str
 
 
 @pytest.fixture
@@ -124,6 +132,34 @@ def test_a_policy_that_reads_answers_stops_with_the_draft_it_read(server: AgentS
     assert result["messages"][-1].text == "Skien"
     assert said(result)["rounds"] == 3
     assert server.with_tools == [True, False] * 3  # the third draft is the answer
+
+
+def test_the_answer_returned_is_the_one_that_the_watch_chooses() -> None:
+    policy = suffice.RulePolicy(rule="new_passages < 0.5 and answer_repeats")
+    watch = suffice.Watch(policy, mode="live", answer="highest:new_passages")
+    with agent_server(in_order("none", "Oslo", "Skien", "Skien", "Skien."), searches=6) as server:
+        agent = agent_of(server, SufficeMiddleware(watch, probe=True))
+        result = agent.invoke({"messages": "Where?"})
+    assert result["messages"][-1].text == "Skien"
+    assert (said(result)["rounds"], said(result)["answer_round"]) == (4, 3)
+
+
+def test_a_structured_answer_is_kept_as_json_and_its_tool_makes_no_round(tmp_path: Path) -> None:
+    strategy = pytest.importorskip("langchain.agents.structured_output").ToolStrategy(City)
+    answers = in_order("none", "Oslo", "Skien")
+    with (
+        suffice.Watch(NEWS, record=tmp_path) as watch,
+        agent_server(answers, searches=2, final_tool="City") as server,
+    ):
+        middleware = SufficeMiddleware(watch, probe=True)
+        result = agent_of(server, middleware, response_format=strategy).invoke(
+            {"messages": "Where?"}
+        )
+    assert result["structured_response"].name == "Skien"
+    (record,) = records(tmp_path)
+    assert [json.loads(held.answer or "") for held in record.rounds] == [
+        {"name": "Oslo"}, {"name": "Skien"},
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["updates", "messages"])
@@ -286,7 +322,7 @@ def test_the_embedded_model_writes_the_answers(tmp_path: Path) -> None:
 
     tool = core.tool(response_format="content_and_artifact")(search)
     with (
-        EmbeddedModel.load(settings=EmbeddedSettings(replicas=1)) as model,
+        EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model,
         agent_server(writer_of(model), searches=3) as server,
     ):
         question = {"messages": "Where was Henrik Ibsen born?"}

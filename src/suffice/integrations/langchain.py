@@ -239,17 +239,21 @@ class SufficeMiddleware:
         reply = self._reply(loop)
         return _stamped(loop, await handler(self._asked(loop, request)) if reply is None else reply)
 
-    def after_agent(self, state: Any, runtime: Any) -> None:
-        """The run's answer, and its end."""
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        """The run's end, and its answer where the watch chooses that of an earlier round."""
         loop = self._answered(state, runtime)
-        if loop is not None:
-            loop.end()
+        if loop is None:
+            return None
+        loop.end()
+        return _chosen(loop, state)
 
-    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+    async def aafter_agent(self, state: Any, runtime: Any) -> Any:
         """As :meth:`after_agent`."""
         loop = self._answered(state, runtime)
-        if loop is not None:
-            await loop.aend()
+        if loop is None:
+            return None
+        await loop.aend()
+        return _chosen(loop, state)
 
     # --- which loop -------------------------------------------------------------------------------
     def _loop(self, request: Any) -> Loop:
@@ -366,13 +370,14 @@ class SufficeMiddleware:
         if own is None or loop is None:
             return None
         self._loops.pop(loop.question_id)
-        step = self._step(loop, messages)  # of tools that end a run with what they give
-        if step is not None:
-            loop.observe(**step)
-        message = messages[own]
+        message, structured = messages[own], state.get("structured_response")
+        if structured is None:  # a tool may end a run with what it gives
+            step = self._step(loop, messages)
+            if step is not None:
+                loop.observe(**step)
         if loop.rounds and (not message.tool_calls or messages[-1].type == "tool"):
             last = messages[-1] if message.tool_calls else message
-            answer = _written(state.get("structured_response"), last)
+            answer = _written(structured, last)
             loop.answered(answer, logprobs=_tokens(message), usage=_usage(message))
         return loop
 
@@ -400,10 +405,22 @@ def _stamped(loop: Loop, reply: Any) -> Any:
     """The reply, whose message says what became of the loop."""
     message = reply.result[-1] if reply.result[-1].type == "ai" else reply.result[0]
     said = outcome(loop)
-    if not message.tool_calls and said["stopped_by"] is None:
+    last = not message.tool_calls or reply.structured_response is not None
+    if last and said["stopped_by"] is None:
         said["stopped_by"] = "end"
     message.response_metadata[_KEY] = said
     return reply
+
+
+def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
+    """The state's change where the watch ended the loop and returns the answer of an earlier round."""
+    message = state["messages"][-1]
+    earlier = loop.answer_round is not None and loop.answer_round < len(loop.rounds)
+    if not earlier or loop.stopped_by not in {"policy", "budget"} or message.type != "ai":
+        return None
+    said = {**message.response_metadata, _KEY: {**outcome(loop), "answer_round": loop.answer_round}}
+    changed = {"content": loop.answer, "response_metadata": said}
+    return {"messages": [message.model_copy(update=changed)]}
 
 
 def _calls_tools(message: Any) -> bool:

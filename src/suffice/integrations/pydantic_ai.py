@@ -88,9 +88,8 @@ def _capability() -> type[Any]:
                 raise
             self.run.answered()
             await loop.aend()
-            sent, said = _last(result), outcome(loop)
-            for message in (sent, result.response):
-                message.metadata = {**(message.metadata or {}), "suffice": said}
+            for message in _last_exchange(result.all_messages()):
+                message.metadata = {**(message.metadata or {}), "suffice": outcome(loop)}
             return result
 
         async def before_node_run(self, ctx: Any, *, node: Any) -> Any:
@@ -102,9 +101,9 @@ def _capability() -> type[Any]:
             del ctx
             run, request, self.sent = self.run, request_context, []
             self.final = [tool.name for tool in request.model_request_parameters.output_tools]
-            bare = _without_tools(request)
 
             async def ask() -> Reply:
+                bare = _without_tools(request)
                 parameters = bare.model_request_parameters
                 return _reply(
                     await bare.model.request(bare.messages, bare.model_settings, parameters)
@@ -114,18 +113,17 @@ def _capability() -> type[Any]:
             if kept is not None:
                 return kept
             began = time.perf_counter()
-            response = await handler(bare if run.loop.done else request)
+            response = await handler(_without_tools(request) if run.loop.done else request)
             run.replied(_reply(response), time.perf_counter() - began)
             return response
 
     return SufficeCapability
 
 
-def _last(result: Any) -> Any:
-    """The last request: a streamed run shows copies of its response."""
-    messages = result.all_messages()
-    answered = next(at for at, held in enumerate(messages) if held is result.response)
-    return messages[answered - 1]
+def _last_exchange(messages: Sequence[Any]) -> Sequence[Any]:
+    """The last response, and its request: a streamed run shows copies of its response."""
+    places = [place for place, held in enumerate(messages) if held.kind == "response"]
+    return messages[max(places[-1] - 1, 0) : places[-1] + 1] if places else ()
 
 
 def _question(run: Any) -> str:
