@@ -543,6 +543,8 @@ class Loop:
             raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
+        if self._watch.writer is not None:
+            self._watch.writer.expect(1)
         self._phase = "open"
         self._ticked = time.perf_counter()
         return self
@@ -579,7 +581,10 @@ class Loop:
                 self._stopped_by, self._reason = "error", f"{type(error).__name__}: {error}"
         elif self._stopped_by is None:
             self._stopped_by, self._reason = "end", "the loop ended by itself"
-        if self._watch.writer is None or not self._decisions:
+        if self._watch.writer is None:
+            return None
+        self._watch.writer.expect(-1)
+        if not self._decisions:
             return None
         event = Ended(
             question_id=self.question_id,

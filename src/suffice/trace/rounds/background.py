@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.errors import InternalError, UsageError
 from suffice.trace.rounds.journal import (
     WatchedQuestion,
     begin_line,
@@ -35,7 +35,7 @@ from suffice.trace.rounds.records import (
     in_unicode,
 )
 
-_PAUSE_S = 0.02
+_PAUSE_S = 0.03
 _FULL_QUESTIONS = 256
 _FULL_BYTES = 8 << 20
 _MOST_WAITING = 10_000
@@ -135,23 +135,34 @@ class BackgroundWriter:
     def _begin(self) -> None:
         """Take up work in this process."""
         self._pid = os.getpid()
-        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._urgent = threading.Event()
+        self._waiting: deque[Event | None] = deque()
+        self._under_way = 0
+        self._counting = threading.Lock()
+        self._woken = threading.Event()
         self._work = _Work(self._root, self._run)
         self._thread = threading.Thread(target=self._loop, name="suffice-watch", daemon=True)
         self._thread.start()
+
+    def expect(self, loops: int) -> None:
+        """So many loops more, or fewer, are under way: while there are any their rounds are looked for."""
+        with self._counting:
+            self._under_way += loops
+        if loops > 0:
+            self._woken.set()
 
     def put(self, event: Event) -> None:
         """Hand something over; at once, and whatever happens."""
         if os.getpid() != self._pid:  # a fork has neither the thread nor the journal
             self._work.forget()
             self._begin()
-        if not self._thread.is_alive() or self._queue.qsize() > _MOST_WAITING:
-            self._lose(event, "its writer ended" if self._queue.empty() else "its writer is stuck")
+            self._under_way = 1
+        waiting = self._waiting
+        if not self._thread.is_alive() or len(waiting) > _MOST_WAITING:
+            self._lose(event, "its writer is stuck" if waiting else "its writer ended")
             return
-        self._queue.put(event)
+        waiting.append(event)  # wakes nobody, which would cost the loop more than all the rest
         if isinstance(event, Ended):
-            self._urgent.set()
+            self._woken.set()
 
     def _lose(self, event: Event, why: str) -> None:
         self.problem = self.problem or why
@@ -162,26 +173,28 @@ class BackgroundWriter:
     def close(self, timeout: float = 30.0) -> None:
         """Write what is finished as Parquet; what is still put is lost."""
         if os.getpid() == self._pid and self._thread.is_alive():
-            self._queue.put(None)
-            self._urgent.set()
+            self._waiting.append(None)
+            self._woken.set()
             self._thread.join(timeout)
 
     def _loop(self) -> None:
-        try:
-            self._work.recover()
-        except (OSError, SufficeError) as error:
-            self.problem = self.problem or str(error)
+        self._guarded(self._work.recover)
+        waiting = self._waiting
         while True:
-            events = [self._queue.get()]
-            self._urgent.wait(_PAUSE_S)  # rounds are written together, ends at once
-            self._urgent.clear()
-            while len(events) < _FULL_QUESTIONS and not self._queue.empty():
-                events.append(self._queue.get())
-            known = [event for event in events if event is not None]
-            self._take(known)
-            if len(known) < len(events):
-                self._guarded(self._work.close)
-                return
+            self._woken.wait(_PAUSE_S if self._under_way or waiting else None)
+            self._woken.clear()
+            events: list[Event] = []
+            while waiting and len(events) < _FULL_QUESTIONS:
+                event = waiting.popleft()
+                if event is None:
+                    self._take(events)
+                    self._guarded(self._work.close)
+                    return
+                events.append(event)
+            if events:
+                self._take(events)
+            if waiting:
+                self._woken.set()
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
