@@ -34,6 +34,8 @@ def test_another_version_is_said_with_the_tested_one() -> None:
         NUMPY.point("numpy", "agents")
     with pytest.raises(UsageError, match=r"has no numpy\.agents, by which"):
         NUMPY.point("numpy.agents")
+    with pytest.raises(UsageError, match=r"has no numpy\.ndarray\.agents, by which"):
+        NUMPY.point("numpy", "ndarray.agents")
     absent = Framework(name="it", package="absent-package", tested="1")
     with pytest.raises(MissingExtra, match="pip install absent-package"):
         absent.point("absent_package")
