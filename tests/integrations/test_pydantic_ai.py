@@ -22,6 +22,7 @@ from pydantic_ai.providers.openai import OpenAIProvider  # noqa: E402
 from tests.integrations.agent_server import AgentServer, agent_server, in_order, writer_of  # noqa: E402
 
 import suffice  # noqa: E402
+import suffice.integrations.pydantic_ai as adapter  # noqa: E402
 from suffice.integrations.pydantic_ai import suffice_capability  # noqa: E402
 from suffice.trace.rounds.records import QuestionRecord  # noqa: E402
 
@@ -174,6 +175,13 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
         agent(server, watch).run_sync(QUESTION, usage_limits=limits)
     (record,) = records(tmp_path).values()
     assert (len(record.rounds), record.stopped_by) == (3, "error")
+
+
+def test_a_version_without_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter._capability.cache_clear()
+    monkeypatch.delattr(pydantic_ai.capabilities.AbstractCapability, "wrap_model_request")
+    with pytest.raises(suffice.UsageError, match=r"wrap_model_request.*pydantic-ai-slim==2.68.0"):
+        suffice_capability(suffice.Watch())
 
 
 def test_the_snippet_of_the_page(

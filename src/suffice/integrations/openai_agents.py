@@ -57,7 +57,7 @@ class SufficeRunner:
     def __init__(
         self, watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
     ) -> None:
-        self._runner = _point("Runner")
+        self._runner = [_point(name) for name in ("RunHooks.on_llm_start", "Runner")][-1]
         self._watch, self._tools, self._probe = watch, tools, probe
 
     async def run(self, agent: Any, asked: Any, **options: Any) -> Any:

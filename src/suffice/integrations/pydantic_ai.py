@@ -56,7 +56,8 @@ def suffice_capability(
 
 @cache
 def _capability() -> type[Any]:
-    base: Any = _PYDANTIC_AI.point("pydantic_ai.capabilities", "AbstractCapability")
+    names = ("AbstractCapability.wrap_model_request", "AbstractCapability")
+    base: Any = [_PYDANTIC_AI.point("pydantic_ai.capabilities", name) for name in names][-1]
 
     class SufficeCapability(base):  # type: ignore[misc]
         """The agent's own, of which each run has a copy with a loop."""
