@@ -254,12 +254,119 @@ def haystack(watch: suffice.Watch) -> Pair:
     )
 
 
+def dspy(watch: suffice.Watch) -> Pair:
+    """``ReAct``, without extractions of its own in between."""
+    import dspy
+    from dspy.utils.dummies import DummyLM
+
+    from suffice.integrations.dspy import watched
+
+    def search(query: str) -> list[str]:
+        """Search."""
+        return [f"{query}, note {n}" for n in range(5)]
+
+    def step(tool: str, number: int) -> dict[str, Any]:
+        arguments = {"query": f"query {number}"} if tool == "search" else {}
+        return {"next_thought": "on", "next_tool_name": tool, "next_tool_args": arguments}
+
+    steps = [*(step("search", n) for n in range(SEARCHES)), step("finish", 0)]
+    answers = [*steps, {"reasoning": "so", "answer": "Skien"}] * (2 * (RUNS + 10))
+    alone = dspy.ReAct("question -> answer", tools=[search])
+    alone.set_lm(DummyLM(answers))
+    asker = watched(alone, watch, probe=False)
+    question = {"question": "Where was Ibsen born?"}
+    return Pair(
+        alone=lambda: alone(**question), watched=lambda: asker(**question), calls=SEARCHES + 2
+    )
+
+
+def google_adk(watch: suffice.Watch) -> Pair:
+    """An ``LlmAgent`` with the plugin."""
+    import asyncio
+
+    from google.adk.agents import LlmAgent
+    from google.adk.apps import App
+    from google.adk.models.base_llm import BaseLlm
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.runners import InMemoryRunner
+    from google.genai import types
+
+    from suffice.integrations.google_adk import suffice_plugin
+
+    class Scripted(BaseLlm):  # type: ignore[misc]
+        async def generate_content_async(self, llm_request: Any, **_: Any) -> Any:
+            rounds = sum(
+                bool(part.function_response)
+                for content in llm_request.contents
+                for part in content.parts
+            )
+            part = types.Part(text="Skien")
+            if rounds < SEARCHES:
+                arguments = {"query": f"query {rounds}"}
+                part = types.Part.from_function_call(name="search", args=arguments)
+            yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+    def search(query: str) -> list[str]:
+        """Search."""
+        return [f"{query}, note {n}" for n in range(5)]
+
+    def run(plugins: list[Any]) -> Callable[[], object]:
+        agent = LlmAgent(name="asker", model=Scripted(model="scripted"), tools=[search])
+        app = App(name="asking", root_agent=agent, plugins=plugins)
+        message = types.Content(role="user", parts=[types.Part(text="Where was Ibsen born?")])
+
+        async def ask() -> None:
+            runner = InMemoryRunner(app=app)
+            session = await runner.session_service.create_session(app_name="asking", user_id="me")
+            place = {"user_id": "me", "session_id": session.id}
+            async for _ in runner.run_async(**place, new_message=message):
+                pass
+
+        return lambda: asyncio.run(ask())
+
+    return Pair(alone=run([]), watched=run([suffice_plugin(watch)]))
+
+
+def smolagents(watch: suffice.Watch) -> Pair:
+    """A ``ToolCallingAgent``."""
+    from smolagents import ChatMessage, MessageRole, Model, ToolCallingAgent, tool
+
+    from suffice.integrations.smolagents import watched
+
+    class Scripted(Model):  # type: ignore[misc]
+        def generate(self, messages: Any, **_: Any) -> Any:
+            rounds = sum(message.role == MessageRole.TOOL_RESPONSE for message in messages)
+            name, arguments = "search", {"query": f"query {rounds}"}
+            if rounds == SEARCHES:
+                name, arguments = "final_answer", {"answer": "Skien"}
+            function = {"name": name, "arguments": arguments}
+            call = {"id": f"c{rounds}", "type": "function", "function": function}
+            return ChatMessage(role=MessageRole.ASSISTANT, content=None, tool_calls=[call])
+
+    @tool  # type: ignore[untyped-decorator]
+    def search(query: str) -> list:  # type: ignore[type-arg]
+        """Search.
+
+        Args:
+            query: What to look for.
+        """
+        return [f"{query}, note {n}" for n in range(5)]
+
+    alone = ToolCallingAgent(tools=[search], model=Scripted(), verbosity_level=0)
+    asker = watched(alone, watch)
+    question = "Where was Ibsen born?"
+    return Pair(alone=lambda: alone.run(question), watched=lambda: asker.run(question))
+
+
 ADAPTERS: dict[str, Callable[[suffice.Watch], Pair]] = {
     "langchain": langchain,
     "pydantic_ai": pydantic_ai,
     "openai_agents": openai_agents,
     "llamaindex": llamaindex,
     "haystack": haystack,
+    "dspy": dspy,
+    "google_adk": google_adk,
+    "smolagents": smolagents,
 }
 
 
