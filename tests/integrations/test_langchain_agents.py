@@ -288,6 +288,33 @@ def test_a_thread_goes_on_where_it_was_left_here_and_in_another_process(
     assert len(kept[said(result)["question_id"]].rounds) == 4
 
 
+def test_another_question_on_a_thread_ends_the_one_that_failed_there(
+    server: AgentServer, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+
+    def search(query: str) -> str:
+        """Search the notes."""
+        calls.append(query)
+        if len(calls) == 3:
+            raise OSError("lost")
+        return query
+
+    config = {"configurable": {"thread_id": "t1"}}
+    with suffice.Watch(NEWS, record=tmp_path) as watch:
+        saver, tool = memory.MemorySaver(), core.tool("search")(search)
+        agent = agent_of(server, SufficeMiddleware(watch), tools=[tool], checkpointer=saver)
+        with pytest.raises(OSError, match="lost"):
+            agent.invoke({"messages": "first"}, config)
+        agent.invoke({"messages": "second"}, config)
+    kept = {record.question.text: record for record in records(tmp_path)}
+    assert {text: record.stopped_by for text, record in kept.items()} == {
+        "first": "error",
+        "second": "end",
+    }
+    assert len(kept["first"].rounds) == 2
+
+
 def test_deepagents_are_stopped_alike(server: AgentServer) -> None:
     deep = pytest.importorskip("deepagents")
     watch = suffice.Watch(NEWS, mode="live")

@@ -66,6 +66,14 @@ def test_outputs_become_passages(output: object, texts: list[str]) -> None:
     assert [passage.text for passage in tool_passages(output)] == texts
 
 
+def test_a_text_stands_in_for_an_output_that_is_no_document() -> None:
+    texts = [
+        [passage.text for passage in tool_passages(*output)]
+        for output in (({"raw": 3}, "as told"), ({"raw": 3}, ""), ([Document("a", "1")], "as told"))
+    ]
+    assert texts == [["as told"], [], ["a"]]
+
+
 def test_the_calls_of_a_step_are_one_round() -> None:
     results = [
         ToolResult(tool="search", output=[Document("a", "1")], arguments={"query": "boats"}),
