@@ -29,7 +29,7 @@ from suffice.integrations.openai_agents import SufficeRunner  # noqa: E402
 from suffice.trace.rounds.records import QuestionRecord  # noqa: E402
 
 agents.set_tracing_disabled(True)
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "with_openai_agents.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "openai_agent.py"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
 NEWS = suffice.RulePolicy(rule="new_passages < 0.5")

@@ -26,7 +26,7 @@ import suffice.integrations.pydantic_ai as adapter  # noqa: E402
 from suffice.integrations.pydantic_ai import suffice_capability  # noqa: E402
 from suffice.trace.rounds.records import QuestionRecord  # noqa: E402
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "with_pydantic_ai.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "pydantic_ai_agent.py"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
 NEWS = suffice.RulePolicy(rule="new_passages < 0.5")

@@ -1,6 +1,6 @@
 """Watch an agent of the OpenAI Agents SDK in shadow, ask what a rule would have saved, then let it stop.
 
-python examples/agents/with_openai_agents.py http://localhost:8080/v1 MODEL
+python examples/agents/openai_agent.py http://localhost:8080/v1 MODEL
 """
 
 from __future__ import annotations

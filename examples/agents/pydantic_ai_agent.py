@@ -1,6 +1,6 @@
 """Watch a pydantic-ai agent in shadow, ask what a rule would have saved, then let the rule stop it.
 
-python examples/agents/with_pydantic_ai.py http://localhost:8080/v1 MODEL
+python examples/agents/pydantic_ai_agent.py http://localhost:8080/v1 MODEL
 """
 
 from __future__ import annotations
