@@ -71,10 +71,10 @@ class Watching:
         drawn = hashlib.sha256(f"{self.seed}:explore:{name}".encode(errors="surrogatepass"))
         return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.explore
 
-    def count(self, what: str) -> None:
-        """One more of a field of the watch's counts."""
+    def count(self, what: str, number: int = 1) -> None:
+        """So many more of a field of the watch's counts."""
         with self._lock:
-            self.counts[what] = self.counts.get(what, 0) + 1
+            self.counts[what] = self.counts.get(what, 0) + number
 
     def warn(self, what: str, said: str) -> None:
         """Warn once of what may happen in every round."""
@@ -157,6 +157,7 @@ class Loop:
         self._last: Round | None = None
         self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
+        self._limited = watch.budgets.limited
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
         self.explored = watch.mode == "live" and watch.explores(question.id)
@@ -349,12 +350,11 @@ class Loop:
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
-        watch = self._watch
         decision = self._decide(asked)
         self._ids.update(passage.id for passage in asked.passages or ())
         self._decisions.append(decision)
-        watch.count("rounds")
-        self._spending.add_round(asked.usage)
+        if self._limited:
+            self._spending.add_round(asked.usage)
         decision = self._effective(decision)
         self._reason = decision.reason
         if decision.stop:
@@ -397,7 +397,7 @@ class Loop:
                 reason=f"{why}, so it goes on; {decision.reason}",
                 stopped_by=None,
             )
-        if decision.stop:
+        if decision.stop or not self._limited:
             return decision
         spent = self._spending.spent()
         if spent is None:
@@ -574,6 +574,7 @@ class Loop:
             return None
         self._phase = "over"
         self._watch.under_way.discard(self.question_id)
+        self._watch.count("rounds", len(self._decisions))
         if error is not None:
             if isinstance(error, Exception):
                 self.error = error

@@ -157,12 +157,17 @@ class BackgroundWriter:
             self._begin()
             self._under_way = 1
         waiting = self._waiting
-        if not self._thread.is_alive() or len(waiting) > _MOST_WAITING:
-            self._lose(event, "its writer is stuck" if waiting else "its writer ended")
+        if len(waiting) > _MOST_WAITING:
+            self._lose(event, "its writer is stuck")
             return
         waiting.append(event)  # wakes nobody, which would cost the loop more than all the rest
         if isinstance(event, Ended):
             self._woken.set()
+            if not self._thread.is_alive():
+                while waiting:
+                    left = waiting.popleft()
+                    if left is not None:
+                        self._lose(left, "its writer ended")
 
     def _lose(self, event: Event, why: str) -> None:
         self.problem = self.problem or why
