@@ -20,7 +20,7 @@ from suffice.trace.rounds.records import (
     Token,
     TopToken,
     Usage,
-    with_draft,
+    answer_part,
 )
 
 _TEXTS = ("text", "page_content", "content", "contents")
@@ -283,15 +283,18 @@ def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     if not any(value is not None for value in held.values()):
         raise DataError("a round without anything was observed; give at least passages= or answer=")
     passages, refound = _divided(held.get("passages"), earlier)
-    draft = None if held.get("answer") is None else draft_of(held["answer"], held)
-    loop_usage = reported_usage(held.get("usage"))
-    plain = {name: held[name] for name in _PLAIN if held.get(name) is not None}
-    made = Round(answer=None, passages=passages, refound=refound, usage=loop_usage, **plain)
-    if draft is None:
-        return made
-    part = held.get("answer_usage")
-    all_of_it = part is None and loop_usage.answer_calls is None
-    return _with_answer(made, draft, loop_usage if all_of_it else reported_usage(part))
+    usage = reported_usage(held.get("usage"))
+    parts = {name: held[name] for name in _PLAIN if held.get(name) is not None}
+    if held.get("answer") is not None:
+        parts |= _answered(held)
+        part = held.get("answer_usage")
+        # where nothing is said of it, the answer's call is all of it
+        if part is not None or usage.answer_calls is None:
+            of_answer = answer_part(usage if part is None else reported_usage(part))
+            usage = replace(usage, **of_answer)  # type: ignore[arg-type]
+    return Round(
+        answer=held.get("answer"), passages=passages, refound=refound, usage=usage, **parts
+    )
 
 
 def _divided(
@@ -315,26 +318,14 @@ def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:
             f"must be text, found {answer!r:.60}; write an empty string where the model gave none",
             column="answer",
         )
+    return Draft(answer, usage=reported_usage(held.get("usage")), **_answered(held))
+
+
+def _answered(held: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of an answer, apart from its cost."""
     reported = held.get("tokens") if held.get("logprobs") is None else held.get("logprobs")
-    plain = {name: held[name] for name in _ANSWERED if held.get(name) is not None}
-    return Draft(
-        answer,
-        tokens=reported_tokens(reported),
-        usage=reported_usage(held.get("usage")),
-        **plain,
-    )
-
-
-def _with_answer(asked: Round, draft: Draft, part: Usage) -> Round:
-    """The round with an answer whose cost, ``part``, is in the round's already."""
-    answered = with_draft(replace(asked, usage=Usage()), replace(draft, usage=part), probed=None)
-    own = {
-        column.name: value
-        for column in fields(Usage)
-        if column.name.startswith("answer_")
-        and (value := getattr(answered.usage, column.name)) is not None
-    }
-    return replace(answered, usage=replace(asked.usage, **own))
+    parts = {name: held[name] for name in _ANSWERED if held.get(name) is not None}
+    return {**parts, "tokens": reported_tokens(reported)}
 
 
 def without_answer(answered: Round) -> Round:

@@ -375,6 +375,9 @@ class Draft:
             )
 
 
+_APART = tuple(
+    column.name for column in fields(Usage) if column.name.startswith(("sample_", "judge_"))
+)
 _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
@@ -387,18 +390,12 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     if own.llm_calls == 0:
         none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
         own = replace(own, **none)
-    calls = None if spent.llm_calls is None else spent.llm_calls - (spent.sample_calls or 0)
-    changed: dict[str, int | float | None] = {
-        name: value
-        for name in _LIMITS.keys() | set(_SECONDS)
-        if name.startswith(("sample_", "judge_")) and (value := getattr(spent, name)) is not None
+    changed: dict[str, Any] = {
+        name: value for name in _APART if (value := getattr(spent, name)) is not None
     }
-    changed |= {"answer_calls": calls, "llm_calls": _plus(own.llm_calls, spent.llm_calls)}
-    for name in _DRAFTED:
-        part = getattr(spent, name)
-        changed |= {f"answer_{name}": part, name: _plus(getattr(own, name), part)}
-    if spent.latency_s is not None:  # which holds the samples', unlike the plain counts of tokens
-        changed["answer_latency_s"] = max(0.0, spent.latency_s - (spent.sample_latency_s or 0.0))
+    changed |= answer_part(spent)
+    for name in ("llm_calls", *_DRAFTED):
+        changed[name] = _plus(getattr(own, name), getattr(spent, name))
     drawn = asked if draft.samples is None else draft
     return replace(
         asked,
@@ -411,8 +408,20 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
         verbalized_confidence=draft.verbalized_confidence,
         parse_failure=draft.parse_failure,
         probed=probed,
-        usage=replace(own, **changed),  # type: ignore[arg-type]
+        usage=replace(own, **changed),
     )
+
+
+def answer_part(spent: Usage) -> dict[str, float | None]:
+    """What an answer cost, samples apart, by the columns that hold it of a round."""
+    calls, seconds = spent.llm_calls, spent.latency_s
+    part: dict[str, float | None] = {
+        f"answer_{name}": getattr(spent, name) for name in _DRAFTED[:3]
+    }
+    part["answer_calls"] = None if calls is None else calls - (spent.sample_calls or 0)
+    if seconds is not None:  # which holds the samples', unlike the plain counts of tokens
+        part["answer_latency_s"] = max(0.0, seconds - (spent.sample_latency_s or 0.0))
+    return part
 
 
 def _plus(before: float | None, further: float | None) -> float | None:
