@@ -270,7 +270,7 @@ def test_paper_shows_the_numbers_and_not_the_controls(visit: Visit) -> None:
     ("viewport", "scheme"),
     [
         pytest.param(DESK, "light", id="desk-light"),
-        pytest.param(PHONE, "dark", id="phone-dark"),
+        pytest.param(PHONE, "dark", id="phone-dark", marks=pytest.mark.slow),
         pytest.param(DESK, "dark", id="desk-dark", marks=pytest.mark.slow),
         pytest.param(PHONE, "light", id="phone-light", marks=pytest.mark.slow),
     ],
