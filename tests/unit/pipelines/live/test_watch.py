@@ -12,7 +12,8 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ def walk(loop: Loop, answers: tuple[str, ...] = ANSWERS) -> None:
         if loop.done:
             return
         loop.observe(answer=answer)
+
+
+def in_a_thread(task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """The coroutine's result; where a browser was opened, this thread has a running event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(task())).result()
 
 
 def records(folder: Path) -> dict[str, QuestionRecord]:
@@ -285,7 +292,7 @@ def test_a_coroutine_probe_needs_the_awaited_form() -> None:
                 await loop.aobserve(passages=["a"], probe=ask)
         return loop
 
-    assert asyncio.run(run()).answer == "round 3"
+    assert in_a_thread(run).answer == "round 3"
     with (
         pytest.raises(UsageError, match=r"await loop\.aobserve"),
         Watch(STABLE).question("?") as loop,
@@ -518,7 +525,7 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
     threads = [threading.Thread(target=one, args=(number,)) for number in range(64)]
     for thread in threads:
         thread.start()
-    asyncio.run(many())
+    in_a_thread(many)
     for thread in threads:
         thread.join()
     watch.close()
