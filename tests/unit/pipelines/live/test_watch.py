@@ -610,9 +610,10 @@ def kill_two_writers(folder: Path, told: Path, after: float) -> None:
     arguments = [sys.executable, "-c", textwrap.dedent(KILLED), str(folder), str(told)]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     writers = [subprocess.Popen(arguments, env=environment) for _ in range(2)]
+    before = told.stat().st_size if told.exists() else 0
     deadline = time.monotonic() + 60
-    while not told.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    while time.monotonic() < deadline and not (told.exists() and told.stat().st_size > before):
+        time.sleep(0.002)
     time.sleep(after)
     for writer in writers:
         writer.send_signal(signal.SIGKILL)
@@ -647,7 +648,7 @@ def test_a_kill_loses_nothing_that_was_finished(tmp_path: Path) -> None:
 def test_two_hundred_kills(tmp_path: Path) -> None:
     folder, told = tmp_path / "traces", tmp_path / "told"
     for number in range(100):  # of two processes each
-        kill_two_writers(folder, told, 0.004 * number)
+        kill_two_writers(folder, told, 0.002 * number)
         if number % 10 == 9:
             check_after_kills(folder, told)
 
