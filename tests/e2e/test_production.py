@@ -36,4 +36,4 @@ def test_from_shadow_to_live(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.slow
 def test_from_shadow_to_live_with_a_real_model(tmp_path: Path) -> None:
-    walk(tmp_path, "embedded", 40)
+    walk(tmp_path, "embedded", 16)
