@@ -65,6 +65,8 @@ def amount(value: float | None) -> str:
     """
     if value is None or not value:
         return decimal(value)
+    if math.isnan(value):
+        return UNKNOWN
     digits = 2 - math.floor(math.log10(abs(value)))
     return f"{value:z,.{0 if digits < 0 else max(2, digits)}f}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from math import isnan
 
@@ -56,6 +57,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
     """The score with paired intervals and the fixed-k frontier, and another, against mean cost."""
     if result.frontier is None:
         return []
+    policies = [policy for policy in policies if not math.isnan(_paid(policy, result))]
     metric = result.metric
     other = metric.head(metric.beside)
     compared = [
@@ -117,9 +119,14 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
     ]
 
 
-def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
+def _paid(policy: Marked, result: ReplayResult) -> float:
+    """Its mean cost; NaN: only a range is known."""
     known = policy.result.costs.get(result.cost.name)
-    paid = policy.result.mean_rounds if known is None else known
+    return policy.result.mean_rounds if known is None else known
+
+
+def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
+    paid = _paid(policy, result)
     gain = (
         _gain(policy, result)
         if score == policy.result.metric.label and policy.family != "fixed"

@@ -10,7 +10,7 @@ from suffice.report.page.section import Chart
 from suffice.report.sections.charts import cost_chart, score_charts, stops_chart
 from suffice.report.sections.reliability import reliability_charts
 from suffice.results.formats import points
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord
 
 Build = Callable[..., ReportData]
 
@@ -67,6 +67,23 @@ def test_cost_is_in_rounds_where_calls_are_unknown(
     drawn = html_of(score_charts(data.result, marked(data.result))[0])
     assert "mean rounds per question" in drawn
     assert "model calls" not in drawn
+
+
+def test_a_policy_of_which_only_a_range_of_the_cost_is_known_has_no_mark(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    """Scores of the labelled questions are known, what the unlabelled one would have paid is not."""
+    first = records[0]
+    cut = replace(
+        first,
+        question=replace(first.question, id="cut"),
+        gold=Gold(),
+        rounds=first.rounds[:1],
+        stopped_by="error",
+    )
+    data = build_report([*records, cut], ["fixed-1", "fixed-3"])
+    drawn = html_of(score_charts(data.result, marked(data.result))[0])
+    assert len(re.findall('class="dot fixed"', drawn)) == 1
 
 
 def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
