@@ -278,7 +278,7 @@ class Loop:
         if self.done:
             return self._after_the_end()
         if probe is not None and self._wants_draft(asked):
-            asked = self._drafted(asked, self._ask(probe, asked), before_stop=True)
+            asked = self._drafted(asked, self._ask(probe, asked))
         decision = self._take(asked, score)
         if probe is not None and self._wants_final():
             self._replace_last(self._ask(probe, None))
@@ -298,7 +298,7 @@ class Loop:
             return self._after_the_end()
         if probe is not None and self._wants_draft(asked):
             draft = await self._aask(probe, asked)
-            asked = self._drafted(asked, draft, before_stop=True)
+            asked = self._drafted(asked, draft)
         decision = self._take(asked, score)
         if probe is not None and self._wants_final():
             self._replace_last(await self._aask(probe, None))
@@ -487,13 +487,10 @@ class Loop:
         self._watch.count("failed_probes")
         self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
 
-    def _drafted(self, asked: Round, draft: Draft | None, *, before_stop: bool) -> Round:
+    def _drafted(self, asked: Round, draft: Draft | None) -> Round:
         """The round with the draft; a policy that reads answers would have asked for it anyway."""
         self._ticked = time.perf_counter()
-        if draft is None:
-            return asked
-        probed = not (before_stop and self._stops)
-        return with_draft(asked, draft, probed=probed)
+        return asked if draft is None else with_draft(asked, draft, probed=not self._stops)
 
     def _replace_last(self, draft: Draft | None) -> None:
         """The last round with an answer of its own."""
