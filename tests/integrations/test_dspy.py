@@ -31,7 +31,7 @@ from suffice.integrations import dspy as adapter  # noqa: E402
 from suffice.integrations.dspy import watched  # noqa: E402
 from suffice.trace.rounds.records import QuestionRecord  # noqa: E402
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "dspy_react.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "dspy_agent.py"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
 NEWS = suffice.RulePolicy(rule="new_passages < 0.5")

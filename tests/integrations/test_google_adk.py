@@ -34,7 +34,7 @@ from suffice.integrations import google_adk as adapter
 from suffice.integrations.google_adk import suffice_plugin
 from suffice.trace.rounds.records import QuestionRecord, Token, TopToken
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "with_google_adk.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "google_adk_agent.py"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
 NEWS = suffice.RulePolicy(rule="new_passages < 0.5")

@@ -30,7 +30,7 @@ from suffice.errors import SufficeWarning, UsageError  # noqa: E402
 from suffice.integrations.smolagents import watched  # noqa: E402
 from suffice.trace.rounds.records import QuestionRecord  # noqa: E402
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "with_smolagents.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "smolagents_agent.py"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
 NEWS = suffice.RulePolicy(rule="new_passages < 0.5")

@@ -1,6 +1,6 @@
 """Let a rule stop an agent of smolagents when its searches bring nothing new.
 
-python examples/agents/with_smolagents.py http://localhost:8080/v1 MODEL
+python examples/agents/smolagents_agent.py http://localhost:8080/v1 MODEL
 """
 
 from __future__ import annotations

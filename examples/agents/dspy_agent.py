@@ -1,6 +1,6 @@
 """DSPy's ReAct that stops when its searches bring nothing new, at any OpenAI-compatible server.
 
-python examples/agents/dspy_react.py http://127.0.0.1:8000/v1 --model NAME --record traces/
+python examples/agents/dspy_agent.py http://127.0.0.1:8000/v1 --model NAME --record traces/
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Let a rule stop an agent of Google's ADK when its searches bring nothing new.
 
-python examples/agents/with_google_adk.py http://localhost:8080/v1 MODEL
+python examples/agents/google_adk_agent.py http://localhost:8080/v1 MODEL
 """
 
 from __future__ import annotations
