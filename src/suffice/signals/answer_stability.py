@@ -8,7 +8,7 @@ import string
 
 from suffice.protocols import Absence
 from suffice.scoring import answer_form, token_f1
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -102,6 +102,7 @@ ANSWER_REPEATS = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_repeats,
+    in_columns=InColumns("answers", "repeats"),
     undefined=(_NO_EARLIER,),
     binary=True,
     variant_of="answer_stable",

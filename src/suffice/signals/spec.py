@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.protocols import Absence, Charge, Signal
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from suffice.signals.asking.whole_record import Asking
+    from suffice.signals.by_columns.rounds import RoundColumns
 
 UNDEFINED = math.nan
 Direction = Literal["high", "low"]
@@ -35,6 +40,25 @@ def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
         remedy,
         input=f"{column}=...",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class InColumns:
+    """A signal in all rounds of a record at once: a function of a module of ``suffice.signals.by_columns``.
+
+    It takes :class:`suffice.signals.by_columns.rounds.RoundColumns` and the ``settings``, and gives float64
+    (n_rows,), NaN where undefined. It is imported when it is called: deciding live must not load pyarrow.
+    """
+
+    family: str
+    function: str
+    settings: tuple[Hashable, ...] = ()
+
+    def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
+        """The values of every row."""
+        module = import_module(f"suffice.signals.by_columns.{self.family}")
+        values: NDArray[np.float64] = getattr(module, self.function)(rounds, *self.settings)
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +87,8 @@ class SignalSpec:
     compute
         The value at the view's last round, NaN where undefined; ``None`` for a signal that is only
         ever recorded, because computing it asks a model.
+    in_columns
+        The same for all rounds of a record at once, equal bit for bit; ``None``: round by round.
     binary
         Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
     instead
@@ -88,6 +114,7 @@ class SignalSpec:
     high: float = math.inf
     direction: Direction = "high"
     compute: Callable[[LoopView], float] | None = None
+    in_columns: InColumns | None = None
     binary: bool = False
     instead: str = ""
     asking: Asking[Any] | None = field(default=None, repr=False)
@@ -98,6 +125,18 @@ class SignalSpec:
     def __call__(self, view: LoopView) -> float:
         """The value at the view's last round; NaN when undefined or only recorded."""
         return UNDEFINED if self.compute is None else self.compute(view)
+
+    def __reduce__(self) -> tuple[Callable[..., SignalSpec], tuple[Any, ...]]:
+        """For another process: a signal with a fixed name by that name, others without their absences."""
+        return _restored, (self.name, self._own())
+
+    def _own(self) -> dict[str, Any] | None:
+        from suffice.signals.registry import SIGNALS
+
+        if SIGNALS.get(self.name) == self:
+            return None
+        kept = {one.name: getattr(self, one.name) for one in fields(self)}
+        return kept | {"undefined": (), "asking": None}
 
     @property
     def asks(self) -> str:
@@ -123,6 +162,12 @@ class SignalSpec:
             remedy,
             input=f"signals={{{self.name!r}: ...}}",
         )
+
+
+def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
+    from suffice.signals.registry import SIGNALS
+
+    return SIGNALS[name] if own is None else SignalSpec(**own)
 
 
 _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)

@@ -15,7 +15,7 @@ from suffice.protocols import Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.registry import resolve
-from suffice.signals.spec import UNDEFINED, SignalSpec, unanswered
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unanswered
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -134,12 +134,33 @@ def read_columns(specs: Iterable[Signal]) -> list[str]:
 
 
 def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, dense."""
+    """Each signal in every recorded round, dense: by columns where it has a form for that."""
     if not specs:
         return []
-    columns = read_columns(specs)
+    from suffice.signals.by_columns.rounds import RoundColumns  # loads pyarrow
+
+    rounds = RoundColumns(traces)
+    by_round = [number for number, spec in enumerate(specs) if _in_columns(spec) is None]
+    values = dict(zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True))
+    for number, spec in enumerate(specs):
+        if (in_columns := _in_columns(spec)) is not None:
+            column = in_columns(rounds)
+            if spec.answers:
+                column = np.where(rounds.answered, column, math.nan)
+            values[number] = traces.dense(column)
+    return [values[number] for number in range(len(specs))]
+
+
+def _in_columns(spec: Signal) -> InColumns | None:
+    return spec.in_columns if isinstance(spec, SignalSpec) else None
+
+
+def _round_by_round(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
+    """The same of signals that know single rounds only, as those of a user's own."""
+    if not specs:
+        return []
     rounds_first = np.full((len(specs), traces.n_rounds, traces.n_questions), math.nan)
-    for question, views in enumerate(traces.views(columns)):
+    for question, views in enumerate(traces.views(read_columns(specs))):
         for number, view in enumerate(views):
             for index, spec in enumerate(specs):
                 rounds_first[index, number, question] = _computed(spec, view)

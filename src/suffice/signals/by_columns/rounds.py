@@ -1,0 +1,106 @@
+"""Recorded rounds as columns, from which signals are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.columns.ragged import Ragged
+from suffice.columns.texts import Texts
+from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.table import TraceSet
+
+_Derived = TypeVar("_Derived")
+
+
+class RoundColumns:
+    """The rounds of a record, a row each, sorted by question and round.
+
+    Columns are read when first asked for. What several signals are computed of is derived once, see
+    :meth:`once`.
+    """
+
+    def __init__(self, traces: TraceSet) -> None:
+        self.traces = traces
+        self._derived: dict[Callable[[Any], Any], Any] = {}
+        self._texts: dict[str, Texts] = {}
+        self._lists: dict[str, Ragged] = {}
+
+    def once(self, derive: Callable[[RoundColumns], _Derived]) -> _Derived:
+        """What a function gives of these rounds, kept by the function."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        derived: _Derived = self._derived[derive]
+        return derived
+
+    # --- rows ------------------------------------------------------------------------------------
+    @property
+    def n_rows(self) -> int:
+        """How many rounds there are."""
+        return int(self.traces.table.num_rows)
+
+    @cached_property
+    def question(self) -> NDArray[np.int64]:
+        """Which question each row is of, (n_rows,), from 0."""
+        return np.repeat(np.arange(self.traces.n_questions), self.traces.last_rounds)
+
+    @cached_property
+    def first(self) -> NDArray[np.bool_]:
+        """Rows of round 1, (n_rows,)."""
+        first = np.ones(self.n_rows, bool)
+        first[1:] = self.question[1:] != self.question[:-1]
+        return first
+
+    @cached_property
+    def first_row(self) -> NDArray[np.int64]:
+        """Of every row that of its question's round 1, (n_rows,)."""
+        return np.flatnonzero(self.first)[self.question]
+
+    def before(self, values: NDArray[Any], absent: object) -> NDArray[Any]:
+        """Of every row the value of the round before, (n_rows,); ``absent`` in round 1."""
+        earlier = np.empty_like(values)
+        earlier[1:] = values[:-1]
+        earlier[self.first] = absent
+        return earlier
+
+    def undefined(self) -> NDArray[np.float64]:
+        """NaN in every row, to be filled."""
+        return np.full(self.n_rows, np.nan)
+
+    # --- columns ---------------------------------------------------------------------------------
+    def has(self, column: str) -> bool:
+        """Whether the column is there and not null throughout."""
+        return self.traces.has(column)
+
+    def texts(self, column: str) -> Texts:
+        """A column of texts; nothing but nulls where it is not there."""
+        if column not in self._texts:
+            self._texts[column] = Texts.of(self._cells(column))
+        return self._texts[column]
+
+    def lists(self, column: str) -> Ragged:
+        """A column of lists; nothing but nulls where it is not there."""
+        if column not in self._lists:
+            self._lists[column] = Ragged.of(self._cells(column))
+        return self._lists[column]
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """A column of numbers as float64, (n_rows,); NaN for a null, and where it is not there."""
+        cells = pc.cast(self._cells(column), "float64")
+        return np.asarray(cells.to_numpy(), np.float64)
+
+    def _cells(self, column: str) -> pa.ChunkedArray:
+        if column in self.traces.table.column_names:
+            return self.traces.table.column(column)
+        return pa.chunked_array([pa.nulls(self.n_rows, SCHEMA.field(column).type)])
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """Rows whose loop was asked for an answer, (n_rows,)."""
+        return self.texts("answer").codes >= 0

@@ -1,0 +1,121 @@
+"""A signal of all rounds at once equals its one-round form, bit for bit, on records made to break it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties import examples
+
+from suffice.signals.registry import SIGNALS
+from suffice.signals.spec import SignalSpec
+from suffice.signals.table import signal_columns, signal_value
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import (
+    Gold,
+    LoopView,
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    Token,
+    TopToken,
+)
+
+IN_COLUMNS = [name for name, spec in SIGNALS.items() if spec.in_columns is not None]
+
+_WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
+_HOSTILE = ("İstanbul", "ß", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—", "\0", "K")
+_texts = st.one_of(
+    st.lists(st.sampled_from((*_WORDS, *_HOSTILE)), max_size=6).map(" ".join),
+    st.lists(st.sampled_from((*_WORDS, *_HOSTILE, ".", "!", " ", "\n")), max_size=8).map("".join),
+    st.text(max_size=12),
+    st.sampled_from(("", "yes", "no", "unknown", "Not mentioned.", "It is not known (1)", "(A)")),
+).filter(lambda text: max(text, default="") < "\ud800" or min(text) > "\udfff")
+_narrow = st.floats(width=32, allow_nan=False, allow_infinity=False)
+_logprobs = st.one_of(
+    st.floats(-40, 0, width=32), st.sampled_from((-math.inf, 0.0, -0.25, 1e-7, -104.0))
+)
+_tops = st.lists(st.builds(TopToken, _texts, _logprobs), max_size=4).map(tuple)
+_tokens = st.builds(
+    Token, st.one_of(_texts, st.sampled_from(("Answer", ":", "\n", " "))), _logprobs, _tops
+)
+_passages = st.builds(
+    Passage,
+    id=st.sampled_from(("1", "2", "3", "4", "")),
+    title=st.one_of(st.just(""), _texts),
+    text=st.one_of(st.none(), _texts),
+    score=st.one_of(st.none(), _narrow),
+    rerank_score=st.one_of(st.none(), _narrow),
+)
+_samples = st.one_of(st.none(), st.lists(_texts, max_size=6).map(tuple))
+
+
+def _first_of_each(samples: tuple[str, ...] | None) -> tuple[int, ...] | None:
+    return None if samples is None else tuple(samples.index(sample) for sample in samples)
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> Round:
+    samples = draw(_samples)
+    return Round(
+        query=draw(st.one_of(st.none(), _texts)),
+        passages=draw(st.one_of(st.none(), st.lists(_passages, max_size=4).map(tuple))),
+        refound=draw(st.one_of(st.none(), st.lists(_passages, max_size=2).map(tuple))),
+        answer=draw(st.one_of(st.none(), _texts, _texts, _texts)),
+        response=draw(st.one_of(st.none(), _texts)),
+        tokens=draw(st.one_of(st.none(), st.lists(_tokens, max_size=7).map(tuple))),
+        answer_starts=draw(st.one_of(st.none(), st.none(), st.integers(0, 8))),
+        samples=samples,
+        sample_clusters=draw(st.sampled_from((None, _first_of_each(samples)))),
+        verbalized_confidence=draw(
+            st.one_of(st.none(), st.sampled_from((0.0, 1.0, 4.5, 5.0, 7.0)))
+        ),
+        candidate_scores=draw(
+            st.one_of(
+                st.none(),
+                st.lists(st.one_of(_narrow, st.just(math.nan), st.just(math.inf)), max_size=6).map(
+                    tuple
+                ),
+            )
+        ),
+        signals=draw(
+            st.dictionaries(st.sampled_from(("overlap", "own")), st.sampled_from((0.5, math.nan)))
+        ),
+    )
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[QuestionRecord]:
+    recorded = draw(st.lists(st.lists(rounds(), min_size=1, max_size=4), min_size=1, max_size=3))
+    return [
+        QuestionRecord(
+            question=Question(id=f"q{number}", text="?"), gold=Gold(), rounds=tuple(of_question)
+        )
+        for number, of_question in enumerate(recorded)
+    ]
+
+
+def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -> None:
+    traces = to_trace_set(recorded)
+    # as they stand in the record, whose numbers are of single precision
+    read = list(traces.records())
+    for spec, column in zip(specs, signal_columns(traces, specs), strict=True):
+        for question, record in enumerate(read):
+            for number in range(traces.n_rounds):
+                value = math.nan
+                if number < len(record.rounds):
+                    view = LoopView(record.question.text, record.rounds[: number + 1])
+                    value = signal_value(spec, view)
+                found = column[question, number]
+                assert np.float64(value).tobytes() == np.float64(found).tobytes() or (
+                    math.isnan(value) and math.isnan(found)
+                ), (spec.name, record.rounds[: number + 1], value, found)
+
+
+@given(records())
+@settings(max_examples=examples(60), deadline=None)
+def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:
+    assert_equal_bits([SIGNALS[name] for name in IN_COLUMNS], recorded)
