@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from suffice._version import VERSION
 from suffice.errors import attempt
+from suffice.numbers.intervals.sums import draws_in_words
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import marked
@@ -113,7 +114,10 @@ def _facts(data: ReportData) -> Html:
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
         ("Compared by", _compared_by(result)),
         ("Baseline", result.baseline_label),
-        ("Intervals", f"95%, {count(result.resamples)} paired resamples, seed {result.seed}"),
+        (
+            "Intervals",
+            f"95%, {count(result.resamples)} {draws_in_words(result.labelled)}, seed {result.seed}",
+        ),
         ("Suffice", VERSION),
     ]
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in facts)
