@@ -56,7 +56,7 @@ def codes_of_ids(ids: pa.Array) -> NDArray[np.int64]:
 def added_nothing(rounds: RoundColumns) -> NDArray[np.bool_]:
     """Rows whose passages were recorded and none of which is new by id, (n_rows,)."""
     listed = rounds.once(listings)
-    return np.logical_and(listed.lists.valid, listed.new == 0)
+    return np.where(listed.new == 0, listed.lists.valid, False)
 
 
 def unrecorded_so_far(rounds: RoundColumns) -> NDArray[np.bool_]:
