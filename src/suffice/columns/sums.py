@@ -40,8 +40,10 @@ def segment_sums(values: Array, offsets: NDArray[np.int64]) -> Array:
 def segment_means(values: Array, offsets: NDArray[np.int64]) -> Array:
     """The mean of every segment as ``statistics.fmean`` gives it, (n_segments,); NaN of an empty one."""
     lengths = np.diff(offsets)
-    means = np.full(len(lengths), np.nan)
-    return np.divide(segment_sums(values, offsets), lengths, out=means, where=lengths > 0)
+    means = segment_sums(values, offsets)
+    means[lengths == 0] = np.nan
+    means /= np.maximum(lengths, 1)
+    return means
 
 
 def _block_sums(values: Array, starts: NDArray[np.int64]) -> Array:
@@ -64,25 +66,23 @@ def _split_sums(
     unit = np.ldexp(1.0, np.frexp(largest)[1] + room)
     certain = np.isfinite(unit) & np.isfinite(largest)
     rest = values
-    parts: list[Array] = []
-    for _ in range(_PASSES):
+    parts = np.zeros((_PASSES, len(starts)))
+    for part in parts:
         of_value = np.repeat(unit, lengths)
         upper = (of_value + rest) - of_value
-        parts.append(np.add.reduceat(upper, starts))
+        part[:] = np.add.reduceat(upper, starts)
         rest = rest - upper
         if not rest.any():
             break
         unit = np.ldexp(unit, room - 53)
     else:
         certain &= ~np.logical_or.reduceat(rest != 0, starts)
-    parts += [np.zeros_like(unit)] * (_PASSES - len(parts))
-    return _rounded(*parts, certain)
+    return _rounded(parts, certain)
 
 
-def _rounded(
-    high: Array, middle: Array, low: Array, certain: NDArray[np.bool_]
-) -> tuple[Array, NDArray[np.bool_]]:
-    """Three addends, each much smaller than the one before, as one number."""
+def _rounded(parts: Array, certain: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+    """Three addends (3, n_segments), each much smaller than the one before, as one number."""
+    high, middle, low = parts
     for _ in range(2):
         middle, low = _two_sum(middle, low)
         high, middle = _two_sum(high, middle)
