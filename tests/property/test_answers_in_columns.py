@@ -11,7 +11,7 @@ from tests.properties import examples
 from suffice.columns.answers import answer_forms, normal_forms
 from suffice.scoring import answer_form, normalize_answer
 from suffice.signals.answer_stability import published_normalizer
-from suffice.signals.by_columns.answers import published_forms
+from suffice.signals.by_columns.answers import as_published
 
 # what normalising takes away, what ends a word for Arrow and not for Python, and the other way round
 _PIECES = (
@@ -31,7 +31,7 @@ texts = st.one_of(
     [
         (normal_forms, normalize_answer),
         (answer_forms, answer_form),
-        (published_forms, published_normalizer),
+        (as_published, published_normalizer),
     ],
 )
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
