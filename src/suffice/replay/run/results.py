@@ -191,6 +191,11 @@ class ReplayResult(Tabular):
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
 
     @property
+    def draws(self) -> str:
+        """What its intervals are taken from, in words."""
+        return draws_in_words(self.labelled)
+
+    @property
     def labels(self) -> dict[str, str]:
         """What tables call the policies, by name."""
         return {policy.name: policy.label for policy in self.policies}
@@ -341,7 +346,7 @@ class ReplayResult(Tabular):
             f"{head('em')}, {f1}, {head('acc')}{kept} and differences in "
             f"percent; rounds, {spent} are means per question. delta {label} is against "
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
-            f"intervals of {self.resamples} {draws_in_words(self.labelled)} of the questions (seed "
+            f"intervals of {self.resamples} {self.draws} of the questions (seed "
             f"{self.seed})."
         )
 

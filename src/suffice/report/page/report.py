@@ -11,7 +11,6 @@ from pathlib import PurePath
 
 from suffice._version import VERSION
 from suffice.errors import attempt
-from suffice.numbers.intervals.sums import draws_in_words
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import marked
@@ -116,7 +115,7 @@ def _facts(data: ReportData) -> Html:
         ("Baseline", result.baseline_label),
         (
             "Intervals",
-            f"95%, {count(result.resamples)} {draws_in_words(result.labelled)}, seed {result.seed}",
+            f"95%, {count(result.resamples)} {result.draws}, seed {result.seed}",
         ),
         ("Suffice", VERSION),
     ]
