@@ -52,9 +52,8 @@ def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array
     clusters = rounds.once(_BY[by])
     agreed = segment_sums(_of_counts(clusters.size, _times_log), clusters.offsets)
     differing = _of_counts(clusters.drawn, _times_log)
-    entropy = rounds.undefined()
-    np.divide(agreed, differing, out=entropy, where=_compared(clusters))
-    return 1.0 - entropy
+    compared = _compared(clusters)
+    return np.where(compared, 1.0 - agreed / np.where(compared, differing, 1.0), np.nan)
 
 
 def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> Array:
@@ -69,8 +68,7 @@ def _compared(clusters: Clusters) -> NDArray[np.bool_]:
 
 
 def _share(clusters: Clusters, size: NDArray[np.int64], defined: NDArray[np.bool_]) -> Array:
-    share = np.full(len(size), np.nan)
-    return np.divide(size, clusters.drawn, out=share, where=defined)
+    return np.where(defined, size / np.maximum(clusters.drawn, 1), np.nan)
 
 
 def _times_log(count: int) -> float:
