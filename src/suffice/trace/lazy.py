@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from suffice.trace.reader import StoredFile, readable
 
 _BATCH = 4096  # rows decoded at a time
+_PIECE = 16_384  # rows of which some are kept
 _BUFFER = 1 << 20  # bytes of a column chunk held at a time
 
 Rows = NDArray[np.int64]
@@ -116,6 +117,9 @@ class Source(Protocol):
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column, or of its structs some fields, in the order of the rows."""
 
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        """A column in some rows, ascending."""
+
     def holds(self, name: str) -> bool | None:
         """Whether a column is not null throughout; ``None``: not known without reading it."""
 
@@ -175,6 +179,22 @@ class Files:
         """A column, checked."""
         kind = narrowed(self.kind(name), fields)
         parts = [self._of_span(span, name, fields, kind) for span in self.spans]
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
+
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        """A column in some rows: the others are let go of as they are read."""
+        parts = []
+        first_row = 0
+        for span in self.spans:
+            reading: Readings = {}
+            for start in range(span.start, span.stop, _PIECE):
+                piece = Span(span.file, start, min(start + _PIECE, span.stop))
+                among = slice(*np.searchsorted(rows, (first_row, first_row + piece.rows)))
+                if among.start < among.stop:
+                    cells = Files([piece], self._checks, reading).read(name, ())
+                    parts.append(cells.take(pa.array(rows[among] - first_row)))
+                first_row += piece.rows
+        kind = self.kind(name)
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def holds(self, name: str) -> bool | None:
@@ -303,6 +323,22 @@ class LazyTable:
         flags = np.asarray(chosen, bool)
         return LazyTable(_Rows(self), np.flatnonzero(flags))
 
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        """A column in some rows, in this order, without keeping it."""
+        if (name, ()) in self._columns or not self.num_rows:
+            return self.column(name).take(pa.array(rows))
+        there = rows if self._order is None else self._order[rows]
+        order = np.argsort(there, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return self.source.at(name, there[order]).take(pa.array(back))
+
+    def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
+        """The same rows with a column of the schema replaced, or added."""
+        table = LazyTable(_Rows(self, (name,)))
+        table._columns[name, ()] = cells
+        return table
+
     def slim(self, name: str) -> pa.ChunkedArray:
         """A column, of whose structs only what is shortest to read: for its nulls and its lengths."""
         kind = self.source.kind(name)
@@ -330,13 +366,14 @@ class LazyTable:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A lazy table as the source of another."""
+    """A lazy table as the source of another, which has columns ``besides``."""
 
     table: LazyTable
+    besides: tuple[str, ...] = ()
 
     @property
     def names(self) -> Sequence[str]:
-        return self.table.source.names
+        return tuple(dict.fromkeys((*self.table.source.names, *self.besides)))
 
     @property
     def n_rows(self) -> int:
@@ -348,8 +385,11 @@ class _Rows:
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         return self.table.column(name, fields)
 
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        return self.table.at(name, rows)
+
     def holds(self, name: str) -> bool | None:
-        return self.table.holds(name)
+        return None if name in self.besides else self.table.holds(name)
 
 
 def in_memory(table: pa.Table | LazyTable) -> pa.Table:

@@ -82,6 +82,8 @@ class StoredFile:
         The wanted columns that it holds.
     row_groups
         How many rows each of its row groups has.
+    n_bytes
+        What its columns take, encoded and not compressed.
     run
         Its run document.
     version
@@ -96,6 +98,7 @@ class StoredFile:
     kind: TableSchema
     names: tuple[str, ...]
     row_groups: tuple[int, ...]
+    n_bytes: int
     run: dict[str, Any]
     version: int
     remarks: tuple[str, ...]
@@ -120,15 +123,15 @@ class StoredFile:
             _check_required(stored.names, str(file), kind)
             later = {column.name for column in kind.columns if column.since > version}
             own = parquet.read(columns=sorted(later & {*stored.names}))
-            groups = range(parquet.num_row_groups)
-            row_groups = tuple(parquet.metadata.row_group(i).num_rows for i in groups)
+            groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
         stored = pa.schema([field for field in stored if field.name not in later], stored.metadata)
         return cls(
             file=file,
             kind=kind,
             names=tuple(name for name in stored.names if name in wanted),
-            row_groups=row_groups,
+            row_groups=tuple(group.num_rows for group in groups),
+            n_bytes=sum(group.total_byte_size for group in groups),
             run=_run_document(metadata),
             version=version,
             remarks=remarks,

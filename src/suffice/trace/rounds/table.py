@@ -181,14 +181,23 @@ class TraceSet:
         """A column's value in round 1 of every question; ``None`` where it is null or not there."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
-        values: list[Any] = self.table.column(column).take(pa.array(self._starts[:-1])).to_pylist()
+        values: list[Any] = self._at(column, self._starts[:-1]).to_pylist()
         return values
+
+    def first_rounds(self, column: str) -> pa.ChunkedArray:
+        """A column in round 1 of every question, (n_questions,); nulls where it is not there."""
+        if column not in self.table.column_names:
+            return pa.chunked_array([pa.nulls(self.n_questions, SCHEMA.field(column).type)])
+        return self._at(column, self._starts[:-1])
+
+    def _at(self, column: str, rows: NDArray[np.int64]) -> pa.ChunkedArray:
+        if isinstance(self.table, LazyTable):
+            return self.table.at(column, rows)
+        return self.table.column(column).take(pa.array(rows))
 
     def of_last_rounds(self, column: str) -> list[Any]:
         """A column's value in the last round of every question."""
-        values: list[Any] = (
-            self.table.column(column).take(pa.array(self._starts[1:] - 1)).to_pylist()
-        )
+        values: list[Any] = self._at(column, self._starts[1:] - 1).to_pylist()
         return values
 
     @cached_property
@@ -227,10 +236,7 @@ class TraceSet:
 
     def in_split(self, name: str) -> NDArray[np.bool_]:
         """Which questions lie in a split, (n_questions,)."""
-        if "split" not in self.table.column_names:
-            return np.zeros(self.n_questions, bool)
-        own = self.table.column("split").take(pa.array(self._starts[:-1]))
-        return np.asarray(pc.fill_null(pc.equal(own, name), False), bool)
+        return np.asarray(pc.fill_null(pc.equal(self.first_rounds("split"), name), False), bool)
 
     def only_split(self, name: str) -> TraceSet:
         """The questions of one split.
@@ -292,13 +298,18 @@ class TraceSet:
 
         A question whose last answer is blank has none.
         """
-        answers = self.of_last_rounds("answer")
-        gold = [[answer] if answer and answer.strip() else [] for answer in answers]
-        by_row = [gold[question] for question in self._cells[0].tolist()]
+        last = self._at("answer", self._starts[1:] - 1)
+        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(last), ""), True)
+        kept = pc.invert(blank).combine_chunks()
+        ends = np.concatenate([[0], np.cumsum(np.asarray(kept, bool))]).astype(np.int32)
+        gold = pa.ListArray.from_arrays(ends, last.filter(kept).combine_chunks())
+        by_row = pa.chunked_array([gold.take(pa.array(self._cells[0]))])
         none = [None] * self.closed_book.num_rows
         return replace(
             self,
-            table=with_column(self.table, "gold_answers", by_row),
+            table=self.table.with_column("gold_answers", by_row)
+            if isinstance(self.table, LazyTable)
+            else with_column(self.table, "gold_answers", by_row),
             closed_book=with_column(self.closed_book, "gold_answers", none),
         )
 
@@ -346,10 +357,13 @@ class TraceSet:
             yield record_from_rows(question, self.gold[index], rows, closed.get(question.id))
 
 
-def with_column(table: pa.Table | LazyTable, name: str, values: Sequence[Any]) -> pa.Table:
+def with_column(
+    table: pa.Table | LazyTable, name: str, values: Sequence[Any] | pa.ChunkedArray
+) -> pa.Table:
     """The table with a column of the schema replaced, or added, by a value for every row."""
     table = in_memory(table)
-    column = pa.array(values, type=SCHEMA.field(name).type)
+    kind = SCHEMA.field(name).type
+    column = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type=kind)
     if name in table.column_names:
         return table.set_column(table.column_names.index(name), name, column)
     return table.append_column(name, column)
