@@ -206,6 +206,14 @@ class Shard:
         """What its files are called by: ``3of8``."""
         return f"{self.number}of{self.of}"
 
+    def check_place(self, root: Path) -> None:
+        """Refuse to write a part of one file."""
+        if root.suffix == ".parquet":
+            raise UsageError(
+                f"shards write files of their own, so {root} cannot be one file; choose a directory: "
+                f"--out {root.with_suffix('')}"
+            )
+
     def holds(self, question_id: str) -> bool:
         """Whether the question is one of its own."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()

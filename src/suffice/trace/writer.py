@@ -344,11 +344,8 @@ class TraceWriter(Generic[_Record]):
         shard: Shard | None = None,
     ) -> None:
         root = Path(path)
-        if shard is not None and root.suffix == ".parquet":
-            raise UsageError(
-                f"shards write files of their own, so {root} cannot be one file; choose a directory: "
-                f"--out {root.with_suffix('')}"
-            )
+        if shard is not None:
+            shard.check_place(root)
         self._kind = kind
         # through JSON, since that is what the files hold: tuples come back as lists
         self._run = json.loads(json.dumps(run))

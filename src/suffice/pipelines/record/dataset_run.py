@@ -133,6 +133,8 @@ def record_examples(
     UsageError
         When the model gives no log-probabilities and they were asked for.
     """
+    if recording.shard is not None:
+        recording.shard.check_place(out)
     usable = _usable(examples, recording)
     labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
     shown = recording.settings.shown(recording.settings.rounds)
