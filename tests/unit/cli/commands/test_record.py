@@ -375,8 +375,7 @@ def _as_recorded(folder: Path) -> list[dict[str, Any]]:
 def test_shards_are_together_what_one_recorder_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ("record", "--dataset", "generated", "--limit", "12", "--llm", "scripted")
-    command += ("--rounds", "2", "--corpus", "pooled")
+    command = [*RECORD, "--limit", "12", "--rounds", "2", "--corpus", "pooled"]
     assert main([*command, "--out", str(tmp_path / "whole")]) == 0
     out = tmp_path / "sharded"
     for shard in ("3/3", "1/3", "2/3"):
