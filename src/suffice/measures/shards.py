@@ -1,4 +1,4 @@
-"""A record in shards: whole questions that lie together in a file, measured one after the other or side by side.
+"""A record in shards: whole questions that lie together in a file, measured in turn or side by side.
 
 What is sent to a worker names files and rows and holds no data. Results come in the order of the shards,
 so they are the same for any number of workers.
@@ -37,7 +37,8 @@ _Given = TypeVar("_Given")
 class Shard:
     """Some questions of a record: rows ``start`` to ``stop`` of a file.
 
-    ``questions`` are their places among all of the record, ascending.
+    ``questions`` are their places among all of the record, ascending. ``chosen`` (of all questions there) says
+    which of them are meant; ``None``: all.
     """
 
     file: StoredFile
@@ -45,6 +46,14 @@ class Shard:
     stop: int
     questions: NDArray[np.int64]
     origin: TraceSetOrigin
+    chosen: NDArray[np.bool_] | None = None
+
+    def only(self, chosen: NDArray[np.bool_]) -> Shard:
+        """Those of its questions where ``chosen`` (of all of the record) is true; of a whole shard."""
+        there = chosen[self.questions]
+        if there.all():
+            return self
+        return replace(self, questions=self.questions[there], chosen=there)
 
     def traces(self, readings: Readings | None = None) -> TraceSet:
         """The questions; shards of one file that are read in turn share ``readings``.
@@ -56,7 +65,8 @@ class Shard:
         """
         span = Span(self.file, self.start, self.stop)
         shared = {} if readings is None else readings
-        return of_spans([span], self.origin, readings=shared, checked=True)
+        traces = of_spans([span], self.origin, readings=shared, checked=True)
+        return traces if self.chosen is None else traces.take(self.chosen)
 
     @property
     def place(self) -> str:
