@@ -1,4 +1,4 @@
-"""The columns that are measured of questions by themselves, each by a key that another process understands."""
+"""The columns that are measured of questions by themselves, by keys that other processes understand."""
 
 from __future__ import annotations
 
@@ -62,10 +62,9 @@ class SignalColumn:
     @property
     def _key(self) -> Hashable:
         try:
-            hash(self.spec)
+            return hash(self.spec), self.spec
         except TypeError:
             return id(self.spec)
-        return self.spec
 
     def __hash__(self) -> int:
         return hash(self._key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -62,7 +63,9 @@ class _Columns:
         """Those of the questions for which the column is not known yet."""
         return rows[~self._filled[key][rows]] if key in self._filled else rows
 
-    def compute(self, keys: Sequence[MeasuredColumn], rows: NDArray[np.intp], part: TraceSet) -> None:
+    def compute(
+        self, keys: Sequence[MeasuredColumn], rows: NDArray[np.intp], part: TraceSet
+    ) -> None:
         """Fill columns for some questions, which ``part`` holds if they are all of it."""
         traces = self.traces
         if not self._shards:
@@ -106,6 +109,18 @@ class _Columns:
         return column
 
 
+@dataclass(frozen=True, slots=True)
+class _PartOf:
+    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``.
+
+    ``None``: as they are measured.
+    """
+
+    whole: _Columns
+    rows: NDArray[np.intp]
+    recorded: TraceSet | None = None
+
+
 class Measures:
     """What is known of a trace set in columns, computed on first use.
 
@@ -129,11 +144,12 @@ class Measures:
         metric: Metric | None = None,
         executor: Executor | None = None,
         *,
-        whole: _Columns | None = None,
+        of: _PartOf | None = None,
     ) -> None:
         self.traces = traces
-        self._whole = _Columns(traces, executor=executor) if whole is None else whole
-        self._rows: NDArray[np.intp] = np.arange(traces.n_questions)  # of the whole
+        if of is None:
+            of = _PartOf(_Columns(traces, executor=executor), np.arange(traces.n_questions))
+        self._whole, self._rows, self._recorded = of.whole, of.rows, of.recorded
         self._splits: dict[str, Measures] = {}
         self._columns: dict[MeasuredColumn, Array] = {}
         self._scores: dict[F1Kind, Outcomes] = {}
@@ -141,7 +157,6 @@ class Measures:
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
-        self._recorded: TraceSet | None = None  # None: the traces
         self._by: dict[MetricName, Measures] = {}
 
     @classmethod
@@ -210,21 +225,11 @@ class Measures:
         if self.metric.agreement:
             raise InternalError(f"no gold answers are left to score {metric.name} against")
         if not metric.agreement:
-            return self._of_whole(self.traces, metric)
+            return Measures(self.traces, metric, of=_PartOf(self._whole, self._rows))
         relabelled = self._whole.traces.labelled_by_full_budget()
         part = self.traces.labelled_by_full_budget()
         whole = _Columns(relabelled, self._whole.traces, self._whole.executor)
-        measures = self._of_whole(part, metric, whole)
-        measures._recorded = self.traces
-        return measures
-
-    def _of_whole(
-        self, traces: TraceSet, metric: Metric | None, whole: _Columns | None = None
-    ) -> Measures:
-        """Measures that share these columns over the whole, or other ones."""
-        measures = Measures(traces, metric, whole=whole or self._whole)
-        measures._rows = self._rows
-        return measures
+        return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
     def notes(self, asked: MetricName | None) -> list[str]:
         """What a reader of these questions' scores must know of what they are taken against.
@@ -301,11 +306,9 @@ class Measures:
         return self._closed_book
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
-        part = self._of_whole(traces, self._metric)
-        part._rows = self._rows[chosen]
-        if self._recorded is not None:
-            part._recorded = self._recorded.take(chosen)
-        return part
+        recorded = None if self._recorded is None else self._recorded.take(chosen)
+        of = _PartOf(self._whole, self._rows[chosen], recorded)
+        return Measures(traces, self._metric, of=of)
 
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:

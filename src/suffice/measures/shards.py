@@ -37,8 +37,8 @@ _Given = TypeVar("_Given")
 class Shard:
     """Some questions of a record: rows ``start`` to ``stop`` of a file.
 
-    ``questions`` are their places among all of the record, ascending. ``chosen`` (of all questions there) says
-    which of them are meant; ``None``: all.
+    ``questions`` are their places among all of the record, ascending. ``chosen`` says which of those in the
+    rows are meant; ``None``: all.
     """
 
     file: StoredFile
