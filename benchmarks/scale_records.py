@@ -105,7 +105,7 @@ def _rows(example: pa.Table, questions: range, record: Record) -> pa.Table:
     if not record.split:
         columns["split"] = pa.nulls(len(names), pa.string())
     if record.varied or record.padded:
-        words = pa.array(_words(copies))
+        words = pa.array(distinct_words(copies))
         columns["answer"] = _joined(columns["answer"], words)
         for name in ("gold_answers", "samples"):
             texts, rows = _flat(columns[name])
@@ -129,7 +129,7 @@ def _rows(example: pa.Table, questions: range, record: Record) -> pa.Table:
 _SYLLABLES = np.array([a + b for a in "bdfgklmnprstvz" for b in "aeiou"])
 
 
-def _words(numbers: NDArray[np.int64]) -> NDArray[np.str_]:
+def distinct_words(numbers: NDArray[np.int64]) -> NDArray[np.str_]:
     """A word of four syllables or more for each number, another for another number."""
     size = len(_SYLLABLES)
     words = _SYLLABLES[numbers % size]
@@ -173,7 +173,7 @@ def _padding(seed: int, number: int, length: float) -> pa.Array:
 
 def _pieces(number: int = 20_000) -> pa.Array:
     rng = np.random.default_rng(7)
-    vocabulary = _words(rng.integers(0, len(_SYLLABLES) ** 3, 30_000))
+    vocabulary = distinct_words(rng.integers(0, len(_SYLLABLES) ** 3, 30_000))
     ranks = 1 / np.arange(1, len(vocabulary) + 1)
     drawn = rng.choice(len(vocabulary), (number, _PIECE), p=ranks / ranks.sum())
     return pc.binary_join(
