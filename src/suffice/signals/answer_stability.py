@@ -93,6 +93,7 @@ ANSWER_STABLE = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_stable,
+    in_columns=InColumns("answers", "stable"),
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
@@ -113,6 +114,7 @@ ANSWER_STABLE_PUBLISHED = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_stable_published,
+    in_columns=InColumns("answers", "stable_published"),
     undefined=(_NO_EARLIER,),
     binary=True,
     variant_of="answer_stable",

@@ -69,6 +69,11 @@ class RoundColumns:
         earlier[self.first] = absent
         return earlier
 
+    def so_far(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of every row whether ``holds`` is true there or in an earlier round of its question, (n_rows,)."""
+        counts = np.cumsum(holds)
+        return counts > (counts - holds)[self.first_row]
+
     def undefined(self) -> NDArray[np.float64]:
         """NaN in every row, to be filled."""
         return np.full(self.n_rows, np.nan)
