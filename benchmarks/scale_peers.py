@@ -47,7 +47,7 @@ MARGIN = "answer_token_margin"
 class Stops:
     """What a way found: the round each question stops at, in order of question, and the mean exact match."""
 
-    rounds: NDArray[np.int8]
+    rounds: NDArray[np.signedinteger[Any]]
     em: float
 
     def said(self) -> str:
@@ -274,8 +274,8 @@ def compared(record: Path, questions: int, rule: str) -> dict[str, float]:
     for way in WAYS:
         with tempfile.TemporaryDirectory() as aside:
             said = Path(aside) / "said"
-            command = (sys.executable, "-m", "benchmarks.scale_peers", "--way", way, rule)
-            run = spent((*command, str(record), str(said)))
+            alone = (sys.executable, "-m", "benchmarks.scale_peers", "--way", way, rule)
+            run = spent((*alone, str(record), str(said)))
             result = json.loads(said.read_text())
         scaled = 1.0
         if way == "published":
