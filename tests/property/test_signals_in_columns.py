@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.signals.registry import SIGNALS
+from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import signal_columns, signal_value
 from suffice.testing.traces import to_trace_set
@@ -53,23 +54,60 @@ _passages = st.builds(
 _samples = st.one_of(st.none(), st.lists(_texts, max_size=6).map(tuple))
 
 
-def _first_of_each(samples: tuple[str, ...] | None) -> tuple[int, ...] | None:
-    return None if samples is None else tuple(samples.index(sample) for sample in samples)
+@st.composite
+def _clusters(draw: st.DrawFn, samples: tuple[str, ...] | None) -> tuple[int, ...]:
+    """A clustering by meaning, which need not follow the words."""
+    firsts: list[int] = []
+    numbers = []
+    for position in range(len(samples or ())):
+        numbers.append(draw(st.sampled_from([*firsts, position])))
+        if numbers[-1] == position:
+            firsts.append(position)
+    return tuple(numbers)
+
+
+_blanks = st.sampled_from(("", "", " ", "\n", "\u3000 ", "\r\n", "\x85", "\u2028\x1f", "\u200b"))
+
+
+@st.composite
+def _spelling(draw: st.DrawFn, answer: str) -> tuple[Token, ...]:
+    """Tokens that spell a reply with the answer, cut anywhere."""
+    before = draw(
+        st.sampled_from(("", "", "Answer:", "é. Answer:", "Answer: no\nAnswer:", "Answer"))
+    )
+    text = (
+        before
+        + draw(_blanks)
+        + answer
+        + draw(_blanks)
+        + draw(st.sampled_from(("", "", "é", "\n1")))
+    )
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    bounds = zip([0, *cuts], [*cuts, len(text)], strict=True)
+    return tuple(Token(text[begin:end], -0.5, draw(_tops)) for begin, end in bounds)
 
 
 @st.composite
 def rounds(draw: st.DrawFn) -> Round:
     samples = draw(_samples)
+    answer = draw(st.one_of(st.none(), _texts, _texts, _texts))
     return Round(
         query=draw(st.one_of(st.none(), _texts)),
         passages=draw(st.one_of(st.none(), st.lists(_passages, max_size=4).map(tuple))),
         refound=draw(st.one_of(st.none(), st.lists(_passages, max_size=2).map(tuple))),
-        answer=draw(st.one_of(st.none(), _texts, _texts, _texts)),
+        answer=answer,
         response=draw(st.one_of(st.none(), _texts)),
-        tokens=draw(st.one_of(st.none(), st.lists(_tokens, max_size=7).map(tuple))),
+        tokens=draw(
+            st.one_of(
+                st.none(),
+                st.lists(_tokens, max_size=7).map(tuple),
+                _spelling(answer or ""),
+                _spelling("Oslo"),
+            )
+        ),
         answer_starts=draw(st.one_of(st.none(), st.none(), st.integers(0, 8))),
         samples=samples,
-        sample_clusters=draw(st.sampled_from((None, _first_of_each(samples)))),
+        sample_clusters=draw(st.one_of(st.none(), _clusters(samples))),
         verbalized_confidence=draw(
             st.one_of(st.none(), st.sampled_from((0.0, 1.0, 4.5, 5.0, 7.0)))
         ),
@@ -119,3 +157,18 @@ def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -
 @settings(max_examples=examples(60), deadline=None)
 def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:
     assert_equal_bits([SIGNALS[name] for name in IN_COLUMNS], recorded)
+
+
+_meant = _samples.flatmap(lambda samples: st.tuples(st.just(samples), _clusters(samples)))
+
+
+@given(st.lists(_meant, min_size=1, max_size=4))
+@settings(max_examples=examples(60), deadline=None)
+def test_signals_over_clusters_by_meaning(
+    meant: list[tuple[tuple[str, ...] | None, tuple[int, ...]]],
+) -> None:
+    rounds = tuple(
+        Round(answer="", samples=samples, sample_clusters=clusters) for samples, clusters in meant
+    )
+    record = QuestionRecord(question=Question(id="q", text="?"), gold=Gold(), rounds=rounds)
+    assert_equal_bits([entropy_signal("embedding"), top_cluster_signal("embedding")], [record])

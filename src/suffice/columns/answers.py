@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.pairs import contained, equal, f1_of_pairs
-from suffice.columns.ragged import Ragged, spans
+from suffice.columns.ragged import Ragged, ranges
 from suffice.columns.texts import NONE, Codes, Texts, by_ascii, slices
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
 
@@ -172,13 +172,13 @@ class ScoredAnswers:
         new[1:] = (code[1:] != code[:-1]) | (asked[1:] != asked[:-1])
         self._of_row = np.cumsum(new) - 1
         code, asked = code[new], asked[new]
-        begin = gold.offsets[asked]
-        counts = gold.offsets[asked + 1] - begin
+        begin, end = gold.offsets[asked], gold.offsets[asked + 1]
+        counts = end - begin
         self._starts = np.cumsum(counts) - counts  # of each answer's pairs
         both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
         self._pairs = _Pairs.of(
             np.repeat(code, counts),
-            gold.texts.codes[spans(begin, counts)] + len(answers.distinct),
+            gold.texts.codes[ranges(begin, end)] + len(answers.distinct),
             normal_forms(pa.concat_arrays(both)),
         )
 
