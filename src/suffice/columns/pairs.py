@@ -125,7 +125,9 @@ def _shared(
     longer = first + second - shorter
     counts = lengths[shorter]
     n_words = int(words.max(initial=0)) + 1
-    asked = np.repeat(longer * n_words, counts) + words[ranges(offsets[shorter], offsets[shorter + 1])]
+    asked = (
+        np.repeat(longer * n_words, counts) + words[ranges(offsets[shorter], offsets[shorter + 1])]
+    )
     held = np.repeat(np.arange(len(lengths)) * n_words, lengths) + words
     there = pc.is_in(pa.array(asked), value_set=pa.array(held)).to_numpy(zero_copy_only=False)
     pair = np.repeat(np.arange(len(first)), counts)
