@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.retrieval import retrieval_quality
-from suffice.measures.scores import agreement, own_scores, score_rounds
-from suffice.protocols import Score, Signal
-from suffice.scoring import F1Kind, ScoreName, accuracy, exact_match, f1_score
+from suffice.measures.scores import gold_answers, own_scores, score_rounds
+from suffice.protocols import Signal
+from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.table import signal_columns
 from suffice.trace.rounds.table import TraceSet
 
@@ -21,10 +20,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ScoreColumn:
-    """A score of every answer; ``agreeing``: an answer equal to the gold one scores 1 in any case."""
+    """A score of every answer; ``agreeing``: an answer equal to the gold one scores 1 in any case.
+
+    EM and Acc have the F1's first kind.
+    """
 
     name: ScoreName
-    f1_kind: F1Kind | None = None
+    f1_kind: F1Kind = "hotpotqa"
     agreeing: bool = False
     of_rounds = True
 
@@ -86,21 +88,17 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
         quality = retrieval_quality(traces)
         columns[RetrievalColumn("precision")] = quality.precision
         columns[RetrievalColumn("recall")] = quality.recall
+    scores = [key for key in keys if isinstance(key, ScoreColumn)]
+    for f1_kind, agreeing in {(key.f1_kind, key.agreeing) for key in scores}:
+        alike = [key for key in scores if (key.f1_kind, key.agreeing) == (f1_kind, agreeing)]
+        names = [key.name for key in alike]
+        columns |= zip(alike, score_rounds(traces, names, f1_kind, agreement=agreeing), strict=True)
     for key in keys:
-        if isinstance(key, ScoreColumn):
-            scored = _score(key)
-            columns[key] = score_rounds(traces, agreement(scored) if key.agreeing else scored)
-        elif isinstance(key, OwnScoreColumn):
+        if isinstance(key, OwnScoreColumn):
             columns[key] = own_scores(traces, key.name)
         elif isinstance(key, LabelledColumn):
-            columns[key] = np.array([[bool(gold.answers)] for gold in traces.gold], np.float64)
+            columns[key] = gold_answers(traces).labelled[:, None].astype(np.float64)
     return [columns[key] for key in keys]
-
-
-def _score(key: ScoreColumn) -> Score:
-    if key.name == "f1":
-        return partial(f1_score, kind=key.f1_kind or "hotpotqa")
-    return exact_match if key.name == "em" else accuracy
 
 
 @dataclass(frozen=True, slots=True)

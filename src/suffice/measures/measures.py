@@ -35,7 +35,7 @@ from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import map_shards, shards_of
 from suffice.protocols import Signal, StopPolicy
-from suffice.scoring import METRICS, F1Kind, Metric, MetricName, ScoreName
+from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, specs_for
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
@@ -318,7 +318,8 @@ class Measures:
     def _scored(self, name: ScoreName, f1_kind: F1Kind) -> MeasuredColumn:
         if self.metric.against == "scores":
             return OwnScoreColumn(name)
-        return ScoreColumn(name, f1_kind if name == "f1" else None, self.metric.agreement)
+        kind = f1_kind if name == "f1" else F1_KINDS[0]
+        return ScoreColumn(name, kind, self.metric.agreement)
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """What every recorded answer scored."""

@@ -88,7 +88,7 @@ def test_a_report_computes_each_score_and_each_signal_once(
     keys = Counter(key for key, _ in computed)
     assert {
         ScoreColumn("em"),
-        ScoreColumn("f1", "hotpotqa"),
+        ScoreColumn("f1"),
         ScoreColumn("acc"),
     } == {key for key in keys if isinstance(key, ScoreColumn)}
     of_signals = {key: count for key, count in keys.items() if isinstance(key, SignalColumn)}
