@@ -27,15 +27,44 @@ from suffice.trace.rounds.records import (
 )
 
 IN_COLUMNS = [spec for spec in SIGNALS.values() if spec.in_columns is not None]
-OWN_PHRASES = abstained_signal(("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)"))
+OWN_PHRASES = abstained_signal(
+    ("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)")
+)
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
 _HOSTILE = ("İstanbul", "ß", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—", "\0", "K")
 # what abstains, and what conflicts with what
 _SAID = (
-    *("unknown", "no answer found", "there is no information", " is unknown", " do not know", "none"),
-    *("not stated in the text", "I don't know", "a hazy day", "hazy", " (", "; ", ". ", "\n", " ", "'"),
-    *("Allow", " access", "not ", "DON’T ", "isn't", "conflicts\twith ", "mutually  exclusive ", "norms"),
+    *(
+        "unknown",
+        "no answer found",
+        "there is no information",
+        " is unknown",
+        " do not know",
+        "none",
+    ),
+    *(
+        "not stated in the text",
+        "I don't know",
+        "a hazy day",
+        "hazy",
+        " (",
+        "; ",
+        ". ",
+        "\n",
+        " ",
+        "'",
+    ),
+    *(
+        "Allow",
+        " access",
+        "not ",
+        "DON’T ",
+        "isn't",
+        "conflicts\twith ",
+        "mutually  exclusive ",
+        "norms",
+    ),
 )
 _texts = st.one_of(
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE)), max_size=6).map(" ".join),

@@ -37,7 +37,8 @@ def _replayed(policy: RulePolicy, record: QuestionRecord) -> int:
 
 
 @pytest.mark.parametrize(
-    "own", [abstained_signal(("own",)), entropy_signal("embedding"), top_cluster_signal("embedding")]
+    "own",
+    [abstained_signal(("own",)), entropy_signal("embedding"), top_cluster_signal("embedding")],
 )
 def test_the_usual_meaning_by_columns_does_not_stand_in(own: SignalSpec) -> None:
     assert own.own_settings
