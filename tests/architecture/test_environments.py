@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
     "pyarrow": "pyarrow",
     "pytest": "pytest",
     "rank_bm25": "rank-bm25",
+    "ray": "ray",
     "safetensors": "safetensors",
     "scipy": "scipy",
     "sentence_transformers": "sentence-transformers",
