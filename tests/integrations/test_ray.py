@@ -44,7 +44,7 @@ def dies(place: str, times: int) -> int:
 
 
 def test_calls_are_spread_and_come_back_in_order(executor: RayExecutor) -> None:
-    assert executor.workers == 2
+    assert executor.count == 2
     assert list(executor.map(pow, range(20), [2] * 20)) == [n * n for n in range(20)]
 
 

@@ -77,7 +77,7 @@ class RayExecutor(Executor):
         self._task = self._ray.remote(num_cpus=1, max_retries=REPLACED)(_called)
         self._under_way: dict[Future[Any], Any] = {}
         self._closed = False
-        self.workers = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._check_version()
 
     def submit(
@@ -137,7 +137,7 @@ class RayExecutor(Executor):
                 f"no worker of the Ray cluster took a task within {ANSWERS_S:g} seconds: all are busy or "
                 "none is there; look at: ray status"
             ) from error
-        except Exception as error:  # whatever a worker without this version says
+        except (ImportError, RuntimeError, BackendError) as error:
             self.shutdown(cancel_futures=True)
             raise BackendError(
                 "workers of the Ray cluster cannot import suffice; install this version on every machine of "
@@ -167,7 +167,7 @@ def _connect(ray: Any, address: str) -> None:
     place = _host_and_port(stated)
     if place is not None:
         _reach(stated, place)
-    raised: list[BaseException] = []
+    raised: list[Exception] = []
 
     def connect() -> None:
         try:
@@ -177,7 +177,7 @@ def _connect(ray: Any, address: str) -> None:
                 logging_level="ERROR",
                 **({} if stated not in {"", "local"} else {"include_dashboard": False}),
             )
-        except BaseException as error:  # noqa: BLE001 - told in the caller's thread
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raised.append(error)
 
     # an address that takes a connection and says nothing makes Ray wait for minutes
@@ -187,7 +187,9 @@ def _connect(ray: Any, address: str) -> None:
     if connecting.is_alive():
         raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
     if raised:
-        raise BackendError(_silent(stated, f"was refused: {_reason(raised[0])}")) from raised[0]
+        raise BackendError(_silent(stated, f"was not joined: {_reason(raised[0])}")) from raised[0]
+    if not ray.is_initialized():
+        raise BackendError(_silent(stated, "was not joined"))
 
 
 def _reach(stated: str, place: tuple[str, int]) -> None:
