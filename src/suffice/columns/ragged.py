@@ -65,3 +65,13 @@ class Ragged:
     def lists(self, name: str) -> Ragged:
         """A field of every value that is a list itself: its rows are the values."""
         return Ragged.of(self.field(name))
+
+
+def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The positions that lie in spans of positions, span after span, (sum of ``lengths``,).
+
+    >>> spans(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
