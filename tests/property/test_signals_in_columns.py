@@ -28,7 +28,23 @@ from suffice.trace.rounds.records import (
 IN_COLUMNS = [name for name, spec in SIGNALS.items() if spec.in_columns is not None]
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
-_HOSTILE = ("İstanbul", "ß", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—", "\0", "K", "Σ", "ΟΔΟΣ", "a–b")
+_HOSTILE = (
+    "İstanbul",
+    "ß",
+    "ﬁ",
+    "\x1f",
+    "\x85",
+    " ",
+    "　",
+    "é",
+    "é",
+    "_",
+    "—",
+    "\0",
+    "K",
+    "ΟΔΟΣ",
+    "–",
+)
 _texts = st.one_of(
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE)), max_size=6).map(" ".join),
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE, ".", "!", " ", "\n")), max_size=8).map("".join),

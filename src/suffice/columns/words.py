@@ -26,8 +26,8 @@ _SLICE = 1 << 19  # bytes at a time: what is made of them stays in the cache
 class Words:
     """The words of each text, in order.
 
-    ``offsets`` (n_texts + 1,) are where each text's begin in ``codes`` (n_words,), which are equal where words
-    are and less than ``n_distinct``.
+    ``offsets`` (n_texts + 1,) are where each text's begin in ``codes`` (n_words,), which are equal where
+    words are and less than ``n_distinct``.
     """
 
     offsets: NDArray[np.int64]
@@ -94,8 +94,8 @@ class _Spelling:
     ``counts`` (n_runs,) of them from ``places`` (n_runs,) on in ``words``; ``plain``: each is the run itself.
     """
 
-    places: NDArray[np.int32]
-    counts: NDArray[np.int32]
+    places: NDArray[np.int64]
+    counts: NDArray[np.int64]
     first: NDArray[np.int32]
     codes: NDArray[np.int32]
     n_distinct: int
@@ -105,9 +105,9 @@ class _Spelling:
     def of(cls, runs: pa.StringArray) -> _Spelling:
         others = np.flatnonzero(~pc.string_is_ascii(runs).to_numpy(zero_copy_only=False))
         words = [tokenize(run) for run in runs.take(pa.array(others)).to_pylist()]
-        counts = np.ones(len(runs), np.int32)
+        counts = np.ones(len(runs), np.int64)
         counts[others] = [len(of_run) for of_run in words]
-        places = np.arange(len(runs), dtype=np.int32)
+        places = np.arange(len(runs))
         places[others] = len(runs) + np.cumsum(counts[others]) - counts[others]
         flat = pa.array([word for of_run in words for word in of_run], pa.string())
         known = pa.concat_arrays([runs, flat]).dictionary_encode()
@@ -120,7 +120,7 @@ class _Spelling:
         if self.plain:
             return runs, np.arange(len(runs) + 1)
         lengths = self.counts[runs]
-        ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        ends = np.concatenate([[0], np.cumsum(lengths)])
         words = np.repeat(self.first[runs], lengths)
         several = np.flatnonzero(lengths > 1)
         length = lengths[several]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,10 @@ from suffice.signals.by_columns.rounds import RoundColumns
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Keys = NDArray[np.int32] | NDArray[np.int64]
 _BLOCK = 1 << 16  # words at a time: what is made of them stays in the cache
 _OF_PASSAGE, _OF_ROW = 64, 16  # count as many words, since tables are by passages and rows
+_NARROW = 31  # bits of keys that sort fastest
 _LOW_BITS = 28
 
 
@@ -94,16 +97,16 @@ def _occurrences(reading: _Reading, place: Integers) -> Iterator[_Occurrences]:
         ordinal = place[some] - origin[question]
         place_bits = int(ordinal.max()).bit_length()
         bits = place_bits + word_bits + int(question[-1]).bit_length()
-        narrow = np.uint32 if bits <= 32 else np.uint64
+        words = codes[spans(starts[some].ravel(), lengths[some].ravel())]
+        keys: Keys = words if bits <= _NARROW else words.astype(np.int64)
+        keys <<= place_bits
         key = (question << (word_bits + place_bits)) | ordinal
-        keys = codes[spans(starts[some].ravel(), lengths[some].ravel())].astype(narrow)
-        keys <<= narrow(place_bits)
-        keys |= np.repeat(key.astype(narrow), sizes[some])
+        keys |= np.repeat(key.astype(keys.dtype), sizes[some])
         keys.sort()
         keys = keys[_changes(keys)]
-        places = (keys & narrow((1 << place_bits) - 1)).astype(np.int64)
-        keys >>= narrow(place_bits)
-        places += origin[(keys >> narrow(word_bits)).astype(np.int64)]
+        places = (keys & ((1 << place_bits) - 1)).astype(np.int64)
+        keys >>= place_bits
+        places += origin[keys >> word_bits]
         yield _Occurrences(places, _changes(keys), some)
 
 
@@ -122,7 +125,7 @@ def _blocks(reading: _Reading, sizes: Integers) -> Iterator[slice]:
         first = last
 
 
-def _changes(values: NDArray[np.integer]) -> NDArray[np.bool_]:
+def _changes(values: Keys) -> NDArray[np.bool_]:
     """Where a value differs from the one before, (n_values,); the first does."""
     changes = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
@@ -205,9 +208,9 @@ class _Counted:
 class _Weights:
     """What a word weighs, by how many passages were seen and how many of them hold it.
 
-    Every weight is a whole number of 2**-52, of which ``high`` and ``low`` (n_counts, most + 1) are the upper and
-    the lower bits: sums of fewer than 2**25 of either are exact as floats, so a sum of weights is rounded
-    once, as ``math.fsum`` rounds it. All sums are in that unit.
+    Every weight is a whole number of 2**-52, of which ``high`` and ``low`` (n_counts, most + 1) are the upper
+    and the lower bits: sums of fewer than 2**25 of either are exact as floats, so a sum of weights is
+    rounded once, as ``math.fsum`` rounds it. All sums are in that unit.
     """
 
     counts: Integers
@@ -231,21 +234,20 @@ class _Weights:
         high, low = (part[level, : held.shape[1]] * held for part in (self.high, self.low))
         return _joined(high.sum(axis=1), low.sum(axis=1))
 
-    def of_known(
-        self, counted: _Counted, level: Integers, chosen: NDArray[np.bool_]
-    ) -> Array:
+    def of_known(self, counted: _Counted, level: Integers, chosen: NDArray[np.bool_]) -> Array:
         """The weight of the words of each chosen row that an earlier round's passages hold, (n_rows,)."""
         known = (counted.before > 0) & chosen[counted.row]
         row, frequency = counted.row[known], counted.frequency[known]
-        high, low = (
-            np.bincount(row, part[level[row], frequency], minlength=len(level))
-            for part in (self.high, self.low)
+        cells = level[row], frequency
+        return _joined(
+            np.bincount(row, self.high[cells], minlength=len(level)),
+            np.bincount(row, self.low[cells], minlength=len(level)),
         )
-        return _joined(high, low)
 
 
-def _joined(high: Array, low: Array) -> Array:
-    return np.ldexp(high, _LOW_BITS) + low
+def _joined(high: NDArray[Any], low: NDArray[Any]) -> Array:
+    joined: Array = np.ldexp(high, _LOW_BITS) + low
+    return joined
 
 
 def new_passages(rounds: RoundColumns) -> Array:
