@@ -82,16 +82,45 @@ def _clusters(draw: st.DrawFn, samples: tuple[str, ...] | None) -> tuple[int, ..
     return tuple(numbers)
 
 
+_blanks = st.sampled_from(("", "", " ", "\n", "\u3000 ", "\r\n", "\x85", "\u2028\x1f", "\u200b"))
+
+
+@st.composite
+def _spelling(draw: st.DrawFn, answer: str) -> tuple[Token, ...]:
+    """Tokens that spell a reply with the answer, cut anywhere."""
+    before = draw(
+        st.sampled_from(("", "", "Answer:", "é. Answer:", "Answer: no\nAnswer:", "Answer"))
+    )
+    text = (
+        before
+        + draw(_blanks)
+        + answer
+        + draw(_blanks)
+        + draw(st.sampled_from(("", "", "é", "\n1")))
+    )
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    bounds = zip([0, *cuts], [*cuts, len(text)], strict=True)
+    return tuple(Token(text[begin:end], -0.5, draw(_tops)) for begin, end in bounds)
+
+
 @st.composite
 def rounds(draw: st.DrawFn) -> Round:
     samples = draw(_samples)
+    answer = draw(st.one_of(st.none(), _texts, _texts, _texts))
     return Round(
         query=draw(st.one_of(st.none(), _texts)),
         passages=draw(st.one_of(st.none(), st.lists(_passages, max_size=4).map(tuple))),
         refound=draw(st.one_of(st.none(), st.lists(_passages, max_size=2).map(tuple))),
-        answer=draw(st.one_of(st.none(), _texts, _texts, _texts)),
+        answer=answer,
         response=draw(st.one_of(st.none(), _texts)),
-        tokens=draw(st.one_of(st.none(), st.lists(_tokens, max_size=7).map(tuple))),
+        tokens=draw(
+            st.one_of(
+                st.none(),
+                st.lists(_tokens, max_size=7).map(tuple),
+                _spelling(answer or ""),
+                _spelling("Oslo"),
+            )
+        ),
         answer_starts=draw(st.one_of(st.none(), st.none(), st.integers(0, 8))),
         samples=samples,
         sample_clusters=draw(st.one_of(st.none(), _clusters(samples))),

@@ -67,11 +67,11 @@ class Ragged:
         return Ragged.of(self.field(name))
 
 
-def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions that lie in spans of positions, span after span, (sum of ``lengths``,).
+def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from each begin to before its end, one range after the other.
 
-    >>> spans(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
+    >>> ranges(np.array([4, 9, 7]), np.array([6, 9, 8]))
+    array([4, 5, 7])
     """
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    lengths = ends - begins
+    return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())

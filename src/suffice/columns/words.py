@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import spans
+from suffice.columns.ragged import ranges
 from suffice.trace.rounds.tokens import tokenize
 
 _OF_WORDS = (string.ascii_letters + string.digits + "_").encode() + bytes(range(128, 256))
@@ -123,7 +123,7 @@ class _Spelling:
         ends = np.concatenate([[0], np.cumsum(lengths)])
         words = np.repeat(self.first[runs], lengths)
         several = np.flatnonzero(lengths > 1)
+        first, last = self.places[runs[several]], ends[several + 1]
         length = lengths[several]
-        places = spans(self.places[runs[several]], length)
-        words[spans(ends[several], length)] = self.codes[places]
+        words[ranges(last - length, last)] = self.codes[ranges(first, first + length)]
         return words, ends

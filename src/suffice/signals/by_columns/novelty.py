@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import spans
+from suffice.columns.ragged import ranges
 from suffice.columns.words import Words
 from suffice.signals.by_columns.passages import codes_of_ids, listings, unrecorded_so_far
 from suffice.signals.by_columns.rounds import RoundColumns
@@ -87,8 +87,8 @@ class _Occurrences:
 def _occurrences(reading: _Reading, place: Integers) -> Iterator[_Occurrences]:
     """Those of all questions, where ``place`` (n_passages,) is that of each passage, rising."""
     offsets, codes = reading.words.offsets, reading.words.codes
-    starts, lengths = offsets[:-1][reading.parts], np.diff(offsets)[reading.parts]
-    sizes = lengths.sum(axis=1)
+    starts, ends = offsets[:-1][reading.parts], offsets[1:][reading.parts]
+    sizes = (ends - starts).sum(axis=1)
     word_bits = reading.words.n_distinct.bit_length()
     for some in _blocks(reading, sizes):
         firsts = reading.starts[some]
@@ -97,7 +97,7 @@ def _occurrences(reading: _Reading, place: Integers) -> Iterator[_Occurrences]:
         ordinal = place[some] - origin[question]
         place_bits = int(ordinal.max()).bit_length()
         bits = place_bits + word_bits + int(question[-1]).bit_length()
-        words = codes[spans(starts[some].ravel(), lengths[some].ravel())]
+        words = codes[ranges(starts[some].ravel(), ends[some].ravel())]
         keys: Keys = words if bits <= _NARROW else words.astype(np.int64)
         keys <<= place_bits
         key = (question << (word_bits + place_bits)) | ordinal
