@@ -162,6 +162,7 @@ QUERY_REPEATS = SignalSpec(
     low=0.0,
     high=1.0,
     compute=query_repeats,
+    in_columns=InColumns("answers", "query_repeats"),
     undefined=(
         unrecorded("query", "the round's query was"),
         Absence("there is no earlier query", lambda view: view.previous is None),
