@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.columns.ragged import ranges
-from suffice.columns.words import Words
 from suffice.signals.by_columns.passages import codes_of_ids, listings, unrecorded_so_far
 from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.by_columns.words import Words
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
