@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from tests.property.test_signals_in_columns import assert_equal_bits
 
 from suffice.signals.by_columns import novelty
 from suffice.signals.novelty import NEW_PASSAGES, OVERLAP, OVERLAP_IDF
-from suffice.testing.traces import make_record
+from suffice.signals.table import signal_columns
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 _SPECS = [OVERLAP, OVERLAP_IDF, NEW_PASSAGES]
@@ -35,4 +37,10 @@ def test_any_size_of_blocks(block: int, narrow: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(novelty, "_BLOCK", block)
     monkeypatch.setattr(novelty, "_NARROW", narrow)
     draw = random.Random(5)
-    assert_equal_bits(_SPECS, [_record(f"q{i:02}", draw, 60) for i in range(12)])
+    traces = to_trace_set([_record(f"q{i:02}", draw, 60) for i in range(12)])
+    round_by_round = [replace(spec, in_columns=None) for spec in _SPECS]
+    for values, expected in zip(
+        signal_columns(traces, _SPECS), signal_columns(traces, round_by_round), strict=True
+    ):
+        assert np.isfinite(expected).sum() > 20
+        np.testing.assert_array_equal(values, expected)
