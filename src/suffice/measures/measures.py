@@ -20,7 +20,7 @@ from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, gold_answers, own_scores, score_rounds
+from suffice.measures.scores import Outcomes, own_scores, score_rounds
 from suffice.measures.seen import Seen, seen_of
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import (
@@ -31,6 +31,7 @@ from suffice.scoring import (
     ScoreName,
 )
 from suffice.signals.table import SignalTable, signal_columns, specs_for
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
@@ -285,14 +286,14 @@ class Measures:
         """What every recorded answer scored."""
         if f1_kind not in self._scores:
             em, f1, acc = self._scored(("em", "f1", "acc"), f1_kind)
-            labelled = gold_answers(self.traces).labelled
+            has_score = labelled(self.traces)
             if self.metric.against == "scores":
-                labelled = np.asarray(~np.isnan(f1).all(axis=1))
+                has_score = np.asarray(~np.isnan(f1).all(axis=1))
             self._scores[f1_kind] = Outcomes(
                 em=em,
                 f1=f1,
                 acc=acc,
-                labelled=labelled,
+                labelled=has_score,
                 metric=self.metric,
             )
         return self._scores[f1_kind]
