@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
+from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
@@ -25,15 +26,52 @@ from suffice.trace.rounds.records import (
     TopToken,
 )
 
-IN_COLUMNS = [name for name, spec in SIGNALS.items() if spec.in_columns is not None]
+IN_COLUMNS = [spec for spec in SIGNALS.values() if spec.in_columns is not None]
+OWN_PHRASES = abstained_signal(
+    ("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)")
+)
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
 _HOSTILE = ("İstanbul", "ß", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—", "\0", "K")
+# what abstains, and what conflicts with what
+_SAID = (
+    *(
+        "unknown",
+        "no answer found",
+        "there is no information",
+        " is unknown",
+        " do not know",
+        "none",
+    ),
+    *(
+        "not stated in the text",
+        "I don't know",
+        "a hazy day",
+        "hazy",
+        " (",
+        "; ",
+        ". ",
+        "\n",
+        " ",
+        "'",
+    ),
+    *(
+        "Allow",
+        " access",
+        "not ",
+        "DON’T ",
+        "isn't",
+        "conflicts\twith ",
+        "mutually  exclusive ",
+        "norms",
+    ),
+)
 _texts = st.one_of(
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE)), max_size=6).map(" ".join),
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE, ".", "!", " ", "\n")), max_size=8).map("".join),
     st.text(max_size=12),
     st.sampled_from(("", "yes", "no", "unknown", "Not mentioned.", "It is not known (1)", "(A)")),
+    st.lists(st.sampled_from(_SAID), max_size=4).map("".join),
 ).filter(lambda text: max(text, default="") < "\ud800" or min(text) > "\udfff")
 _narrow = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _logprobs = st.one_of(
@@ -156,7 +194,7 @@ def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -
 @given(records())
 @settings(max_examples=examples(60), deadline=None)
 def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:
-    assert_equal_bits([SIGNALS[name] for name in IN_COLUMNS], recorded)
+    assert_equal_bits([*IN_COLUMNS, OWN_PHRASES], recorded)
 
 
 _meant = _samples.flatmap(lambda samples: st.tuples(st.just(samples), _clusters(samples)))

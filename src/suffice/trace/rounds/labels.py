@@ -32,12 +32,10 @@ LABEL_COLUMNS = ("gold_answers", "question_type", "score")
 
 def labelled(traces: TraceSet) -> NDArray[np.bool_]:
     """Which questions have a gold answer, as round 1 states them, (n_questions,); an empty one is none."""
+    gold = traces.first_rounds("gold_answers").combine_chunks()
+    said = pc.greater(pc.binary_length(pc.list_flatten(gold)), 0)
     has = np.zeros(traces.n_questions, bool)
-    if "gold_answers" in traces.table.column_names:
-        starts = np.cumsum(traces.last_rounds, dtype=np.int64) - traces.last_rounds
-        gold = traces.table.column("gold_answers").take(starts).combine_chunks()
-        said = pc.greater(pc.binary_length(pc.list_flatten(gold)), 0)
-        has[pc.list_parent_indices(gold).filter(said).to_numpy()] = True
+    has[pc.list_parent_indices(gold).filter(said).to_numpy()] = True
     return has
 
 
