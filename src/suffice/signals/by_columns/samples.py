@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.answers import answer_forms, squeezed
+from suffice.columns.answers import answer_forms
+from suffice.columns.characters import by_characters, in_lower_case
 from suffice.columns.ragged import Ragged, ranges
 from suffice.columns.sums import segment_sums
 from suffice.columns.texts import NONE, by_ascii
@@ -81,7 +82,7 @@ def candidate_agreement(rounds: RoundColumns) -> Array:
 
 
 def _upper_tokens(texts: pa.Array) -> pa.Array:
-    return squeezed(pc.ascii_upper(texts))
+    return pc.ascii_upper(by_characters(in_lower_case, _upper_tokens_of_one)(texts))
 
 
 def _upper_tokens_of_one(text: str) -> str:
