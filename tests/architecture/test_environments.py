@@ -60,6 +60,7 @@ BRINGS = {
 FRAMEWORKS = {
     "agents",
     "atif",
+    "dask",
     "datasets",
     "deepagents",
     "dspy",
