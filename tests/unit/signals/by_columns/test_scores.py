@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ def _score(draw: random.Random) -> float | None:
     special = draw.random()
     if special < 0.2:
         return draw.choice([None, 0.0, -0.0, 1.0, 1e-7])
-    return draw.gauss(0, 1) * 10 ** draw.randint(-6, 6)
+    return math.ldexp(draw.gauss(0, 1), draw.randint(-20, 20))
 
 
 def _record(name: str, draw: random.Random) -> QuestionRecord:
