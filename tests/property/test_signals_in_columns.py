@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.signals.registry import SIGNALS
+from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import signal_columns, signal_value
 from suffice.testing.traces import to_trace_set
@@ -53,8 +54,16 @@ _passages = st.builds(
 _samples = st.one_of(st.none(), st.lists(_texts, max_size=6).map(tuple))
 
 
-def _first_of_each(samples: tuple[str, ...] | None) -> tuple[int, ...] | None:
-    return None if samples is None else tuple(samples.index(sample) for sample in samples)
+@st.composite
+def _clusters(draw: st.DrawFn, samples: tuple[str, ...] | None) -> tuple[int, ...]:
+    """A clustering by meaning, which need not follow the words."""
+    firsts: list[int] = []
+    numbers = []
+    for position in range(len(samples or ())):
+        numbers.append(draw(st.sampled_from([*firsts, position])))
+        if numbers[-1] == position:
+            firsts.append(position)
+    return tuple(numbers)
 
 
 @st.composite
@@ -69,7 +78,7 @@ def rounds(draw: st.DrawFn) -> Round:
         tokens=draw(st.one_of(st.none(), st.lists(_tokens, max_size=7).map(tuple))),
         answer_starts=draw(st.one_of(st.none(), st.none(), st.integers(0, 8))),
         samples=samples,
-        sample_clusters=draw(st.sampled_from((None, _first_of_each(samples)))),
+        sample_clusters=draw(st.one_of(st.none(), _clusters(samples))),
         verbalized_confidence=draw(
             st.one_of(st.none(), st.sampled_from((0.0, 1.0, 4.5, 5.0, 7.0)))
         ),
@@ -119,3 +128,18 @@ def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -
 @settings(max_examples=examples(60), deadline=None)
 def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:
     assert_equal_bits([SIGNALS[name] for name in IN_COLUMNS], recorded)
+
+
+_meant = _samples.flatmap(lambda samples: st.tuples(st.just(samples), _clusters(samples)))
+
+
+@given(st.lists(_meant, min_size=1, max_size=4))
+@settings(max_examples=examples(60), deadline=None)
+def test_signals_over_clusters_by_meaning(
+    meant: list[tuple[tuple[str, ...] | None, tuple[int, ...]]],
+) -> None:
+    rounds = tuple(
+        Round(answer="", samples=samples, sample_clusters=clusters) for samples, clusters in meant
+    )
+    record = QuestionRecord(question=Question(id="q", text="?"), gold=Gold(), rounds=rounds)
+    assert_equal_bits([entropy_signal("embedding"), top_cluster_signal("embedding")], [record])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
-from suffice.signals.spec import SAMPLES, UNDEFINED, SignalSpec
+from suffice.signals.spec import SAMPLES, UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
@@ -59,11 +59,7 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
     if by == "string":
         keys: Sequence[int | str] = normalized
     elif finished.sample_clusters is None and samples:
-        raise DataError(
-            "null: these samples were not clustered by meaning; type suffice signals TRACES "
-            "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
-            column="sample_clusters",
-        )
+        raise not_clustered()
     else:
         keys = finished.sample_clusters or ()
     positions_of: dict[int | str, list[int]] = {}
@@ -76,6 +72,15 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
             members=frozenset(normalized[position] for position in positions),
         )
         for positions in positions_of.values()
+    )
+
+
+def not_clustered() -> DataError:
+    """What is said of samples without clusters by meaning."""
+    return DataError(
+        "null: these samples were not clustered by meaning; type suffice signals TRACES "
+        "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
+        column="sample_clusters",
     )
 
 
@@ -152,6 +157,7 @@ SELF_CONSISTENCY = sample_signal(
     name="self_consistency",
     summary="share of the samples with the most frequent answer",
     compute=self_consistency,
+    in_columns=InColumns("samples", "self_consistency"),
     undefined=(NO_SAMPLES,),
 )
 NORMALIZED_ENTROPY = sample_signal(
@@ -159,12 +165,14 @@ NORMALIZED_ENTROPY = sample_signal(
     summary="entropy of the sampled answers, 0 when all agree",
     direction="low",
     compute=normalized_entropy,
+    in_columns=InColumns("samples", "normalized_entropy"),
     undefined=_NO_ANSWERS,
 )
 TOP_CLUSTER_CONFIDENCE = sample_signal(
     name="top_cluster_confidence",
     summary="share of the samples in the largest cluster",
     compute=top_cluster_confidence,
+    in_columns=InColumns("samples", "top_cluster_confidence"),
     undefined=_NO_ANSWERS,
 )
 
@@ -204,9 +212,13 @@ def _over(usual: SignalSpec, by: Clustering, compute: Callable[[LoopView], float
         raise UsageError(f"no clusters by {by!r}; allowed: {', '.join(CLUSTERINGS)}")
     if by == "string":
         return usual
-    needs = ("samples", "sample_clusters")
     return replace(
-        usual, needs=needs, compute=compute, instead="clusters by string", own_settings=True
+        usual,
+        needs=("samples", "sample_clusters"),
+        compute=compute,
+        in_columns=InColumns("samples", usual.name, (by,)),
+        instead="clusters by string",
+        own_settings=True,
     )
 
 

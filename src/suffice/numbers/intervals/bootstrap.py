@@ -1,4 +1,4 @@
-"""Paired bootstrap by question, with the published draws."""
+"""Paired bootstrap by question, with the published draws; of large records draws from sums."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from suffice.numbers.intervals.sums import Sums, from_sums
 
 _MAX_CELLS = 4_000_000  # indices drawn at a time
 
@@ -50,8 +52,12 @@ def resampled_means(
         (n_questions, n_columns), questions sorted by id; all columns share every draw, so differences
         of columns are paired.
     resamples, seed
-        The draws are ``default_rng(seed).integers(0, n, size=(resamples, n))`` (METHODS 1; published).
+        The draws are ``default_rng(seed).integers(0, n, size=(resamples, n))`` (METHODS 1; published);
+        of more than :data:`~suffice.numbers.intervals.sums.SUMS_ABOVE` questions those of
+        :meth:`~suffice.numbers.intervals.sums.Sums.draws`.
     """
+    if from_sums(len(values)):
+        return Sums.of(values).draws(resamples=resamples, seed=seed)
     means = np.empty((resamples, values.shape[1]))
     start = 0
     for counts in resampled_counts(values.shape[0], resamples=resamples, seed=seed):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, resampled_counts
+from suffice.numbers.intervals.sums import Sums
 from suffice.numbers.tests.tails import student_t_upper
 
 _BLOCK = 512  # columns resampled at a time
@@ -112,6 +113,41 @@ def simultaneous_bands(
     )
 
 
+def bands_from_sums(
+    sums: Sums,
+    n_columns: int,
+    references: Sequence[int | None],
+    *,
+    resamples: int = 1000,
+    seed: int = 42,
+) -> tuple[SimultaneousBand, ...]:
+    """Bands as :func:`simultaneous_bands` gives them, of a record too large to resample.
+
+    Parameters
+    ----------
+    sums
+        Of the family's columns and, behind them, of what is subtracted.
+    n_columns
+        Size of the family.
+    references
+        Each ``None`` or the number of a column among the sums.
+    resamples, seed
+        Of :meth:`suffice.numbers.intervals.sums.Sums.draws`; errors are those of the sums themselves.
+    """
+    if n_columns < 1:
+        raise UsageError("a family needs at least one member")
+    draws, bands = sums.draws(resamples=resamples, seed=seed), []
+    for reference in references:
+        if reference is None:
+            shifted, centre, error = draws, sums.mean, sums.error
+        else:
+            shifted = draws - draws[:, [reference]]
+            centre, error = sums.less(reference)
+        part, deviation = _part(shifted[:, :n_columns], centre[:n_columns], error=error[:n_columns])
+        bands.append(_band([part], float(np.quantile(deviation, _LEVEL))))
+    return tuple(bands)
+
+
 class _Weights:
     """Resampling weights, kept where they are small."""
 
@@ -137,9 +173,13 @@ class _Part:
     naive: Array  # (2, n_columns)
 
 
-def _part(draws: Array, centre: Array) -> tuple[_Part, Array]:
-    """Estimate and errors of a block, and each resample's greatest standardised deviation."""
-    error = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1])
+def _part(draws: Array, centre: Array, *, error: Array | None = None) -> tuple[_Part, Array]:
+    """Estimate and errors of a block, and each resample's greatest standardised deviation.
+
+    ``error``: where that is known, and not taken from the draws.
+    """
+    if error is None:
+        error = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1])
     spread = error > 1e-12  # rounding alone gives less
     safe = np.where(spread, error, 1.0)
     deviation = np.abs(draws - centre) / safe * spread
@@ -175,8 +215,17 @@ def paired_p_values(differences: Array) -> Array:
     n_questions = differences.shape[0]
     if n_questions < 2:
         return np.ones(differences.shape[1])
-    mean = differences.mean(axis=0)
     error = differences.std(axis=0, ddof=1) / np.sqrt(n_questions)
+    return _p_values(differences.mean(axis=0), error, n_questions)
+
+
+def paired_p_values_from_sums(sums: Sums, reference: int) -> Array:
+    """The same of every column's difference to one of them, (n_columns,)."""
+    mean, error = sums.less(reference)
+    return _p_values(mean, error * np.sqrt(sums.n / max(sums.n - 1, 1)), sums.n)
+
+
+def _p_values(mean: Array, error: Array, n_questions: int) -> Array:
     some = error > 1e-15
     t = np.where(some, np.abs(mean) / np.where(some, error, 1.0), np.where(mean == 0, 0.0, np.inf))
     return np.minimum(1.0, 2.0 * student_t_upper(t, n_questions - 1))

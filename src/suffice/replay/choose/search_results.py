@@ -10,6 +10,7 @@ from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.numbers.intervals.sums import draws_in_words
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
 from suffice.results.markup import visible
@@ -267,7 +268,7 @@ class SearchResult(Tabular):
             f"Intervals hold together for all {self.family} rules and thresholds looked at: "
             f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) "
             f"bootstrap standard errors to each side, instead of 1.96 for one rule "
-            f"({settings.resamples} paired resamples, seed {settings.seed}).",
+            f"({settings.resamples} {draws_in_words(self.labelled[1])}, seed {settings.seed}).",
             f"{self.verdict} in {label} at 5% (paired t, Holm).",
         ]
         if len(self.listed) < self.evaluated:

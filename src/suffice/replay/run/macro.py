@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.results.as_json import as_json, fields_as_json
@@ -253,10 +254,15 @@ def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
 
 
 def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
-    """Resampled column means of each set of a group, (resamples, n_columns)."""
+    """Resampled column means of each set of a group, (resamples, n_columns).
+
+    A set's share of the questions drawn varies with the draw, so that its means are ratios of sums.
+    """
     keys = sorted({key for one in group for key in one.keys})
     position = {key: number for number, key in enumerate(keys)}
     rows = [np.array([position[key] for key in one.keys]) for one in group]
+    if from_sums(len(keys)):
+        return _draws_from_sums(group, rows, len(keys), resamples, _stream(seed, keys))
     drawn: list[list[Array]] = [[] for _ in group]
     for counts in resampled_counts(len(keys), resamples=resamples, seed=_stream(seed, keys)):
         for number, (one, chosen) in enumerate(zip(group, rows, strict=True)):
@@ -264,6 +270,24 @@ def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
             total = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
             drawn[number].append(weights @ one.columns / total)
     return [np.concatenate(parts) for parts in drawn]
+
+
+def _draws_from_sums(
+    group: Sequence[_Set],
+    rows: Sequence[NDArray[np.intp]],
+    n_keys: int,
+    resamples: int,
+    seed: int,
+) -> list[Array]:
+    """The same where there are too many questions to resample; a set lacks those that it does not ask."""
+    asked = []
+    for one, chosen in zip(group, rows, strict=True):
+        columns = np.zeros((n_keys, one.columns.shape[1] + 1))
+        columns[chosen, :-1], columns[chosen, -1] = one.columns, 1.0
+        asked.append(columns)
+    drawn = Sums.of(np.hstack(asked)).draws(resamples=resamples, seed=seed)
+    ends = np.cumsum([columns.shape[1] for columns in asked])[:-1]
+    return [part[:, :-1] / part[:, [-1]] for part in np.split(drawn, ends, axis=1)]
 
 
 def _stream(seed: int, keys: Sequence[tuple[str, str]]) -> int:

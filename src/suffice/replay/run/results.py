@@ -13,6 +13,7 @@ from suffice._version import VERSION
 from suffice.costs.usage import COSTS, CostModel
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.numbers.intervals.sums import draws_in_words
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, PastCuts, cut_table
@@ -190,6 +191,11 @@ class ReplayResult(Tabular):
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
 
     @property
+    def draws(self) -> str:
+        """What its intervals are taken from, in words."""
+        return draws_in_words(self.labelled)
+
+    @property
     def labels(self) -> dict[str, str]:
         """What tables call the policies, by name."""
         return {policy.name: policy.label for policy in self.policies}
@@ -340,7 +346,8 @@ class ReplayResult(Tabular):
             f"{head('em')}, {f1}, {head('acc')}{kept} and differences in "
             f"percent; rounds, {spent} are means per question. delta {label} is against "
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
-            f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
+            f"intervals of {self.resamples} {self.draws} of the questions (seed "
+            f"{self.seed})."
         )
 
     def _legend(self) -> Iterator[str]:

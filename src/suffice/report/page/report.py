@@ -113,7 +113,10 @@ def _facts(data: ReportData) -> Html:
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
         ("Compared by", _compared_by(result)),
         ("Baseline", result.baseline_label),
-        ("Intervals", f"95%, {count(result.resamples)} paired resamples, seed {result.seed}"),
+        (
+            "Intervals",
+            f"95%, {count(result.resamples)} {result.draws}, seed {result.seed}",
+        ),
         ("Suffice", VERSION),
     ]
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in facts)

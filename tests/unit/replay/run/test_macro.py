@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
+from suffice.replay.run import macro
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings
@@ -60,6 +61,19 @@ def test_shared_questions_are_one_observation() -> None:
     apart = macro_means(replayed(first, coin_traces("b", seed=1)))
     narrower = apart.policies[0].score.high - apart.policies[0].score.low
     assert narrower == pytest.approx(width / np.sqrt(2), rel=0.2)
+
+
+def test_means_from_sums_have_the_intervals_of_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = coin_traces("a", seed=1, count=400)
+    some = shared.take(np.arange(400) < 150)
+    sets = replayed(shared, some, coin_traces("b", seed=2, count=300))
+    resampled = macro_means(sets).policies[0]
+    monkeypatch.setattr(macro, "from_sums", lambda _: True)
+    summed = macro_means(sets).policies[0]
+    for one, other in ((summed.score, resampled.score), (summed.delta, resampled.delta)):
+        assert one.estimate == other.estimate
+        width = other.high - other.low
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.15 * width)
 
 
 def test_one_id_with_two_texts_is_two_questions() -> None:

@@ -1,0 +1,181 @@
+"""Intervals of means from sums: of a large record no question is kept, and none is resampled.
+
+The mean of so many questions is as good as normal (central limit theorem), with the covariance that means of
+the paired bootstrap's resamples have: that of the columns over the questions, divided by their number. So
+draws of all means together take sums and products of the columns alone, which add up over parts of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SUMS_ABOVE = 50_000
+"""Questions up to which the paired bootstrap is run; beyond it, :class:`Sums`."""
+_CELLS = 4_000_000  # values summed at a time
+_FLAT = 1e-12  # a spread that rounding alone gives, as a share of the mean
+_DEPENDENT = (
+    1e-9  # share of a column's variance that other columns leave, below which they leave none
+)
+_DIGITS = 6  # in which shares differ when the next column is chosen: rounding must not decide
+Array = NDArray[np.float64]
+
+
+def from_sums(n_questions: int) -> bool:
+    """Whether intervals over so many questions come from sums."""
+    return n_questions > SUMS_ABOVE
+
+
+def draws_in_words(n_questions: int) -> str:
+    """What the draws behind intervals over so many questions are called.
+
+    >>> draws_in_words(300), draws_in_words(300_000)
+    ('paired resamples', 'draws by sums')
+    """
+    return "draws by sums" if from_sums(n_questions) else "paired resamples"
+
+
+def question_blocks(n_questions: int, n_columns: int) -> Iterator[slice]:
+    """Questions to work on at a time: all up to :data:`SUMS_ABOVE`, else few enough for so many columns.
+
+    Up to there sums over questions are so in one order, to the last bit.
+    """
+    step = max(1, _CELLS // max(n_columns, 1)) if from_sums(n_questions) else max(1, n_questions)
+    return (slice(start, min(start + step, n_questions)) for start in range(0, n_questions, step))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sums:
+    """Sums of columns over questions, and of the products of their deviations from the mean.
+
+    Parameters
+    ----------
+    n
+        Questions.
+    total
+        (n_columns,); NaN: the column is unknown of some question.
+    products
+        (n_columns, n_columns), symmetric: sums of products of deviations from the columns' own means.
+    """
+
+    n: int
+    total: Array
+    products: Array
+
+    @classmethod
+    def none(cls, n_columns: int) -> Sums:
+        """Of no question."""
+        return cls(n=0, total=np.zeros(n_columns), products=np.zeros((n_columns, n_columns)))
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64 | np.bool_]) -> Sums:
+        """Those of columns (n_questions, n_columns), summed block by block."""
+        n_questions, n_columns = values.shape
+        return cls.by_blocks(n_questions, n_columns, lambda rows: values[rows])
+
+    @classmethod
+    def by_blocks(
+        cls,
+        n_questions: int,
+        n_columns: int,
+        block: Callable[[slice], NDArray[np.float64 | np.bool_]],
+    ) -> Sums:
+        """The same where ``block`` gives the columns of some questions, (n_rows, n_columns)."""
+        step, sums = max(1, _CELLS // max(n_columns, 1)), cls.none(n_columns)
+        for start in range(0, n_questions, step):
+            values = np.asarray(block(slice(start, min(start + step, n_questions))), np.float64)
+            total = values.sum(axis=0)
+            with np.errstate(invalid="ignore"):
+                off = values - total / len(values)
+                products = off.T @ off
+            sums = sums.add(cls(n=len(values), total=total, products=products))
+        return sums
+
+    def add(self, other: Sums) -> Sums:
+        """Those of both parts' questions together (Chan, Golub and LeVeque 1983)."""
+        if not self.n or not other.n:
+            return other if not self.n else self
+        n = self.n + other.n
+        apart = other.mean - self.mean
+        between = np.outer(apart, apart) * (self.n * other.n / n)
+        return Sums(
+            n=n,
+            total=self.total + other.total,
+            products=self.products + other.products + between,
+        )
+
+    @property
+    def mean(self) -> Array:
+        """Of every column, (n_columns,)."""
+        return np.asarray(self.total / self.n)
+
+    @property
+    def error(self) -> Array:
+        """Standard errors of the means as the bootstrap has them, (n_columns,); 0: no spread."""
+        error = np.sqrt(np.diagonal(self.products)) / self.n
+        return np.where(self._flat, 0.0, error)
+
+    @property
+    def _flat(self) -> NDArray[np.bool_]:
+        spread = np.sqrt(np.diagonal(self.products) / self.n)
+        return np.asarray(spread <= _FLAT * np.maximum(np.abs(self.mean), 1e-6))
+
+    def less(self, reference: int) -> tuple[Array, Array]:
+        """Means of the columns minus one of them, and their standard errors, (n_columns,) each."""
+        own = np.diagonal(self.products)
+        both = own + own[reference]
+        apart = both - 2.0 * self.products[reference]
+        apart = np.where(apart > both * _FLAT, apart, 0.0)
+        return self.mean - self.mean[reference], np.sqrt(apart) / self.n
+
+    def draws(self, *, resamples: int = 1000, seed: int = 42) -> Array:
+        """Draws of the means, (resamples, n_columns): normal, with the covariance of the bootstrap's.
+
+        A column without spread is constant, an unknown one NaN; columns that are equal in every question
+        are equal in every draw. They depend on how the record was split no more than sums do.
+        """
+        spread = np.sqrt(np.diagonal(self.products))
+        known = np.flatnonzero(~np.isnan(spread))
+        varied = known[~self._flat[known]]
+        draws = np.tile(self.mean, (resamples, 1))
+        draws[:, np.isnan(spread)] = np.nan
+        if not len(varied):
+            return draws
+        scale = spread[varied]
+        root = _root(self.products[np.ix_(varied, varied)] / np.outer(scale, scale))
+        first, kind = _alike(np.column_stack([np.log(scale), root]))
+        generator = np.random.default_rng(seed)
+        normal = generator.standard_normal((resamples, len(varied)))[:, : root.shape[1]]
+        drawn = (normal @ root[first].T) * (scale[first] / self.n)
+        draws[:, varied] += drawn[:, kind]
+        return draws
+
+
+def _root(correlation: Array) -> Array:
+    """A matrix (n, rank) that times its own transpose is ``correlation`` (n, n), which may be singular.
+
+    Cholesky's with the greatest share left next: rounding turns it no further than itself, where it may
+    turn eigenvectors anywhere.
+    """
+    n = len(correlation)
+    left, root = np.ones(n), np.zeros((n, n))
+    for rank in range(n):
+        pivot = int(np.round(left, _DIGITS).argmax())
+        if left[pivot] <= _DEPENDENT:
+            return root[:, :rank]
+        column = correlation[:, pivot] - root[:, :rank] @ root[pivot, :rank]
+        root[:, rank] = np.where(left > 0, column / np.sqrt(left[pivot]), 0.0)
+        left = left - root[:, rank] ** 2
+        left = np.where(left > _DEPENDENT, left, 0.0)
+        left[pivot] = 0.0
+    return root
+
+
+def _alike(rows: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows that are equal but for rounding: the first of each kind, and of every row its kind."""
+    near = np.round(rows, 10)
+    _, first, kind = np.unique(near, axis=0, return_index=True, return_inverse=True)
+    return first, kind.reshape(-1)

@@ -1,0 +1,139 @@
+"""Agreement of the samples of all rounds: how many are the same answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.columns.answers import answer_forms
+from suffice.columns.sums import segment_sums
+from suffice.columns.texts import NONE
+from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.samples import Clustering, not_clustered
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clusters:
+    """The clusters of every round's samples, those of a round one after the other.
+
+    ``offsets`` (n_rows + 1,) say where those of each round begin in ``size`` and ``is_answer``
+    (n_clusters,); ``drawn`` (n_rows,) is how many samples there are.
+    """
+
+    offsets: NDArray[np.int64]
+    size: NDArray[np.int64]
+    is_answer: NDArray[np.bool_]
+    drawn: NDArray[np.int64]
+
+    def largest(self, *, answers_only: bool) -> NDArray[np.int64]:
+        """The size of the largest cluster of every round, (n_rows,); 0 where there is none."""
+        sizes = np.where(self.is_answer, self.size, 0) if answers_only else self.size
+        largest = np.zeros(len(self.drawn), np.int64)
+        filled = np.flatnonzero(self.drawn)
+        if len(filled):
+            largest[filled] = np.maximum.reduceat(sizes, self.offsets[filled])
+        return largest
+
+
+def self_consistency(rounds: RoundColumns) -> Array:
+    """``self_consistency``."""
+    clusters = rounds.once(_by_string)
+    return _share(clusters, clusters.largest(answers_only=False), clusters.drawn > 0)
+
+
+def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array:
+    """``normalized_entropy``."""
+    clusters = rounds.once(_BY[by])
+    agreed = segment_sums(_of_counts(clusters.size, _times_log), clusters.offsets)
+    differing = _of_counts(clusters.drawn, _times_log)
+    compared = _compared(clusters)
+    return np.where(compared, 1.0 - agreed / np.where(compared, differing, 1.0), np.nan)
+
+
+def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> Array:
+    """``top_cluster_confidence``."""
+    clusters = rounds.once(_BY[by])
+    return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
+
+
+def _compared(clusters: Clusters) -> NDArray[np.bool_]:
+    """Rounds of two samples or more, one of which is an answer."""
+    return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
+
+
+def _share(clusters: Clusters, size: NDArray[np.int64], defined: NDArray[np.bool_]) -> Array:
+    return np.where(defined, size / np.maximum(clusters.drawn, 1), np.nan)
+
+
+def _times_log(count: int) -> float:
+    return count * math.log(count) if count else 0.0
+
+
+def _of_counts(counts: NDArray[np.int64], one: Callable[[int], float]) -> Array:
+    """A function of every count, evaluated once for each that there is."""
+    distinct, places = np.unique(counts, return_inverse=True)
+    return np.array([one(count) for count in distinct.tolist()], np.float64)[places]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Forms:
+    """Every sample's normal form as a code, (n_samples,), and the code of no words."""
+
+    codes: NDArray[np.int64]
+    nothing: int
+
+
+def _forms(rounds: RoundColumns) -> _Forms:
+    forms = rounds.lists("samples").texts().mapped(answer_forms)
+    nothing = forms.code_of("")
+    return _Forms(np.where(forms.codes == NONE, nothing, forms.codes), nothing)
+
+
+def _by_string(rounds: RoundColumns) -> Clusters:
+    samples, forms = rounds.lists("samples"), rounds.once(_forms)
+    many = forms.codes.max(initial=0) + 1
+    keys = np.sort(
+        samples.rows * many + forms.codes
+    )  # a round's samples stay where its samples are
+    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+    rows = samples.rows[firsts]
+    return Clusters(
+        offsets=_offsets(rows, rounds.n_rows),
+        size=np.diff(firsts, append=len(keys)),
+        is_answer=keys[firsts] - rows * many != forms.nothing,
+        drawn=samples.lengths,
+    )
+
+
+def _by_embedding(rounds: RoundColumns) -> Clusters:
+    samples, forms = rounds.lists("samples"), rounds.once(_forms)
+    numbers = rounds.lists("sample_clusters")
+    if not numbers.valid[samples.lengths > 0].all():
+        raise not_clustered()
+    of_first = samples.offsets[samples.rows] + numbers.values.to_numpy(zero_copy_only=False)
+    size = np.bincount(of_first, minlength=len(of_first))
+    answers = np.bincount(of_first, forms.codes != forms.nothing, len(of_first))
+    firsts = np.flatnonzero(size)
+    return Clusters(
+        offsets=_offsets(samples.rows[firsts], rounds.n_rows),
+        size=size[firsts],
+        is_answer=answers[firsts] > 0,
+        drawn=samples.lengths,
+    )
+
+
+_BY: Mapping[Clustering, Callable[[RoundColumns], Clusters]] = {
+    "string": _by_string,
+    "embedding": _by_embedding,
+}
+
+
+def _offsets(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
+    """Where the clusters of each row begin, given the row of every cluster."""
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))])
