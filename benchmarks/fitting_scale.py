@@ -45,9 +45,7 @@ def narrow_record(
         pa.array(np.zeros(rows, np.int32)), pa.array(_SPLITS[:1])
     ).cast(pa.string())
     known = _known(rng, n_questions)
-    columns["answer"] = words.take(
-        pa.array(np.where(known, gold[question], _other(rng, rows)))
-    )
+    columns["answer"] = words.take(pa.array(np.where(known, gold[question], _other(rng, rows))))
     if samples:
         right = np.repeat(known, samples) ^ (rng.random(rows * samples) < 0.25)
         drawn = np.where(right, np.repeat(gold[question], samples), _other(rng, rows * samples))

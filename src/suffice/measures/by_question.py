@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -9,6 +12,10 @@ from numpy.typing import NDArray
 from suffice.columns.answers import GoldAnswers
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
+
+
+AT_ONCE = 20_000
+"""Questions whose texts are worked on together."""
 
 
 def of_first_rounds(traces: TraceSet, name: str) -> pa.ChunkedArray:
@@ -25,6 +32,22 @@ def of_last_rounds(traces: TraceSet, name: str) -> pa.ChunkedArray:
 def gold_answers(traces: TraceSet) -> GoldAnswers:
     """The gold answers of every question; only fitting and scoring may read them."""
     return GoldAnswers.of(of_first_rounds(traces, "gold_answers"))
+
+
+def only_columns(traces: TraceSet, *columns: str) -> TraceSet:
+    """The record with these columns only, as far as it has them."""
+    names = [n for n in ("question_id", "round", *columns) if n in traces.table.column_names]
+    return replace(traces, table=traces.table.select(names))
+
+
+def blocks(traces: TraceSet, questions: int | None = None) -> Iterator[TraceSet]:
+    """The record by so many consecutive questions at a time, without their closed-book rounds."""
+    questions = AT_ONCE if questions is None else questions
+    ends = _last_rows(traces) + 1
+    none, start = traces.closed_book.slice(0, 0), 0
+    for stop in [*ends[questions - 1 : -1 : questions].tolist(), *ends[-1:].tolist()]:
+        yield replace(traces, table=traces.table.slice(start, stop - start), closed_book=none)
+        start = stop
 
 
 def _last_rows(traces: TraceSet) -> NDArray[np.int64]:

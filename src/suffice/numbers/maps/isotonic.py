@@ -257,7 +257,8 @@ def _pooled(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[n
         if 10 * len(sums) > 9 * groups:
             break
     blocks: list[tuple[float, float, int]] = []
-    for total, count, length in zip(sums.tolist(), counts.tolist(), lengths.tolist(), strict=True):
+    for group in zip(sums.tolist(), counts.tolist(), lengths.tolist(), strict=True):
+        total, count, length = group
         while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
             before = blocks.pop()
             total, count, length = total + before[0], count + before[1], length + before[2]

@@ -11,9 +11,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.columns.answers import normal_forms
+from suffice.columns.ragged import Ragged
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.by_question import gold_answers, of_first_rounds
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
@@ -44,7 +49,7 @@ from suffice.policies.micp.stage2 import (
     budget_spent,
     calibrate,
 )
-from suffice.scoring import Match, normalize_answer
+from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
@@ -68,16 +73,22 @@ class FitParts:
     cut: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shared = {
-            normalize_answer(question.text) for question in self.optimize.traces.questions
-        } & {normalize_answer(question.text) for question in self.calibrate.traces.questions} - {""}
-        if shared:
+        first, second = (_asked(part.traces) for part in (self.optimize, self.calibrate))
+        shared = first.filter(pc.is_in(first, value_set=second))
+        if len(shared):
             warnings.warn(
                 f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
-                f"for example {min(shared)!r}: the promise needs them disjoint",
+                f"for example {pc.min(shared).as_py()!r}: the promise needs them disjoint",
                 SufficeWarning,
                 stacklevel=4,
             )
+
+
+def _asked(traces: TraceSet) -> pa.Array:
+    """What is asked, in normal form, each once; blank questions are left out."""
+    texts = pc.unique(of_first_rounds(traces, "question")).drop_null()
+    forms = pc.unique(normal_forms(texts))
+    return forms.filter(pc.not_equal(forms, ""))
 
 
 def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
@@ -121,7 +132,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         )
     read = [fit_questions(part) for part in parts]
     optimize, calibration = (
-        part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool) & of_part.read)
+        part.take(gold_answers(part.traces).labelled & of_part.read)
         for part, of_part in zip(parts, read, strict=True)
     )
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
@@ -281,7 +292,8 @@ def _filter(
             )
         return recorded, True
     relevance = scored_by(calibration)
-    if relevance is None or not any(gold.passage_ids for gold in calibration.gold):
+    named = Ragged.of(of_first_rounds(calibration, "gold_passage_ids")).values
+    if relevance is None or named.null_count == len(named):
         return None, False
     level = exact_level(settings.alpha_retrieval)
     return fit_filter(calibration, level, preset, relevance), False
