@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.usage import CostModel
     from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
+    from suffice.trace.durable import Shard
     from suffice.trace.rounds.table import TraceSet
 
 Read = TypeVar("Read")
@@ -251,6 +252,24 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
         metavar="FILE",
         help="keep replies in this SQLite file and never ask the same twice",
     )
+
+
+def add_shard(parser: argparse.ArgumentParser, before: str) -> None:
+    """``--shard``, of a command that records; ``before`` are the options that choose questions first."""
+    parser.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="I/N",
+        help="only the questions of shard I of N, by a hash of their ids, into files of their own in --out; "
+        f"one process a shard, on any machine that sees the directory. {before} choose first, then the shard",
+    )
+
+
+@argument_type
+def _shard(text: str) -> Shard:
+    from suffice.trace.durable import Shard
+
+    return Shard.parse(text)
 
 
 def connect_model(arguments: argparse.Namespace) -> ChatModel:

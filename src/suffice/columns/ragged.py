@@ -65,3 +65,13 @@ class Ragged:
     def lists(self, name: str) -> Ragged:
         """A field of every value that is a list itself: its rows are the values."""
         return Ragged.of(self.field(name))
+
+
+def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from each begin to before its end, one range after the other.
+
+    >>> ranges(np.array([4, 9, 7]), np.array([6, 9, 8]))
+    array([4, 5, 7])
+    """
+    lengths = ends - begins
+    return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())

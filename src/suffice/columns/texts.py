@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Codes = NDArray[np.int64]
 NONE = -1
 """The code of a null."""
+_SLICE = 1 << 19  # bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,3 +89,13 @@ def by_ascii(
         return pc.replace_with_mask(forms, others, by_one)
 
     return form
+
+
+def slices(texts: pa.Array) -> Iterator[pa.Array]:
+    """Texts without nulls in parts, none empty, of which what is made stays in the cache."""
+    ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False), dtype=np.int64)
+    first, before = 0, 0
+    while first < len(texts):
+        last = max(first + 1, int(np.searchsorted(ends, before + _SLICE, "right")))
+        yield texts.slice(first, last - first)
+        first, before = last, int(ends[last - 1])

@@ -6,7 +6,7 @@ One registry, :data:`COSTS`, holds every cost under a fixed name: the word of ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -78,7 +78,7 @@ class CostModel:
     charge: Charging = "as-run"
 
 
-class _Record:
+class RecordedUsage:
     """A record's columns, each read once, and what its calls were for; (n_questions, n_rounds) throughout."""
 
     def __init__(self, traces: TraceSet) -> None:
@@ -220,7 +220,7 @@ class _Ledger:
     """
 
     def __init__(
-        self, record: _Record, reads: CostReads, model: CostModel, part: _Part = "all"
+        self, record: RecordedUsage, reads: CostReads, model: CostModel, part: _Part = "all"
     ) -> None:
         self.record = record
         self.reads = reads
@@ -303,7 +303,7 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
     return paid
 
 
-def _answer_tokens(record: _Record, name: str) -> _Array:
+def _answer_tokens(record: RecordedUsage, name: str) -> _Array:
     """Tokens of a round's answer alone: where nothing else was asked, all of them."""
     tokens = record.of_answers(f"answer_{name}", record.column(name))
     return record.known(tokens, f"column 'answer_{name}', the tokens of the answers alone,")
@@ -537,13 +537,47 @@ def find_cost(name: str) -> Cost:
     return COSTS[name]
 
 
+class StopCosts(Mapping[str, "_Array | None"]):
+    """What stopping after each round costs, by name; each cost is computed when it is asked for, and kept."""
+
+    def __init__(self, ledgers: tuple[_Ledger, ...]) -> None:
+        self._ledgers = ledgers
+        self._costs: dict[str, _Array | None] = {}
+
+    def __getitem__(self, name: str) -> _Array | None:
+        if name not in self._costs:
+            try:
+                self._costs[name] = self.known(name)
+            except UnknownCostError:
+                self._costs[name] = None
+        return self._costs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COSTS)
+
+    def __len__(self) -> int:
+        return len(COSTS)
+
+    def known(self, name: str) -> _Array:
+        """Each round's own costs summed up to the stop, and the answer of the stop.
+
+        Raises
+        ------
+        UsageError
+            Where the record does not hold the cost, with what is missing where.
+        """
+        loop, *answers = self._ledgers
+        summed = np.cumsum(loop.cost(name), axis=1)
+        return summed + answers[0].cost(name) if answers else summed
+
+
 def stop_costs(
-    traces: TraceSet,
+    traces: TraceSet | RecordedUsage,
     *,
     reads: CostReads | None = None,
     model: CostModel | None = None,
     answered: bool = True,
-) -> Mapping[str, _Array | None]:
+) -> StopCosts:
     """What stopping after each round costs, (n_questions, n_rounds); ``None``: unknown somewhere.
 
     A policy pays what the loop needs to go on, the samples, verdicts and reranker scores that it reads,
@@ -554,7 +588,7 @@ def stop_costs(
     Parameters
     ----------
     traces
-        The record.
+        The record, or its columns if they were read before.
     reads
         What the policy reads (default: nothing, as a fixed budget).
     model
@@ -562,20 +596,17 @@ def stop_costs(
     answered
         Whether the answer of the stop is paid; without it this is the least that any later stop costs.
     """
-    ledgers = _ledgers(traces, reads, model)
-    if not answered:
-        ledgers = ledgers[:1]
-    costs: dict[str, _Array | None] = {}
-    for name in COSTS:
-        try:
-            costs[name] = _at_stops(ledgers, name)
-        except UnknownCostError:
-            costs[name] = None
-    return costs
+    record = traces if isinstance(traces, RecordedUsage) else RecordedUsage(traces)
+    ledgers = _ledgers(record, reads or CostReads(), model or CostModel())
+    return StopCosts(ledgers if answered else ledgers[:1])
 
 
 def cost_matrix(
-    traces: TraceSet, name: str, *, reads: CostReads | None = None, model: CostModel | None = None
+    traces: TraceSet | RecordedUsage,
+    name: str,
+    *,
+    reads: CostReads | None = None,
+    model: CostModel | None = None,
 ) -> _Array:
     """One cost of :func:`stop_costs`, (n_questions, n_rounds).
 
@@ -586,24 +617,15 @@ def cost_matrix(
     """
     find_cost(name)
     try:
-        return _at_stops(_ledgers(traces, reads, model), name)
+        return stop_costs(traces, reads=reads, model=model).known(name)
     except UnknownCostError as error:
         raise UnknownCostError(f"cost {name!r} is unknown: {error}") from error
 
 
-def _ledgers(
-    traces: TraceSet, reads: CostReads | None, model: CostModel | None
-) -> tuple[_Ledger, ...]:
+def _ledgers(record: RecordedUsage, reads: CostReads, model: CostModel) -> tuple[_Ledger, ...]:
     """One for everything that is paid round by round, or the loop's and the answers' apart."""
-    record, reads, model = _Record(traces), reads or CostReads(), model or CostModel()
     if model.charge == "published":
         reads = replace(reads, answers=True, at_end=True)
     if reads.answers or (reads.samples and record.samples_answer):
         return (_Ledger(record, reads, model),)
     return tuple(_Ledger(record, reads, model, part) for part in ("loop", "answer"))
-
-
-def _at_stops(ledgers: tuple[_Ledger, ...], name: str) -> _Array:
-    """Each round's own costs summed up to the stop, and the answer of the stop."""
-    summed = np.cumsum(ledgers[0].cost(name), axis=1)
-    return summed if len(ledgers) == 1 else summed + ledgers[1].cost(name)

@@ -15,6 +15,8 @@ from suffice.costs.usage import (
     USUAL_COSTS,
     CostModel,
     CostReads,
+    RecordedUsage,
+    StopCosts,
     cost_matrix,
     find_cost,
     stop_costs,
@@ -107,21 +109,22 @@ class CostBook:
         self, traces: TraceSet, model: CostModel, choosing: CostReads | None = None
     ) -> None:
         self._traces = traces
+        self._record = RecordedUsage(traces)
         self._model = model
         self._choosing = choosing
-        self._at_stops: dict[CostReads, Mapping[str, NDArray[np.float64] | None]] = {}
+        self._at_stops: dict[CostReads, StopCosts] = {}
 
-    def at_stops(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
+    def at_stops(self, reads: CostReads) -> StopCosts:
         """Each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
         reads = paid_together(reads, self._choosing)
         if reads not in self._at_stops:
-            self._at_stops[reads] = stop_costs(self._traces, reads=reads, model=self._model)
+            self._at_stops[reads] = stop_costs(self._record, reads=reads, model=self._model)
         return self._at_stops[reads]
 
-    def at_least(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
+    def at_least(self, reads: CostReads) -> StopCosts:
         """What stops after each round or any later one cost at least, (n_questions, n_rounds)."""
         reads = paid_together(reads, self._choosing)
-        return stop_costs(self._traces, reads=reads, model=self._model, answered=False)
+        return stop_costs(self._record, reads=reads, model=self._model, answered=False)
 
     def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
         """What stopping after each round costs at an axis chosen for these reads, (n_questions, n_rounds)."""
@@ -238,7 +241,7 @@ class CostBook:
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
         reads = paid_together(reads, self._choosing)
         try:
-            cost_matrix(self._traces, wanted, reads=reads, model=self._model)
+            cost_matrix(self._record, wanted, reads=reads, model=self._model)
         except UsageError as error:
             known = [name for name in COSTS if self.at_stops(reads)[name] is not None]
             raise UsageError(f"{policy}: {error}; known here: {', '.join(known)}") from error

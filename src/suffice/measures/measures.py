@@ -20,18 +20,15 @@ from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, agreement, own_scores, score_rounds
+from suffice.measures.scores import Outcomes, gold_answers, own_scores, score_rounds
 from suffice.measures.seen import Seen, seen_of
-from suffice.protocols import Score, Signal, StopPolicy
+from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import (
     METRICS,
     F1Kind,
     Metric,
     MetricName,
     ScoreName,
-    accuracy,
-    exact_match,
-    f1_score,
 )
 from suffice.signals.table import SignalTable, signal_columns, specs_for
 from suffice.trace.rounds.reader import read_traces
@@ -265,26 +262,36 @@ class Measures:
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
         """One score of every recorded answer, (n_questions, n_rounds); NaN: unlabelled or no round."""
+        return self._scored((name,), f1_kind)[0]
+
+    def _scored(self, names: Sequence[ScoreName], f1_kind: F1Kind) -> list[Array]:
         if self.metric.against == "scores":
-            own: Hashable = ("own", name)
-            return self._local([own], lambda traces, _: [own_scores(traces, name)])[0]
-        key = (name, f1_kind) if name == "f1" else name
-        scored = _score(name, f1_kind)
-        if self.metric.agreement:
-            scored = agreement(scored)
-        return self._local([key], lambda traces, _: [score_rounds(traces, scored)])[0]
+            own: dict[Hashable, ScoreName] = {("own", name): name for name in names}
+            return self._local(
+                list(own), lambda traces, keys: [own_scores(traces, own[key]) for key in keys]
+            )
+        known: dict[Hashable, ScoreName] = {
+            (name, f1_kind) if name == "f1" else name: name for name in names
+        }
+        agreement = self.metric.agreement
+        return self._local(
+            list(known),
+            lambda traces, keys: score_rounds(
+                traces, [known[key] for key in keys], f1_kind, agreement=agreement
+            ),
+        )
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """What every recorded answer scored."""
         if f1_kind not in self._scores:
-            f1 = self.score("f1", f1_kind)
-            labelled = np.array([bool(gold.answers) for gold in self.traces.gold], bool)
+            em, f1, acc = self._scored(("em", "f1", "acc"), f1_kind)
+            labelled = gold_answers(self.traces).labelled
             if self.metric.against == "scores":
                 labelled = np.asarray(~np.isnan(f1).all(axis=1))
             self._scores[f1_kind] = Outcomes(
-                em=self.score("em"),
+                em=em,
                 f1=f1,
-                acc=self.score("acc"),
+                acc=acc,
                 labelled=labelled,
                 metric=self.metric,
             )
@@ -386,12 +393,6 @@ class Measures:
 
 Traces = TraceSet | Measures | str | Path
 """A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
-
-
-def _score(name: ScoreName, f1_kind: F1Kind) -> Score:
-    if name == "f1":
-        return lambda answer, gold: f1_score(answer, gold, f1_kind)
-    return exact_match if name == "em" else accuracy
 
 
 def _retrieval(traces: TraceSet, keys: Sequence[Hashable]) -> list[Array]:

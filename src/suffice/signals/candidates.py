@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.signals.samples import NO_SAMPLES, sample_signal
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 
@@ -168,5 +168,6 @@ CONTRADICTION = SignalSpec(
     low=0.0,
     high=1.0,
     compute=contradiction,
+    in_columns=InColumns("candidates", "contradiction"),
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

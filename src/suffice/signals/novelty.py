@@ -9,7 +9,7 @@ from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import added_nothing
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages, token_set
-from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Passage
 
 
@@ -159,6 +159,7 @@ QUERY_REPEATS = SignalSpec(
     low=0.0,
     high=1.0,
     compute=query_repeats,
+    in_columns=InColumns("answers", "query_repeats"),
     undefined=(
         unrecorded("query", "the round's query was"),
         Absence("there is no earlier query", lambda view: view.previous is None),

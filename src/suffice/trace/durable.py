@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 from suffice.errors import BackendError, DataError, UsageError
 
@@ -158,13 +161,71 @@ def _sync_directory(folder: Path) -> None:
 
 
 _FAILURES_FILE = "failures.jsonl"
+_SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The questions of one recorder of several that write one folder.
+
+    A question belongs to the shard that the sha256 of its id gives, whatever else is recorded, in whatever
+    order, by whatever version.
+
+    Parameters
+    ----------
+    number
+        Which, from 1.
+    of
+        How many there are.
+    """
+
+    number: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise UsageError(
+                f"shard {self.number} of {self.of} is none; shards count from 1/{max(self.of, 1)} to "
+                f"{max(self.of, 1)}/{max(self.of, 1)}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The shard that ``3/8`` names.
+
+        >>> Shard.parse("3/8")
+        Shard(number=3, of=8)
+        """
+        named = _SHARD.fullmatch(text.strip())
+        if named is None:
+            raise UsageError(f"a shard is I/N, such as 3/8 for the third of eight, found {text!r}")
+        return cls(int(named[1]), int(named[2]))
+
+    @property
+    def name(self) -> str:
+        """What its files are called by: ``3of8``."""
+        return f"{self.number}of{self.of}"
+
+    def check_place(self, root: Path) -> None:
+        """Refuse to write a part of one file."""
+        if root.suffix == ".parquet":
+            raise UsageError(
+                f"shards write files of their own, so {root} cannot be one file; choose a directory: "
+                f"--out {root.with_suffix('')}"
+            )
+
+    def holds(self, question_id: str) -> bool:
+        """Whether the question is one of its own."""
+        digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
 
 
 @contextmanager
-def locked(root: Path, *, needed: bool = True) -> Iterator[None]:
+def locked(root: Path, *, needed: bool = True, shard: Shard | None = None) -> Iterator[None]:
     """Keep a second recorder out; the lock goes with the process, however it ends.
 
-    Unless ``needed``, a system without such locks goes without.
+    Unless ``needed``, a system without such locks goes without. Recorders of different shards of as many
+    may be at one folder together; of one shard, or of shards of another number, only one.
 
     Raises
     ------
@@ -173,34 +234,90 @@ def locked(root: Path, *, needed: bool = True) -> Iterator[None]:
     UsageError
         When another recorder is at it, or the system has no such locks: reading needs none.
     """
-    try:
-        import fcntl
-    except ImportError as error:
-        if not needed:
-            yield
-            return
-        raise UsageError(
-            "recording needs the file locks of a POSIX system, which this one has not; record on Linux, "
-            "macOS or WSL (traces are read, replayed and used for decisions anywhere)"
-        ) from error
+    if not _has_locks():
+        if needed:
+            raise UsageError(
+                "recording needs the file locks of a POSIX system, which this one has not; record on "
+                "Linux, macOS or WSL (traces are read, replayed and used for decisions anywhere)"
+            )
+        yield
+        return
     single = root.suffix == ".parquet"
     folder = root.parent if single else root
-    name = f".{root.name}.lock" if single else ".lock"
+    with ExitStack() as held:
+        whole = held.enter_context(_lock_file(folder, f".{root.name}.lock" if single else ".lock"))
+        if not _taken(whole, shared=shard is not None):
+            raise UsageError(
+                f"another recorder is writing {root}; wait for it or choose another --out"
+            )
+        if shard is not None:
+            own = held.enter_context(_lock_file(folder, f".lock-{shard.name}"))
+            if not _taken(own):
+                raise UsageError(
+                    f"another recorder is writing shard {shard.number}/{shard.of} of {root}; wait for it, "
+                    "or end it first"
+                )
+            _refuse_other_shards(folder, shard)
+        yield
+
+
+@contextmanager
+def in_turn(folder: Path, name: str) -> Iterator[None]:
+    """One process after the other; a system without file locks lets all in at once."""
+    with ExitStack() as held:
+        if _has_locks():
+            _taken(held.enter_context(_lock_file(folder, f".{name}.lock")), wait=True)
+        yield
+
+
+def _has_locks() -> bool:
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _lock_file(folder: Path, name: str) -> IO[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / name).open("w")
+        return (folder / name).open("a+")  # NFS shares a lock on what can be read only
     except OSError as error:
         raise DataError(
             f"cannot be written: {error.strerror or error}; choose another --out", file=str(folder)
         ) from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"another recorder is writing {root}; wait for it or choose another --out"
-            ) from error
-        yield
+
+
+def _taken(stream: IO[str], *, shared: bool = False, wait: bool = False) -> bool:
+    """Whether the lock could be had."""
+    import fcntl
+
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(stream, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise DataError(
+            f"cannot be locked: {error.strerror or error}; the file system has to support locks (flock), "
+            "which keep two recorders from doing the same; choose another --out",
+            file=stream.name,
+        ) from error
+    return True
+
+
+def _refuse_other_shards(folder: Path, shard: Shard) -> None:
+    """A question is in one shard of so many, and in another of as many others."""
+    for file in sorted(folder.glob(".lock-*of*")):
+        of = file.name.rpartition("of")[2]
+        if of == str(shard.of):
+            continue
+        with _lock_file(folder, file.name) as other:
+            if not _taken(other):
+                raise UsageError(
+                    f"{folder} is being recorded in {of} shards, not in {shard.of}; wait for these "
+                    "recorders, or start this one as one of them"
+                )
 
 
 def check_same_run(
@@ -238,11 +355,18 @@ def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[
             yield name, value
 
 
-def failures_file(root: Path) -> Path:
+def failures_file(root: Path, shard: Shard | None = None) -> Path:
     """Where a recorder keeps what it could not finish."""
-    return (
-        root / _FAILURES_FILE if root.suffix != ".parquet" else root.with_suffix(".failures.jsonl")
-    )
+    if root.suffix == ".parquet":
+        return root.with_suffix(".failures.jsonl")
+    return root / (_FAILURES_FILE if shard is None else f"failures-{shard.name}.jsonl")
+
+
+def failures_files(root: Path) -> list[Path]:
+    """Those that are there: of a folder recorded in shards one a shard."""
+    whole = failures_file(root)
+    shards = [] if root.suffix == ".parquet" else sorted(root.glob("failures-*of*.jsonl"))
+    return [file for file in (whole, *shards) if file.exists()]
 
 
 class FailureFile:
@@ -254,17 +378,29 @@ class FailureFile:
         The trace set it belongs to.
     names
         The columns of a key; a key is a tuple with a value for each.
+    shard
+        Whose failures; ``None``: all, those of shards too, which then move into the one file at the next
+        change.
     """
 
-    def __init__(self, root: Path, names: Sequence[str] = ("question_id",)) -> None:
-        self._path = failures_file(root)
+    def __init__(
+        self,
+        root: Path,
+        names: Sequence[str] = ("question_id",),
+        *,
+        shard: Shard | None = None,
+    ) -> None:
+        self._path = failures_file(root, shard)
         self._names = tuple(names)
         self._lines: dict[tuple[Any, ...], dict[str, Any]] = {}
-        if self._path.exists():
-            self._load()
+        files = failures_files(root) if shard is None else [self._path]
+        self._others = [file for file in files if file != self._path]
+        for file in files:
+            if file.exists():
+                self._load(file)
 
-    def _load(self) -> None:
-        for number, line in enumerate(self._path.read_bytes().splitlines()):
+    def _load(self, file: Path) -> None:
+        for number, line in enumerate(file.read_bytes().splitlines()):
             if not line.strip():
                 continue
             try:
@@ -274,7 +410,7 @@ class FailureFile:
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
                     "not a failure record; delete the line to go on",
-                    file=str(self._path),
+                    file=str(file),
                     row=number,
                 ) from error
 
@@ -316,3 +452,5 @@ class FailureFile:
         replace_file(
             self._path, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
         )
+        while self._others:
+            self._others.pop().unlink(missing_ok=True)

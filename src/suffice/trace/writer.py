@@ -19,10 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.errors import DataError, UsageError
-from suffice.trace.durable import FailureFile, check_same_run, locked, replace_file
+from suffice.trace.durable import FailureFile, Shard, check_same_run, locked, replace_file
 from suffice.trace.schema import RUN_KEY, TableSchema
-
-_SHARD = re.compile(r"part-(\d{5})\.parquet")
 
 _Record = TypeVar("_Record")
 RecordKey = tuple[Hashable, ...]
@@ -154,15 +152,20 @@ def add_part(
     return target
 
 
-def shard_name(number: int) -> str:
-    """What a directory calls this shard."""
-    return f"part-{number:05d}.parquet"
+def shard_name(number: int, shard: Shard | None = None) -> str:
+    """What a directory calls this file, of all recorders or of one ``shard`` of them."""
+    return f"{_begin(shard)}{number:05d}.parquet"
 
 
-def shards_of(root: Path) -> list[tuple[int, Path]]:
-    """The numbered shards of a directory, in order."""
-    named = ((_SHARD.fullmatch(file.name), file) for file in root.glob("part-*.parquet"))
+def shards_of(root: Path, shard: Shard | None = None) -> list[tuple[int, Path]]:
+    """The numbered files of a directory, in order; of one ``shard`` of its recorders its own."""
+    numbered = re.compile(rf"{_begin(shard)}(\d{{5}})\.parquet")
+    named = ((numbered.fullmatch(file.name), file) for file in root.glob("part-*.parquet"))
     return sorted((int(match.group(1)), file) for match, file in named if match)
+
+
+def _begin(shard: Shard | None) -> str:
+    return "part-" if shard is None else f"part-{shard.name}-"
 
 
 class _Shards:
@@ -175,8 +178,10 @@ class _Shards:
         run: Mapping[str, Any],
         *,
         shard_records: int,
+        shard: Shard | None,
     ) -> None:
         self._root = root
+        self._shard = shard
         self._columns = kind.schema
         self._schema = kind.stamped(run)
         self._key = kind.key
@@ -188,8 +193,11 @@ class _Shards:
 
     def _remove_leftovers(self, folder: Path) -> None:
         """Files written aside by a run that was killed."""
-        pattern = f".{self._root.name}.*.tmp" if self._single else ".*.tmp"
-        for leftover in folder.glob(pattern):
+        if self._shard is not None:
+            patterns = [f".{_begin(self._shard)}*.tmp", f".failures-{self._shard.name}.*.tmp"]
+        else:
+            patterns = [f".{self._root.name}.*.tmp" if self._single else ".*.tmp"]
+        for leftover in (file for pattern in patterns for file in folder.glob(pattern)):
             leftover.unlink(missing_ok=True)
 
     def _open_last(self) -> tuple[int, pa.Table | None, int]:
@@ -222,7 +230,7 @@ class _Shards:
     def _shards(self) -> list[tuple[int, Path]]:
         if self._single:
             return [(0, self._root)] if self._root.exists() else []
-        return shards_of(self._root)
+        return shards_of(self._root, self._shard)
 
     def add(self, records: Sequence[pa.Table]) -> None:
         """Make records durable, each the rows of one."""
@@ -236,7 +244,7 @@ class _Shards:
             self._number, self._table, self._count = self._number + 1, None, 0
 
     def _file(self) -> Path:
-        return self._root if self._single else self._root / shard_name(self._number)
+        return self._root if self._single else self._root / shard_name(self._number, self._shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,14 +320,16 @@ class TraceWriter(Generic[_Record]):
     may_differ
         Entries of ``run`` that are said of a run, and no part of what was recorded.
     shard_records
-        Records in a full shard of a directory.
+        Records in a full file of a directory.
+    shard
+        Write beside the recorders of the other shards, to files of its own; ``None``: alone.
 
     Raises
     ------
     DataError
         When what stands at ``path`` is no valid trace set of this kind.
     UsageError
-        When it was recorded with other settings, or another writer is at it.
+        When it was recorded with other settings, another writer is at it, or a shard has no directory.
     """
 
     def __init__(
@@ -331,19 +341,22 @@ class TraceWriter(Generic[_Record]):
         recorded: Callable[[Path], Recorded],
         may_differ: frozenset[str] = frozenset({"version"}),
         shard_records: int = 64,
+        shard: Shard | None = None,
     ) -> None:
         root = Path(path)
+        if shard is not None:
+            shard.check_place(root)
         self._kind = kind
         # through JSON, since that is what the files hold: tuples come back as lists
         self._run = json.loads(json.dumps(run))
         done: frozenset[RecordKey] = frozenset()
         with ExitStack() as stack:
-            stack.enter_context(locked(root))
+            stack.enter_context(locked(root, shard=shard))
             before = recorded_before(root, recorded, run=self._run, may_differ=may_differ)
             if before is not None:
                 done = before.keys
-            self._shards = _Shards(root, kind, self._run, shard_records=shard_records)
-            self._failures = FailureFile(root, kind.key)
+            self._shards = _Shards(root, kind, self._run, shard_records=shard_records, shard=shard)
+            self._failures = FailureFile(root, kind.key, shard=shard)
             # a kill between the rows and the failures leaves a failure that has since been mended
             self._failures.clear(done)
             self._done = set(done)

@@ -37,6 +37,24 @@ def a_round(samples: int | None = None, **usage: Any) -> Round:
     return Round(answer="x", samples=drawn, usage=Usage(**usage))
 
 
+def test_a_cost_is_computed_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = of_rounds(a_round(llm_calls=1, completion_tokens=3), a_round(llm_calls=1))
+    asked, read = [], TraceSet.column
+
+    def reading(traces: TraceSet, name: str) -> Any:
+        asked.append(name)
+        return read(traces, name)
+
+    monkeypatch.setattr(TraceSet, "column", reading)
+    costs = stop_costs(found)
+    assert costs["rounds"] is not None
+    assert not asked
+    assert costs["completion_tokens"] is None  # the second round does not say
+    assert costs["llm_calls"] is costs["llm_calls"]
+    assert "prompt_tokens" not in asked
+    assert len(asked) == len(set(asked))  # each column once
+
+
 def test_sample_calls_are_paid_by_who_reads_samples() -> None:
     found = of_rounds(
         a_round(3, llm_calls=4, sample_calls=3), a_round(0, llm_calls=1, sample_calls=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,9 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.measures import measures as module
-from suffice.protocols import Signal
-from suffice.signals.spec import SignalSpec
 from suffice.testing.traces import answer_tokens, sampled_records
-from suffice.trace.rounds.records import LoopView, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 QUESTIONS, ROUNDS = 60, 3
@@ -38,33 +38,26 @@ def recorded() -> list[QuestionRecord]:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, ...]]:
-    """How often each score was called, and each signal for a question and round."""
-    counts: Counter[tuple[Any, ...]] = Counter()
+def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, Any]]:
+    """In how many rounds each score was taken and each signal computed."""
+    counts: Counter[tuple[str, Any]] = Counter()
 
     def counting(name: str) -> None:
-        score = getattr(module, name)
+        compute = getattr(module, name)
 
-        def counted(*arguments: Any) -> float:
-            counts["score", name, *arguments[2:]] += 1
-            return float(score(*arguments))
+        def counted(traces: TraceSet, columns: Sequence[Any], *how: Any, **more: Any) -> Any:
+            counts.update({(name, column): traces.table.num_rows for column in columns})
+            return compute(traces, columns, *how, **more)
 
         monkeypatch.setattr(module, name, counted)
 
-    for name in ("exact_match", "f1_score", "accuracy"):
+    for name in ("score_rounds", "signal_columns"):
         counting(name)
-    compute = SignalSpec.__call__
-
-    def of_view(spec: SignalSpec, view: LoopView) -> float:
-        counts["signal", spec, view.question, len(view.rounds)] += 1
-        return compute(spec, view)
-
-    monkeypatch.setattr(SignalSpec, "__call__", of_view)
     return counts
 
 
 def test_a_report_computes_each_score_and_each_signal_once(
-    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    computed: Counter[tuple[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces, certified = tmp_path / "made.parquet", tmp_path / "certified.json"
     write_traces(recorded(), traces)
@@ -90,28 +83,20 @@ def test_a_report_computes_each_score_and_each_signal_once(
     assert parts["types"]
     assert parts["selective"]
     assert parts["guarantees"]
-    cells = QUESTIONS * ROUNDS
-    scores = {key[1:]: count for key, count in computed.items() if key[0] == "score"}
-    assert scores == {
-        ("exact_match",): cells,
-        ("f1_score", "hotpotqa"): cells,
-        ("accuracy",): cells,
-    }
-    of_signals = {key: count for key, count in computed.items() if key[0] == "signal"}
-    assert {key: count for key, count in of_signals.items() if count > 1} == {}
-    specs: Counter[Signal] = Counter(key[1] for key in of_signals)
-    assert set(specs.values()) == {cells}
-    assert {"answer_stable", "overlap", "normalized_entropy"} <= {spec.name for spec in specs}
+    assert set(computed.values()) == {QUESTIONS * ROUNDS}
+    scores = {key for name, key in computed if name == "score_rounds"}
+    assert scores == {"em", "f1", "acc"}
+    signals = {spec.name for name, spec in computed if name == "signal_columns"}
+    assert {"answer_stable", "overlap", "normalized_entropy"} <= signals
 
 
 def test_a_replay_of_a_split_computes_nothing_for_others(
-    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    computed: Counter[tuple[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces = tmp_path / "made.parquet"
     write_traces(recorded(), traces)
     rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
     assert main(["replay", str(traces), *rule]) == 0
     capsys.readouterr()
-    signals = [count for key, count in computed.items() if key[0] == "signal"]
-    assert signals == [1] * (QUESTIONS // 2 * ROUNDS)
-    assert computed["score", "exact_match"] == QUESTIONS // 2 * ROUNDS
+    assert {name for name, _ in computed} == {"score_rounds", "signal_columns"}
+    assert set(computed.values()) == {QUESTIONS // 2 * ROUNDS}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
-from suffice.trace.durable import replace_file, writable
+from suffice.trace.durable import FailureFile, Shard, locked, replace_file, writable
 
 
 def test_it_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -90,3 +90,78 @@ def test_a_policy_is_not_written_into_a_folder_named_like_a_file(tmp_path: Path)
     with pytest.raises(UsageError, match=r"write .*p\.json"):
         save_policy(FixedPolicy(2), tmp_path / "p.txt")
     assert not any(tmp_path.iterdir())
+
+
+# --- shards --------------------------------------------------------------------------------------
+def test_every_question_is_in_one_shard_and_always_in_the_same() -> None:
+    names = [f"question {n} \u2014 \ud800" for n in range(500)]
+    shards = [Shard(number, 3) for number in (1, 2, 3)]
+    held = [[name for name in names if shard.holds(name)] for shard in shards]
+    assert sorted(name for part in held for name in part) == sorted(names)
+    assert all(len(part) > 120 for part in held)
+    # of the letters a to h, by any version
+    assert ["".join(filter(shard.holds, "abcdefgh")) for shard in shards] == ["f", "ab", "cdegh"]
+    assert all(Shard(1, 1).holds(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3", "0/4", "5/4", "1/0", "-1/4", "1 of 4", "a/b", "\u0661/2"]
+)
+def test_what_is_no_shard_is_refused_with_what_is(text: str) -> None:
+    with pytest.raises(UsageError, match="shard"):
+        Shard.parse(text)
+    assert Shard.parse(" 2/16 ") == Shard(2, 16)
+
+
+def test_who_may_be_at_a_folder_together(tmp_path: Path) -> None:
+    def others() -> dict[str, bool]:
+        wanted = {"whole": None, "1/3": Shard(1, 3), "2/3": Shard(2, 3), "2/4": Shard(2, 4)}
+        may: dict[str, bool] = {}
+        for name, shard in wanted.items():
+            try:
+                with locked(tmp_path, shard=shard):
+                    may[name] = True
+            except UsageError:
+                may[name] = False
+        return may
+
+    with locked(tmp_path):
+        assert others() == dict.fromkeys(("whole", "1/3", "2/3", "2/4"), False)
+    with locked(tmp_path, shard=Shard(1, 3)):
+        assert others() == {"whole": False, "1/3": False, "2/3": True, "2/4": False}
+        with (
+            pytest.raises(UsageError, match=r"recorded in 3 shards, not in 4"),
+            locked(tmp_path, shard=Shard(2, 4)),
+        ):
+            pass
+        with (
+            pytest.raises(UsageError, match=r"another recorder is writing shard 1/3 of"),
+            locked(tmp_path, shard=Shard(1, 3)),
+        ):
+            pass
+    assert others() == dict.fromkeys(("whole", "1/3", "2/3", "2/4"), True)
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with (
+        pytest.raises(DataError, match=r"\.lock: cannot be locked: No locks available; .*flock"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_failures_of_shards_move_into_one_file_when_one_recorder_goes_on(tmp_path: Path) -> None:
+    for number in (1, 2):
+        FailureFile(tmp_path, shard=Shard(number, 2)).add((f"q{number}",), "no reply")
+    assert FailureFile(tmp_path, shard=Shard(2, 2)).keys == {("q2",)}
+    whole = FailureFile(tmp_path)
+    assert whole.keys == {("q1",), ("q2",)}
+    whole.clear([("q1",)])
+    assert [file.name for file in tmp_path.iterdir()] == ["failures.jsonl"]
+    assert FailureFile(tmp_path).keys == {("q2",)}

@@ -7,7 +7,14 @@ from functools import partial
 from typing import Any
 
 from suffice.cli.commands.record import show_summary
-from suffice.cli.options import add_json, add_model, connect_model, natural, out_path
+from suffice.cli.options import (
+    add_json,
+    add_model,
+    add_shard,
+    connect_model,
+    natural,
+    out_path,
+)
 from suffice.cli.output import ProgressLine, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.pipelines.record.probe import (
@@ -35,6 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="another directory or .parquet file",
     )
     add_settings(parser, ProbeSettings)
+    add_shard(parser, "--limit or --sample")
     parser.add_argument(
         "--seed", type=natural, default=42, help="of --sample and --samples (default: 42)"
     )
@@ -70,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             settings,
             corpus=arguments.corpus,
             skip_invalid=arguments.skip_invalid,
+            shard=arguments.shard,
             on_plan=_tell,
             on_progress=progress,
         )

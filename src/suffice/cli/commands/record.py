@@ -11,6 +11,7 @@ from typing import Any
 from suffice.cli.options import (
     add_json,
     add_model,
+    add_shard,
     argument_type,
     connect_model,
     natural,
@@ -49,6 +50,7 @@ from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_filter
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.trace.durable import failures_file
 from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import Passage, sampled_ids
 
@@ -92,6 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only N questions, drawn by --seed; a larger N later adds to them",
     )
+    add_shard(parser, "--limit or --sample")
     parser.add_argument(
         "--corpus",
         metavar="own|pooled|PATH",
@@ -170,6 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
         source=arguments.data,
         splits=parse_splits(arguments.splits),
         skip_invalid=arguments.skip_invalid,
+        shard=arguments.shard,
         on_encoded=ProgressLine("encoded").show,
         on_start=partial(_tell_cost, settled),
     )
@@ -307,7 +311,8 @@ def show_summary(
         print(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
         print(f" ({summary.recorded} {done} now, {summary.before} before)")
     if summary.failed:
-        say(f"{summary.failed} questions failed, see failures.jsonl; run again to retry them")
+        journal = failures_file(Path(arguments.out), arguments.shard).name
+        say(f"{summary.failed} questions failed, see {journal}; run again to retry them")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from suffice.retrieval.retrievers import (
     pooled_retriever,
 )
 from suffice.signals.asking.meaning_clusters import clustering_stated
+from suffice.trace.durable import Shard, in_turn
 from suffice.trace.rounds.derive import assign_splits
 from suffice.trace.rounds.records import Gold, Passage
 from suffice.trace.rounds.writer import check_goes_on
@@ -78,6 +80,8 @@ class Recording:
         The file of the examples, named in errors.
     concurrency
         Questions under way at once; ``None``: what the model says suits it.
+    shard
+        Record its questions only, of those that are left of everything else here; ``None``: all.
     on_encoded
         Told how many pooled passages of how many are encoded.
     on_start
@@ -99,6 +103,7 @@ class Recording:
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
     concurrency: int | None = None
     skip_invalid: bool = False
+    shard: Shard | None = None
     on_encoded: Callable[[int, int], None] | None = None
     on_start: Callable[[int], None] | None = None
 
@@ -128,6 +133,8 @@ def record_examples(
     UsageError
         When the model gives no log-probabilities and they were asked for.
     """
+    if recording.shard is not None:
+        recording.shard.check_place(out)
     usable = _usable(examples, recording)
     labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
     shown = recording.settings.shown(recording.settings.rounds)
@@ -137,7 +144,9 @@ def record_examples(
     run = _run_document(model, recording, pipeline, passages)
     if passages is not None:  # before they are indexed
         _check_goes_on(passages, recording, run, out)
-    shared = _shared(passages, recording, out)
+    # of several shards one makes the indexes, which the others read
+    with in_turn(out, "index") if recording.shard else nullcontext():
+        shared = _shared(passages, recording, out)
     known = (
         None if recording.files is None else frozenset(passage.id for passage in recording.files)
     )
@@ -161,6 +170,7 @@ def record_examples(
             on_start=recording.on_start,
             on_progress=on_progress,
             closed_book=pipeline.closed_book if recording.settings.closed_book else None,
+            shard=recording.shard,
         ),
     )
 

@@ -27,6 +27,7 @@ from suffice.protocols import ChatModel
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
+from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import LoopView, Passage, Round, sampled_ids, with_draft
 from suffice.trace.rounds.rows import (
@@ -123,6 +124,7 @@ def probe_traces(
     *,
     corpus: str | Path | None = None,
     skip_invalid: bool = False,
+    shard: Shard | None = None,
     on_plan: Callable[[ProbePlan], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
@@ -150,6 +152,8 @@ def probe_traces(
     skip_invalid
         Leave out what is invalid, and questions that cannot be asked: without a text, or with passages
         whose texts are not known.
+    shard
+        Probe its questions only, of those that the settings choose, beside the probes of the others.
     on_plan
         Told what will be asked, before the first call.
     on_progress
@@ -179,13 +183,15 @@ def probe_traces(
             f"every round of {source} has an answer, so there is nothing to ask for; --all asks there too, "
             "and says how often the model agrees"
         )
+    if shard is not None:
+        tasks = [task for task in tasks if shard.holds(task.id)]
     connected: ChatModel = model() if callable(model) else model
     prober = _Prober(connected, wanted, kind)
     run = _run_document(inspection, connected, wanted, passages)
     session = SessionSettings(run=run, concurrency=int(getattr(connected, "concurrency", 1)))
     if on_progress is not None:
         session = replace(session, on_progress=on_progress)
-    with question_writer(out, run=run, kind=kind) as writer:
+    with question_writer(out, run=run, kind=kind, shard=shard) as writer:
         if on_plan is not None:
             left = [task for task in tasks if prober.key(task) not in writer.done]
             on_plan(_plan(left, wanted, left_out))

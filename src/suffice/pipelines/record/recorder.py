@@ -12,6 +12,7 @@ from typing import Protocol
 from suffice.errors import DataError
 from suffice.pipelines.record.session import RecordSummary, SessionSettings, record_all
 from suffice.protocols import Retriever
+from suffice.trace.durable import Shard
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer
 
@@ -45,6 +46,8 @@ class RecorderSettings(SessionSettings):
         Entries of ``run`` that are said of a run, and no part of what was recorded.
     rounds
         The full budget: a question with fewer ended by itself, which its record says; ``None``: not known.
+    shard
+        Record its questions only, beside the recorders of the others; ``None``: all.
 
     The others are those of :class:`suffice.pipelines.record.session.SessionSettings`.
     """
@@ -53,6 +56,7 @@ class RecorderSettings(SessionSettings):
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})
     rounds: int | None = None
+    shard: Shard | None = None
 
 
 def record(
@@ -89,7 +93,12 @@ def record(
         When the first questions all fail, with the reason, or the disk refuses.
     """
     _check_ids(tasks)
-    with question_writer(out, run=settings.run, may_differ=settings.may_differ) as writer:
+    shard = settings.shard
+    if shard is not None:
+        tasks = [task for task in tasks if shard.holds(task.question.id)]
+    with question_writer(
+        out, run=settings.run, may_differ=settings.may_differ, shard=shard
+    ) as writer:
         recorder = _Questions(pipeline, settings)
         return record_all(tasks, recorder, writer, settings)
 

@@ -1,6 +1,9 @@
-"""Answer stability of all rounds: whether, and how nearly, the answer repeats the previous round's."""
+"""Answers and queries of all rounds: whether they repeat what was said before, or abstain."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +17,10 @@ from suffice.columns.answers import (
     without_punctuation,
 )
 from suffice.columns.texts import NONE, Texts, by_ascii
+from suffice.signals.abstained import HEAD, Abstentions
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.by_columns.passages import added_nothing
-from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.by_columns.rounds import RoundColumns, by_appearance
 
 Array = NDArray[np.float64]
 
@@ -58,3 +62,58 @@ def stable_published(rounds: RoundColumns) -> Array:
 def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
     previous = rounds.before(answers.codes, NONE)
     return np.where(previous == NONE, np.nan, answers.codes == previous)
+
+
+# --- abstention --------------------------------------------------------------------------------------
+_FROM_HEAD_ON = rf"(?s)(?:{HEAD.pattern}).*"
+_AT_ONCE = 500  # phrases in one pattern, of which RE2 does not take any number
+
+
+def abstained(rounds: RoundColumns, phrases: Abstentions) -> Array:
+    """``abstained`` by these phrases."""
+    answers = rounds.texts("answer")
+    return answers.through(_abstain(answers.distinct, phrases).astype(np.float64), np.nan)
+
+
+def _abstain(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
+    """:meth:`Abstentions.holds` of every text, (n,)."""
+    forms = answer_forms(texts)
+    whole = pa.array(sorted(phrases.whole), forms.type)
+    abstain = _flags(pc.or_(pc.equal(forms, ""), pc.is_in(forms, whole)))
+    abstain |= _stand(forms, "^", phrases.beginnings, "(?: |$)")
+    headed = _flags(pc.match_substring_regex(texts, HEAD.pattern))
+    abstain |= ~headed & _stand(forms, "(?:^| )", phrases.ends, "$")
+    open_ones = np.flatnonzero(headed & ~abstain)
+    heads = pc.replace_substring_regex(texts.take(pa.array(open_ones)), _FROM_HEAD_ON, "")
+    abstain[open_ones] = _flags(pc.is_in(answer_forms(heads), whole))
+    return abstain
+
+
+def _stand(
+    forms: pa.Array, before: str, by_word: Mapping[str, Iterable[str]], behind: str
+) -> NDArray[np.bool_]:
+    """Of which forms one of the phrases stands between two patterns, (n,)."""
+    phrases = [re.escape(phrase.strip(" ")) for alike in by_word.values() for phrase in alike]
+    stand = np.zeros(len(forms), bool)
+    for first in range(0, len(phrases), _AT_ONCE):
+        some = "|".join(phrases[first : first + _AT_ONCE])
+        stand |= _flags(pc.match_substring_regex(forms, f"{before}(?:{some}){behind}"))
+    return stand
+
+
+def _flags(cells: pa.Array) -> NDArray[np.bool_]:
+    return np.array(cells.to_numpy(zero_copy_only=False))
+
+
+# --- queries -----------------------------------------------------------------------------------------
+def query_repeats(rounds: RoundColumns) -> Array:
+    """``query_repeats``."""
+    queries = rounds.texts("query").mapped(answer_forms)
+    keys = rounds.question * (len(queries.distinct) + 1) + queries.codes + 1
+    number, places = by_appearance(keys)
+    unsent = queries.codes == NONE
+    unsent_before = rounds.before(rounds.so_far(unsent), False)
+    repeats = np.where(unsent_before, np.nan, 0.0)
+    repeats[places[number] < np.arange(rounds.n_rows)] = 1.0
+    repeats[unsent | rounds.first] = np.nan
+    return repeats

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.errors import DataError
+from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import find_problems, inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
@@ -22,6 +23,9 @@ from suffice.trace.writer import (
     recorded_before,
     write_table,
 )
+
+_OF_SHARDS = frozenset({"shard", "shards"})
+"""Entries of a run document that say which of several recorders a file is of."""
 
 QUESTION_ROWS = RowSet(
     schema=QUESTIONS,
@@ -105,15 +109,21 @@ def question_writer(
     may_differ: frozenset[str] = frozenset({"version"}),
     shard_questions: int = 64,
     kind: RowSet[Any] = QUESTION_ROWS,
+    shard: Shard | None = None,
 ) -> TraceWriter[Any]:
-    """A writer of finished questions; see :class:`suffice.trace.writer.TraceWriter`."""
+    """A writer of finished questions; see :class:`suffice.trace.writer.TraceWriter`.
+
+    The run document of a shard's files says which it is; a recording may go on in other shards.
+    """
+    own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
     return TraceWriter(
         kind,
         path,
-        run=run,
+        run={name: run[name] for name in run.keys() - _OF_SHARDS} | own,
         recorded=_recorded,
-        may_differ=may_differ,
+        may_differ=may_differ | _OF_SHARDS,
         shard_records=shard_questions,
+        shard=shard,
     )
 
 
@@ -125,7 +135,7 @@ def check_goes_on(path: str | Path, *, run: Mapping[str, Any], may_differ: froze
     UsageError
         Naming every setting that changed.
     """
-    recorded_before(Path(path), _recorded, run=run, may_differ=may_differ)
+    recorded_before(Path(path), _recorded, run=run, may_differ=may_differ | _OF_SHARDS)
 
 
 def _recorded(root: Path) -> Recorded:

@@ -361,3 +361,46 @@ def test_own_questions_that_cannot_be_asked(
     assert code == 2
     assert part in capsys.readouterr().err
     assert not Path("t").exists()
+
+
+# --- shards --------------------------------------------------------------------------------------
+def _as_recorded(folder: Path) -> list[dict[str, Any]]:
+    """Its rows by question and round, but for when they ended and how long they took."""
+    return [
+        {name: value for name, value in row.items() if name not in ("time", "latency_s")}
+        for row in read_traces(folder).table.to_pylist()
+    ]
+
+
+def test_shards_are_together_what_one_recorder_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*RECORD, "--limit", "12", "--rounds", "2", "--corpus", "pooled"]
+    assert main([*command, "--out", str(tmp_path / "whole")]) == 0
+    out = tmp_path / "sharded"
+    for shard in ("3/3", "1/3", "2/3"):
+        assert main([*command, "--out", str(out), "--shard", shard]) == 0
+    assert _as_recorded(out) == _as_recorded(tmp_path / "whole")
+    files = sorted(file.name for file in out.glob("*.parquet"))
+    assert files == [f"part-{number}of3-00000.parquet" for number in (1, 2, 3)]
+    assert read_traces(out / files[1]).origin.run["shard"] == 2
+    assert run_document(out) == {**run_document(tmp_path / "whole"), "shards": 3}
+    # other shards, or none, find everything done; nothing was said of all this
+    for more in (["--shard", "2/5"], []):
+        capsys.readouterr()
+        assert main([*command, "--out", str(out), "--json", *more]) == 0
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["recorded"] == 0
+        assert "differ" not in printed.err
+    assert sorted(file.name for file in out.glob("*.parquet")) == files
+
+
+def test_a_shard_needs_a_folder_and_a_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "one.parquet")
+    assert main([*RECORD, "--out", out, "--shard", "1/2"]) == 2
+    assert f"choose a directory: --out {tmp_path / 'one'}" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*RECORD, "--out", out, "--shard", "3/2"])
+    assert "shards count from 1/2 to 2/2" in capsys.readouterr().err
