@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.answers import GoldAnswers
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
-
 
 AT_ONCE = 20_000
 """Questions whose texts are worked on together."""
@@ -27,11 +25,6 @@ def of_first_rounds(traces: TraceSet, name: str) -> pa.ChunkedArray:
 def of_last_rounds(traces: TraceSet, name: str) -> pa.ChunkedArray:
     """A column in the last round of every question, (n_questions,); nulls where it is not there."""
     return _taken(traces, name, _last_rows(traces))
-
-
-def gold_answers(traces: TraceSet) -> GoldAnswers:
-    """The gold answers of every question; only fitting and scoring may read them."""
-    return GoldAnswers.of(of_first_rounds(traces, "gold_answers"))
 
 
 def only_columns(traces: TraceSet, *columns: str) -> TraceSet:

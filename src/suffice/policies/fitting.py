@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
-from suffice.measures.by_question import gold_answers, of_first_rounds, of_last_rounds
+from suffice.measures.by_question import of_first_rounds, of_last_rounds
 from suffice.measures.measures import Measures, Traces
-from suffice.measures.scores import Outcomes
+from suffice.measures.scores import Outcomes, gold_answers
 from suffice.numbers.maps.isotonic import fit_isotonic
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
@@ -671,7 +671,7 @@ def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) ->
         questions, rounds = questions[few], rounds[few]
     looked_at = np.zeros_like(absent)
     looked_at[questions, rounds] = True
-    some = looked_at.any(axis=1)
+    some = np.asarray(looked_at.any(axis=1))
     absences = Counter(
         absence
         for views, rows in zip(

@@ -25,7 +25,7 @@ from suffice.bench.micp.results import (
 from suffice.bench.micp.show import micp_page
 from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
-from suffice.measures.by_question import gold_answers
+from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from suffice.columns.answers import normal_forms
 from suffice.columns.ragged import Ragged
 from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.by_question import gold_answers, of_first_rounds
+from suffice.measures.by_question import of_first_rounds
 from suffice.measures.measures import Measures
+from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, FitQuestions, fit_questions, refuse_without_gold

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from suffice.columns.answers import ScoredAnswers
 from suffice.errors import DataError, UsageError
-from suffice.measures.by_question import blocks, gold_answers, of_first_rounds, only_columns
+from suffice.measures.by_question import blocks, of_first_rounds, only_columns
 from suffice.measures.measures import Measures
+from suffice.measures.scores import gold_answers
 from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
@@ -48,12 +49,12 @@ def read_samples(
         entropy = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
     start = 0
     for block in blocks(traces):
-        questions = slice(start, start + block.n_questions)
+        here = slice(start, start + block.n_questions)
         found = _right_shares(block, draft)
         if entropy is not None:
-            found -= draft.penalty * np.nan_to_num(entropy[questions, : found.shape[1]])
-        gold_confidence[questions, : found.shape[1]] = np.where(np.isnan(found), -np.inf, found)
-        start = questions.stop
+            found -= draft.penalty * np.nan_to_num(entropy[here, : found.shape[1]])
+        gold_confidence[here, : found.shape[1]] = np.where(np.isnan(found), -np.inf, found)
+        start = here.stop
     return Sampled(
         score=score,
         best_gold=np.maximum.accumulate(gold_confidence, axis=1),

@@ -97,7 +97,7 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
     Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
     samples a round.
     """
-    from suffice.measures.by_question import gold_answers  # deciding live loads no pyarrow
+    from suffice.measures.scores import gold_answers  # deciding live loads no pyarrow
 
     source = traces.origin.source
     if not traces.has("samples"):
@@ -123,7 +123,8 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
 def _mean_scores(traces: TraceSet, score: Score) -> NDArray[np.float64]:
     """(n_questions, n_rounds), NaN where there is nothing to score."""
     from suffice.columns.sums import segment_means
-    from suffice.measures.by_question import blocks, gold_answers, only_columns
+    from suffice.measures.by_question import blocks, only_columns
+    from suffice.measures.scores import gold_answers
     from suffice.signals.by_columns.rounds import RoundColumns
 
     means = np.full((traces.n_rounds, traces.n_questions), np.nan).T

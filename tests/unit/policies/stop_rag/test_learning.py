@@ -327,6 +327,6 @@ def test_a_loss_that_explodes_is_told(short: TrainSettings) -> None:
 
 def test_rewards_of_other_questions() -> None:
     with pytest.raises(UsageError, match="must be of the same questions"):
-        dataclasses.replace(TRAINING, states=TRAINING.states[:3])
+        dataclasses.replace(TRAINING, states=tuple(TRAINING.states)[:3])
     with pytest.raises(UsageError, match="must be of the same questions"):
         dataclasses.replace(TRAINING, lengths=TRAINING.lengths - 1)
