@@ -29,6 +29,7 @@ from suffice.scoring import (
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.by_columns.answers import as_published
 from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -116,9 +117,10 @@ def assert_scored(traces: TraceSet) -> None:
             measures = Measures(traces).by(metric)
             outcomes = measures.scores(kind)
             labels = measures.traces
+            has_gold = [bool(gold.answers) for gold in labels.gold]
+            assert labelled(labels).tolist() == outcomes.labelled.tolist() == has_gold
             for question, record in enumerate(labels.records()):
                 gold = record.gold.answers
-                assert outcomes.labelled[question] == bool(gold)
                 for name in ("em", "f1", "acc"):
                     found = getattr(outcomes, name)[question]
                     for number, played in enumerate(record.rounds):

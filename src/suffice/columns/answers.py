@@ -134,11 +134,6 @@ class GoldAnswers:
         before = np.append(0, np.cumsum(said.to_numpy(zero_copy_only=False)))
         return cls(Texts.of(lists.values.filter(said)), before[lists.offsets])
 
-    @classmethod
-    def none(cls, n_questions: int) -> GoldAnswers:
-        """Of questions none of which has any."""
-        return cls(Texts.of(pa.array([], pa.string())), np.zeros(n_questions + 1, np.int64))
-
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Which questions have any, (n_questions,)."""

@@ -60,10 +60,7 @@ def score_rounds(
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
     """The gold answers of every question, as round 1 states them."""
-    if "gold_answers" not in traces.table.column_names:
-        return GoldAnswers.none(traces.n_questions)
-    starts = np.cumsum(traces.last_rounds, dtype=np.int64) - traces.last_rounds
-    return GoldAnswers.of(traces.table.column("gold_answers").take(starts))
+    return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
 def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:

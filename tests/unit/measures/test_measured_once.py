@@ -9,10 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.cli.main import main
-from suffice.measures import measures as module
+from suffice.measures.measured import (
+    MeasuredColumn,
+    ScoreColumn,
+    SignalColumn,
+    measured_columns,
+)
 from suffice.testing.traces import answer_tokens, sampled_records
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -38,26 +45,20 @@ def recorded() -> list[QuestionRecord]:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, Any]]:
-    """In how many rounds each score was taken and each signal computed."""
-    counts: Counter[tuple[str, Any]] = Counter()
+def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, ...]]:
+    """How often each column was measured for each question."""
+    counts: Counter[tuple[Any, ...]] = Counter()
 
-    def counting(name: str) -> None:
-        compute = getattr(module, name)
+    def counted(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[NDArray[np.float64]]:
+        counts.update((key, question) for key in keys for question in traces.question_ids)
+        return measured_columns(traces, keys)
 
-        def counted(traces: TraceSet, columns: Sequence[Any], *how: Any, **more: Any) -> Any:
-            counts.update({(name, column): traces.table.num_rows for column in columns})
-            return compute(traces, columns, *how, **more)
-
-        monkeypatch.setattr(module, name, counted)
-
-    for name in ("score_rounds", "signal_columns"):
-        counting(name)
+    monkeypatch.setattr("suffice.measures.measures.measured_columns", counted)
     return counts
 
 
 def test_a_report_computes_each_score_and_each_signal_once(
-    computed: Counter[tuple[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces, certified = tmp_path / "made.parquet", tmp_path / "certified.json"
     write_traces(recorded(), traces)
@@ -83,20 +84,29 @@ def test_a_report_computes_each_score_and_each_signal_once(
     assert parts["types"]
     assert parts["selective"]
     assert parts["guarantees"]
-    assert set(computed.values()) == {QUESTIONS * ROUNDS}
-    scores = {key for name, key in computed if name == "score_rounds"}
-    assert scores == {"em", "f1", "acc"}
-    signals = {spec.name for name, spec in computed if name == "signal_columns"}
-    assert {"answer_stable", "overlap", "normalized_entropy"} <= signals
+    assert set(computed.values()) == {1}
+    keys = Counter(key for key, _ in computed)
+    assert {
+        ScoreColumn("em"),
+        ScoreColumn("f1"),
+        ScoreColumn("acc"),
+    } == {key for key in keys if isinstance(key, ScoreColumn)}
+    of_signals = {key: count for key, count in keys.items() if isinstance(key, SignalColumn)}
+    assert set(of_signals.values()) == {QUESTIONS}
+    names = {key.spec.name for key in of_signals}
+    assert {"answer_stable", "overlap", "normalized_entropy"} <= names
 
 
 def test_a_replay_of_a_split_computes_nothing_for_others(
-    computed: Counter[tuple[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces = tmp_path / "made.parquet"
     write_traces(recorded(), traces)
     rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
     assert main(["replay", str(traces), *rule]) == 0
     capsys.readouterr()
-    assert {name for name, _ in computed} == {"score_rounds", "signal_columns"}
-    assert set(computed.values()) == {QUESTIONS // 2 * ROUNDS}
+    assert set(computed.values()) == {1}
+    keys = Counter(key for key, _ in computed)
+    assert {key.spec.name for key in keys if isinstance(key, SignalColumn)} == {"overlap"}
+    of_rounds = {key: count for key, count in keys.items() if key.of_rounds}
+    assert set(of_rounds.values()) == {QUESTIONS // 2}
