@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.columns.texts import Texts
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
-from suffice.measures.by_question import of_first_rounds, of_last_rounds
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
 from suffice.numbers.maps.isotonic import fit_isotonic
@@ -36,11 +34,15 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.available import refuse_lacking
+from suffice.signals.by_columns.questions import of_first_rounds, of_last_rounds
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 N_FOLDS = 5
 LABELS = "labels"
@@ -104,16 +106,16 @@ def fit_questions(part: Measures) -> FitQuestions:
     seen, record = part.seen, part.recorded
     if not record.has("stopped_by"):
         return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
-    ends = pc.equal(of_last_rounds(record, "stopped_by"), "policy")
-    by_policy = np.asarray(pc.fill_null(ends, False).to_numpy(), bool)
+    ends = Texts.of(of_last_rounds(record, "stopped_by"))
+    by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
     if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
         return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
-    drawn = of_first_rounds(record, "question_id").filter(pa.array(never))
-    not_drawn[never] = _between_0_and_1(drawn) >= seen.propensity[never]
+    names = of_first_rounds(record, "question_id").filter(never)
+    not_drawn[never] = _between_0_and_1(names) >= seen.propensity[never]
     read = ~(cut | not_drawn)
     if not read.any():
         raise UsageError(_all_cut(record))
@@ -139,7 +141,7 @@ def _all_cut(record: TraceSet, what: str = "questions") -> str:
 def _between_0_and_1(ids: pa.ChunkedArray) -> NDArray[np.float64]:
     """A number for every id as if drawn at random, the same whatever it stands among."""
     digests = b"".join(
-        blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast(pa.large_binary())
+        blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast("large_binary")
     )
     return np.frombuffer(digests, np.uint64) / 2.0**64
 

@@ -11,14 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.answers import normal_forms
 from suffice.columns.ragged import Ragged
 from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.by_question import of_first_rounds
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
@@ -52,6 +48,7 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
+from suffice.signals.by_columns.questions import asked_in_both, of_first_rounds
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
 
@@ -74,22 +71,14 @@ class FitParts:
     cut: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        first, second = (_asked(part.traces) for part in (self.optimize, self.calibrate))
-        shared = first.filter(pc.is_in(first, value_set=second))
-        if len(shared):
+        shared = asked_in_both(self.optimize.traces, self.calibrate.traces)
+        if shared:
             warnings.warn(
                 f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
-                f"for example {pc.min(shared).as_py()!r}: the promise needs them disjoint",
+                f"for example {min(shared)!r}: the promise needs them disjoint",
                 SufficeWarning,
                 stacklevel=4,
             )
-
-
-def _asked(traces: TraceSet) -> pa.Array:
-    """What is asked, in normal form, each once; blank questions are left out."""
-    texts = pc.unique(of_first_rounds(traces, "question")).drop_null()
-    forms = pc.unique(normal_forms(texts))
-    return forms.filter(pc.not_equal(forms, ""))
 
 
 def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:

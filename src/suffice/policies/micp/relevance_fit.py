@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.ragged import Ragged
 from suffice.columns.texts import NONE, Texts
-from suffice.measures.by_question import blocks, of_first_rounds, only_columns
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
+from suffice.signals.by_columns.questions import blocks, of_first_rounds, only_columns
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.trace.rounds.table import TraceSet
 
@@ -132,11 +130,13 @@ _Best = tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64], NDArra
 
 def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
     """Right passages that were retrieved and all shown, each beside its question, counted from ``start``."""
+    import pyarrow as pa
+
     rounds = RoundColumns(traces)
     shown, again = rounds.lists("passages"), rounds.lists("refound")
     wanted = Ragged.of(of_first_rounds(traces, "gold_passage_ids"))
-    named = pc.is_valid(wanted.values)
-    ids = [pc.fill_null(passages.field("id"), "") for passages in (shown, again)]
+    named = wanted.values.is_valid()
+    ids = [passages.field("id").fill_null("") for passages in (shown, again)]
     names = Texts.of(pa.chunked_array([*ids, wanted.values.filter(named)], pa.string()))
     question = np.concatenate(
         [

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.answers import ScoredAnswers
 from suffice.errors import DataError, UsageError
-from suffice.measures.by_question import blocks, of_first_rounds, only_columns
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.notes import refound_notes
@@ -20,6 +18,7 @@ from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded_finds
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
+from suffice.signals.by_columns.questions import blocks, of_first_rounds, only_columns
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.signals.by_columns.samples import cluster_of_samples, sample_forms
 from suffice.signals.samples import entropy_signal, sample_counts
@@ -68,7 +67,7 @@ def _right_shares(traces: TraceSet, draft: MiCPPolicy) -> NDArray[np.float64]:
     NaN where there is none. A cluster is right where any of its members matches a gold answer.
     """
     table = only_columns(traces, "gold_answers", "samples", "sample_clusters").table
-    early = replace(traces, table=table.filter(pc.less_equal(table.column("round"), draft.rounds)))
+    early = replace(traces, table=table.filter(table.column("round").to_numpy() <= draft.rounds))
     rounds = RoundColumns(early)
     samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
     clusters = cluster_of_samples(rounds, draft.clusters.by)

@@ -13,10 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.numbers.conformal.order_statistics import (
@@ -26,6 +25,9 @@ from suffice.numbers.conformal.order_statistics import (
 )
 from suffice.policies.method import Preset
 from suffice.policies.micp.policy import lots
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Objective = Literal["composite", "rounds", "answer-rate"]
 OBJECTIVES: tuple[Objective, ...] = ("composite", "rounds", "answer-rate")
@@ -59,7 +61,7 @@ class Lots:
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Lots:
         """Those of some questions."""
-        return Lots(self._ids.take(pa.array(np.arange(len(self._ids))[chosen])), self._seed)
+        return Lots(self._ids.take(np.arange(len(self._ids))[chosen]), self._seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

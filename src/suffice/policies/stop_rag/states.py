@@ -123,8 +123,8 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
 def _mean_scores(traces: TraceSet, score: Score) -> NDArray[np.float64]:
     """(n_questions, n_rounds), NaN where there is nothing to score."""
     from suffice.columns.sums import segment_means
-    from suffice.measures.by_question import blocks, only_columns
     from suffice.measures.scores import gold_answers
+    from suffice.signals.by_columns.questions import blocks, only_columns
     from suffice.signals.by_columns.rounds import RoundColumns
 
     means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
@@ -270,7 +270,7 @@ class RecordedStates:
         return list(map(int, self._traces.last_rounds))
 
     def __iter__(self) -> Iterator[StateTexts]:
-        from suffice.measures.by_question import blocks, only_columns
+        from suffice.signals.by_columns.questions import blocks, only_columns
 
         for block in blocks(only_columns(self._traces, "question", "passages"), _AT_ONCE):
             yield from _texts_of(block)
@@ -288,7 +288,7 @@ def rounds_of(states: States) -> list[int]:
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
-    from suffice.measures.by_question import of_first_rounds
+    from suffice.signals.by_columns.questions import of_first_rounds
     from suffice.signals.by_columns.rounds import RoundColumns
 
     recorded = RoundColumns(traces).lists("passages")

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.columns.answers import normal_forms
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
 
@@ -51,3 +53,13 @@ def _taken(traces: TraceSet, name: str, rows: NDArray[np.int64]) -> pa.ChunkedAr
     if name not in traces.table.column_names:
         return pa.chunked_array([pa.nulls(len(rows), SCHEMA.field(name).type)])
     return traces.table.column(name).take(pa.array(rows))
+
+
+def asked_in_both(first: TraceSet, second: TraceSet) -> list[str]:
+    """The questions that both records ask, in normal form, each once; blank ones are left out."""
+    one, other = (
+        pc.unique(normal_forms(pc.unique(of_first_rounds(traces, "question")).drop_null()))
+        for traces in (first, second)
+    )
+    shared = one.filter(pc.and_(pc.is_in(one, value_set=other), pc.not_equal(one, "")))
+    return list(shared.to_pylist())
