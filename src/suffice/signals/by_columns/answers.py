@@ -10,13 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.answers import (
-    answer_forms,
-    squeezed,
-    without_articles,
-    without_punctuation,
-)
-from suffice.columns.texts import NONE, Texts, by_ascii
+from suffice.columns.answers import answer_forms
+from suffice.columns.characters import by_characters, without_articles_first
+from suffice.columns.texts import NONE, Texts
 from suffice.signals.abstained import HEAD, Abstentions
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.by_columns.passages import added_nothing
@@ -27,11 +23,7 @@ Array = NDArray[np.float64]
 
 def as_published(texts: pa.Array) -> pa.Array:
     """:func:`published_normalizer` of every text, for :meth:`Texts.mapped`."""
-    return by_ascii(_published, published_normalizer)(texts)
-
-
-def _published(texts: pa.Array) -> pa.Array:
-    return squeezed(without_punctuation(without_articles(pc.ascii_lower(texts))))
+    return by_characters(without_articles_first, published_normalizer)(texts)
 
 
 def forms(rounds: RoundColumns) -> Texts:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.answers import answer_forms
+from suffice.columns.characters import by_characters, in_lower_case
+from suffice.columns.ragged import Ragged, ranges
 from suffice.columns.sums import segment_sums
-from suffice.columns.texts import Texts
+from suffice.columns.texts import Texts, by_ascii
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.signals.samples import Clustering, not_clustered
 
@@ -63,6 +66,63 @@ def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> A
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
 
+def candidate_agreement(rounds: RoundColumns) -> Array:
+    """``candidate_agreement``: of every round the tokens that are in as many samples as there are."""
+    samples = rounds.lists("samples")
+    texts = samples.texts().mapped(by_ascii(_upper_tokens, _upper_tokens_of_one))
+    tokens = _TokenSets.of(texts.distinct)
+    begins = np.append(tokens.offsets[:-1], 0)[texts.codes]
+    ends = np.append(tokens.offsets[1:], 0)[texts.codes]
+    rows = np.repeat(samples.rows, ends - begins)
+    runs = _Runs.of(rows, tokens.codes[ranges(begins, ends)])
+    union = np.bincount(runs.rows, minlength=rounds.n_rows)
+    in_all = runs.rows[runs.size == samples.lengths[runs.rows]]
+    shared = np.bincount(in_all, minlength=rounds.n_rows)
+    return np.where(samples.lengths > 0, shared / np.maximum(union, 1), np.nan)
+
+
+def _upper_tokens(texts: pa.Array) -> pa.Array:
+    return pc.ascii_upper(by_characters(in_lower_case, _upper_tokens_of_one)(texts))
+
+
+def _upper_tokens_of_one(text: str) -> str:
+    return " ".join(text.upper().split())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TokenSets:
+    """The different tokens of each text, between single blanks: those of a text begin at its ``offsets``."""
+
+    offsets: NDArray[np.int64]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> _TokenSets:
+        lists = Ragged.of(pc.split_pattern(texts, " "))
+        words = lists.texts()
+        there = words.codes != words.code_of("")  # of an empty text
+        runs = _Runs.of(lists.rows[there], words.codes[there])
+        return cls(_offsets(runs.rows, len(texts)), runs.codes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runs:
+    """Codes of rows, each once a row: how many times it is there is its ``size``."""
+
+    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> _Runs:
+        """``rows`` do not fall."""
+        many = codes.max(initial=0) + 1
+        keys = np.sort(rows * many + codes)  # those of a row stay where they are
+        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+        of_row = rows[firsts]
+        return cls(of_row, keys[firsts] - of_row * many, np.diff(firsts, append=len(keys)))
+
+
 def _compared(clusters: Clusters) -> NDArray[np.bool_]:
     """Rounds of two samples or more, one of which is an answer."""
     return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
@@ -103,13 +163,11 @@ def cluster_of_samples(rounds: RoundColumns, by: Clustering) -> NDArray[np.int64
 
 def _by_string(rounds: RoundColumns) -> Clusters:
     samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
-    keys = np.sort(cluster_of_samples(rounds, "string"))
-    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
-    rows, codes = np.divmod(keys[firsts], max(1, len(forms.distinct)))
+    runs = _Runs.of(samples.rows, forms.codes)
     return Clusters(
-        offsets=_offsets(rows, rounds.n_rows),
-        size=np.diff(firsts, append=len(keys)),
-        is_answer=codes != forms.code_of(""),
+        offsets=_offsets(runs.rows, rounds.n_rows),
+        size=runs.size,
+        is_answer=runs.codes != forms.code_of(""),
         drawn=samples.lengths,
     )
 
