@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
     "pyarrow": "pyarrow",
     "pytest": "pytest",
     "rank_bm25": "rank-bm25",
+    "ray": "ray",
     "safetensors": "safetensors",
     "scipy": "scipy",
     "sentence_transformers": "sentence-transformers",
@@ -59,6 +60,7 @@ BRINGS = {
 FRAMEWORKS = {
     "agents",
     "atif",
+    "dask",
     "datasets",
     "deepagents",
     "dspy",
@@ -168,11 +170,21 @@ def read_extras() -> dict[str, set[str]]:
 
 
 EXTRAS = read_extras()
-DEVELOPMENT = {
-    distribution(line)
-    for line in (ROOT / "tools" / "requirements-dev.txt").read_text(encoding="utf-8").splitlines()
-    if line.strip() and not line.startswith("#")
-}
+
+
+def required(file: Path) -> set[str]:
+    """The distributions that a requirements file names."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {distribution(line) for line in lines if line.strip() and not line.startswith("#")}
+
+
+DEVELOPMENT = required(ROOT / "tools" / "requirements-dev.txt")
+
+
+def own_environment(path: Path) -> set[str]:
+    """What is installed for a test alone that has an environment of its own."""
+    file = path.parent / f"requirements-{path.stem.removeprefix('test_')}.txt"
+    return required(file) if file.exists() else set()
 
 
 def test_every_package_has_its_distribution_named_here() -> None:
@@ -205,7 +217,8 @@ def test_tests_and_tools_import_what_setup_installs() -> None:
         f"{path.relative_to(ROOT)}:{each.line}: {each.module}"
         for path in files(*FOLDERS[1:])
         for each in third_party(path)
-        if each.top not in FRAMEWORKS and DISTRIBUTIONS[each.top] not in installed
+        if each.top not in FRAMEWORKS
+        and DISTRIBUTIONS[each.top] not in installed | own_environment(path)
     ]
     assert wrong == []
 
@@ -215,7 +228,7 @@ def test_what_is_skipped_over_is_named() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{each.line}: {each.module}"
         for path in files(*FOLDERS[1:])
-        if not {"integrations", "agents", "adapters.py"} & set(path.parts)
+        if not {"integrations", "agents", "adapters.py", "dask_scale.py"} & set(path.parts)
         for each in third_party(path)
         if each.top in FRAMEWORKS and not each.guarded
     ]

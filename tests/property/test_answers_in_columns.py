@@ -29,6 +29,7 @@ from suffice.scoring import (
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.by_columns.answers import as_published
 from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -39,6 +40,7 @@ _PIECES = (
     *(" ", " ", " ", "  ", "\t", "\n", "\v", "\x1c", "\x1f", "\0", "\x01", "\x1b", "\x7f"),
     *("_", "-", "'", ".", "\\", "`", "{", "^", "]", "/", " the ", " a "),
     *("é", "İ", "ß", "K", "\x85", "\xa0", "\u3000", "\u0301", "—", "“", "\U0001f600"),
+    *("Σ", "Ⱥ", "Ｔhe", "ſ", "\ufffe", "\uffff"),
 )
 texts = st.lists(st.sampled_from(_PIECES), max_size=9).map("".join)
 
@@ -116,9 +118,10 @@ def assert_scored(traces: TraceSet) -> None:
             measures = Measures(traces).by(metric)
             outcomes = measures.scores(kind)
             labels = measures.traces
+            has_gold = [bool(gold.answers) for gold in labels.gold]
+            assert labelled(labels).tolist() == outcomes.labelled.tolist() == has_gold
             for question, record in enumerate(labels.records()):
                 gold = record.gold.answers
-                assert outcomes.labelled[question] == bool(gold)
                 for name in ("em", "f1", "acc"):
                     found = getattr(outcomes, name)[question]
                     for number, played in enumerate(record.rounds):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,21 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.columns.characters import by_characters, normal
 from suffice.columns.pairs import contained, equal, f1_of_pairs
 from suffice.columns.ragged import Ragged, ranges
-from suffice.columns.texts import NONE, Codes, Texts, by_ascii, slices
+from suffice.columns.texts import NONE, Codes, Texts, by_text
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
 
 Array = NDArray[np.float64]
-
-_BLANKS = b"\t\n\v\f\r\x1c\x1d\x1e\x1f "
-"""What ``str.split`` takes for blank among ASCII."""
-_CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in _BLANKS)
-_PUNCTUATION = string.punctuation.encode()
-_BLANK, _END = 32, 1
-_LOWER = bytes(_BLANK if byte in _BLANKS else byte for byte in bytes(range(255)).lower()) + bytes(
-    [_END]
-)
 
 
 def normal_forms(texts: pa.Array) -> pa.Array:
@@ -34,7 +25,7 @@ def normal_forms(texts: pa.Array) -> pa.Array:
     >>> normal_forms(pa.array(["The  A-ha, a.m.", "?"])).to_pylist()
     ['aha am', '']
     """
-    return by_ascii(_normal_forms, normalize_answer.__wrapped__)(texts)
+    return by_characters(normal, normalize_answer.__wrapped__)(texts)
 
 
 def answer_forms(texts: pa.Array) -> pa.Array:
@@ -43,76 +34,12 @@ def answer_forms(texts: pa.Array) -> pa.Array:
     >>> answer_forms(pa.array(["The Tempest.", "(A)", "the"])).to_pylist()
     ['tempest', 'a', '']
     """
-    return by_ascii(_answer_forms, answer_form.__wrapped__)(texts)
-
-
-def without_articles(texts: pa.Array) -> pa.Array:
-    """A blank in place of a, an and the, of ASCII texts in lower case."""
-    return pc.replace_substring_regex(texts, r"\b(?:a|an|the)\b", " ")
-
-
-def without_punctuation(texts: pa.Array) -> pa.Array:
-    """Texts less ``string.punctuation``."""
-    return pc.replace_substring_regex(texts, r"[!-/:-@\[-`{-~]", "")
-
-
-def squeezed(texts: pa.Array) -> pa.Array:
-    """ASCII texts as ``" ".join(text.split())`` gives them."""
-    # single blanks, which are most, are left alone
-    single = pc.replace_substring_regex(
-        texts, r"[\x09-\x0d\x1c-\x20]{2,}|[\x09-\x0d\x1c-\x1f]", " "
-    )
-    return pc.ascii_trim(single, " ")
-
-
-def _normal_forms(texts: pa.Array) -> pa.Array:
-    forms = [pa.array([], texts.type), *(_normal_slice(part) for part in slices(texts))]
-    return pa.concat_arrays(forms)
-
-
-def _normal_slice(texts: pa.Array) -> pa.Array:
-    """The same of ASCII texts, all of them as one array of bytes in which ``_END`` follows each.
-
-    Other controls than blanks end words without being blanks: texts with them go through Arrow.
-    """
-    joined = pc.binary_join_element_wise(texts.cast(pa.binary()), b"", b"\xff").buffers()[2]
-    text = bytearray(b"\xff" + joined.to_pybytes() + b"\xff" * 3)
-    if len(text.translate(None, _CONTROLS)) < len(text):
-        words = without_articles(without_punctuation(pc.ascii_lower(texts)))
-        return squeezed(words)
-    data = np.frombuffer(text.translate(_LOWER, _PUNCTUATION), np.uint8)
-    _blank_articles(data)
-    word = data > _BLANK
-    kept = word | (data == _END)
-    kept[:-1] |= word[1:]  # one blank before each word
-    data = data[kept][:-3]
-    ends = np.flatnonzero(data == _END)
-    offsets = (ends - np.arange(len(ends))).astype(np.int32)
-    buffers = pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(None, bytes([_END])))
-    forms = pa.StringArray.from_buffers(len(texts), *buffers)
-    return pc.ascii_ltrim(forms, " ").cast(texts.type)
-
-
-def _blank_articles(data: NDArray[np.uint8]) -> None:
-    """Blanks in place of the words a, an and the."""
-    gap = data <= _BLANK
-    starts = np.flatnonzero(gap[:-3] & ((data[1:-2] == ord("a")) | (data[1:-2] == ord("t")))) + 1
-    for article in (b"a", b"an", b"the"):
-        size = len(article)
-        there = starts[gap[np.minimum(starts + size, len(data) - 1)]]
-        for place, letter in enumerate(article):
-            there = there[data[there + place] == letter]
-        for place in range(size):
-            data[there + place] = _BLANK
-
-
-def _answer_forms(texts: pa.Array) -> pa.Array:
-    forms = _normal_forms(texts)
+    forms = normal_forms(texts)
     nothing = pc.equal(forms, "")
-    words = without_punctuation(pc.ascii_lower(texts.filter(nothing)))
-    letter = pc.equal(pc.ascii_trim(words, _BLANKS.decode()), "a")
-    left = pc.if_else(letter, "a", "").cast(forms.type)
-    return pc.replace_with_mask(forms, nothing, left)
+    if not pc.any(nothing).as_py():
+        return forms
+    left = by_text(answer_form.__wrapped__)(texts.filter(nothing))
+    return pc.replace_with_mask(forms, nothing, left.cast(forms.type))
 
 
 # --- scores -----------------------------------------------------------------------------------------
@@ -133,11 +60,6 @@ class GoldAnswers:
         said = pc.fill_null(pc.greater(pc.binary_length(lists.values), 0), False)
         before = np.append(0, np.cumsum(said.to_numpy(zero_copy_only=False)))
         return cls(Texts.of(lists.values.filter(said)), before[lists.offsets])
-
-    @classmethod
-    def none(cls, n_questions: int) -> GoldAnswers:
-        """Of questions none of which has any."""
-        return cls(Texts.of(pa.array([], pa.string())), np.zeros(n_questions + 1, np.int64))
 
     @property
     def labelled(self) -> NDArray[np.bool_]:

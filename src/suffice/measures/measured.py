@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.retrieval import retrieval_quality
-from suffice.measures.scores import gold_answers, own_scores, score_rounds
+from suffice.measures.scores import own_scores, score_rounds
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.table import signal_columns
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
@@ -97,7 +98,7 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
         if isinstance(key, OwnScoreColumn):
             columns[key] = own_scores(traces, key.name)
         elif isinstance(key, LabelledColumn):
-            columns[key] = gold_answers(traces).labelled[:, None].astype(np.float64)
+            columns[key] = labelled(traces)[:, None].astype(np.float64)
     return [columns[key] for key in keys]
 
 

@@ -60,8 +60,6 @@ def score_rounds(
 
 def gold_answers(traces: TraceSet) -> GoldAnswers:
     """The gold answers of every question, as round 1 states them."""
-    if "gold_answers" not in traces.table.column_names:
-        return GoldAnswers.none(traces.n_questions)
     return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 

@@ -49,6 +49,7 @@ CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
     summary="token overlap of the candidate steps, or of the samples (paper 4, SC)",
     compute=candidate_agreement,
+    in_columns=InColumns("samples", "candidate_agreement"),
     undefined=(NO_SAMPLES,),
 )
 

@@ -82,6 +82,7 @@ OVERLAP = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap,
+    in_columns=InColumns("novelty", "overlap"),
     undefined=_NOT_COMPARED,
 )
 OVERLAP_IDF = SignalSpec(
@@ -92,6 +93,7 @@ OVERLAP_IDF = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap_idf,
+    in_columns=InColumns("novelty", "overlap_idf"),
     undefined=_NOT_COMPARED,
 )
 
@@ -125,6 +127,7 @@ NEW_PASSAGES = SignalSpec(
     high=1.0,
     direction="low",
     compute=new_passages,
+    in_columns=InColumns("novelty", "new_passages"),
     undefined=(
         unrecorded("passages", "the round's passages were"),
         Absence(
