@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
 
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
-    from suffice.measures.measures import Measures
     from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.measures.measures import Measures
     from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
     from suffice.trace.durable import Shard
