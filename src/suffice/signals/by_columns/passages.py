@@ -63,7 +63,7 @@ def unrecorded_so_far(rounds: RoundColumns) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GoldPassages:
-    """How many each question names, (n_questions,), and which of the passages listed are so, (n_passages,)."""
+    """How many a question names, (n_questions,), and which of the passages listed are so, (n_passages,)."""
 
     named: NDArray[np.int64]
     listed: NDArray[np.bool_]
