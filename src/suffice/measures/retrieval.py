@@ -56,10 +56,10 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
         return RetrievalQuality(precision=unknown, recall=unknown)
     rounds = RoundColumns(traces)
     listed, gold = rounds.once(listings), gold_passages(rounds)
-    right = np.bincount(listed.rows[gold.listed], minlength=rounds.n_rows)
+    gold_new = np.bincount(listed.rows[gold.listed], minlength=rounds.n_rows)
     distinct, right = (
         np.cumsum(traces.dense(np.where(listed.lists.valid, counted, np.nan)), axis=1)
-        for counted in (listed.new, right)
+        for counted in (listed.new, gold_new)
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         recall = right / np.where(gold.named > 0, gold.named, np.nan)[:, None]
