@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -46,3 +47,9 @@ def test_the_usual_meaning_by_columns_does_not_stand_in(own: SignalSpec) -> None
     assert usual is not None
     assert own.in_columns != usual
     assert pickle.loads(pickle.dumps(own)).in_columns == own.in_columns
+
+
+def test_a_copy_that_computes_something_else_is_computed_round_by_round() -> None:
+    usual = SIGNALS["abstained"]
+    assert replace(usual, summary="...").in_columns == usual.in_columns
+    assert replace(usual, compute=lambda _: 0.5).in_columns is None
