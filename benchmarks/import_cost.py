@@ -70,16 +70,23 @@ def modules_of_a_controller() -> int:
     return int(done.stdout)
 
 
-def main() -> dict[str, float]:
+def starting() -> dict[str, float]:
+    """What starting the command costs, over an empty interpreter and over numpy."""
     command = ("-m", "suffice.cli.main")
     version = cpu_seconds(*command, "--version") / cpu_seconds("-c", "pass")
     replay_help = cpu_seconds(*command, "replay", "--help") / cpu_seconds("-c", "import numpy")
+    return {
+        "CPU of suffice --version over python -c pass (at most 5)": version,
+        "CPU of suffice replay --help over import numpy (at most 1.5)": replay_help,
+    }
+
+
+def main() -> dict[str, float]:
     times = [_once() for _ in range(7)]
     return {
         "import suffice after numpy, seconds (at most 0.05)": min(pair[1] for pair in times),
         "import numpy, seconds": min(pair[0] for pair in times),
-        "CPU of suffice --version over python -c pass (at most 5)": version,
-        "CPU of suffice replay --help over import numpy (at most 1.5)": replay_help,
+        **starting(),
         "our modules that loading a rule's controller imports (at most 30)": modules_of_a_controller(),
         "core install beyond numpy and pyarrow, MB (under 60)": installed_megabytes(),
     }

@@ -93,7 +93,8 @@ def _composite(rows: list[Row], stops: list[tuple[float, float]], final: float) 
 
 def direct_loop(data: Sampled, steps: int) -> float:
     """The least composite of every division, in plain Python."""
-    rows = list(zip(data.score.tolist(), data.best_gold.tolist(), data.draws.tolist(), strict=True))
+    draws = np.stack([data.draws[:, t] for t in range(data.rounds)], axis=1)
+    rows = list(zip(data.score.tolist(), data.best_gold.tolist(), draws.tolist(), strict=True))
     n, best = len(rows), math.inf
     for shares in divisions(data.rounds - 1, steps):
         levels = []

@@ -15,6 +15,7 @@ from benchmarks import (
     planning_overhead,
     replay_speed,
     retrieval_speed,
+    scale,
     search_speed,
     stop_rag_network,
     stop_rag_targets,
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "stop_rag_network": stop_rag_network.main,
     "stop_rag_targets": stop_rag_targets.main,
     "watch": watch.main,
+    "scale": scale.main,
     "hidden_constraints_generation": hidden_constraints_generation.main,
 }
 

@@ -89,11 +89,11 @@ if TYPE_CHECKING:
     from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
     from suffice.replay.settings import SearchSettings as SearchSettings
     from suffice.replay.settings import SweepSettings as SweepSettings
+    from suffice.trace.export import export_traces as export_traces
     from suffice.trace.plans.file import read_plans as read_plans
     from suffice.trace.plans.records import PlanTask as PlanTask
     from suffice.trace.rounds.derive import merge_traces as merge_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
-    from suffice.trace.rounds.export import export_traces as export_traces
     from suffice.trace.rounds.filter import TraceFilter as TraceFilter
     from suffice.trace.rounds.filter import filter_traces as filter_traces
     from suffice.trace.rounds.labels import Label as Label
@@ -165,7 +165,7 @@ _HOMES = {
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
-    "export_traces": "trace.rounds.export",
+    "export_traces": "trace.export",
     "filter_traces": "trace.rounds.filter",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",

@@ -26,7 +26,8 @@ Weights = Literal["ht", "self-normalised"]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_SPECIAL = frozenset({"yes", "no", "noanswer"})
+SPECIAL = frozenset({"yes", "no", "noanswer"})
+"""Answers that HotpotQA's F1 takes as a whole."""
 
 
 @lru_cache(maxsize=65536)
@@ -84,7 +85,7 @@ def _best(
 
 
 def _hotpotqa_f1(predicted: str, gold: str) -> float:
-    if predicted != gold and (predicted in _SPECIAL or gold in _SPECIAL):
+    if predicted != gold and (predicted in SPECIAL or gold in SPECIAL):
         return 0.0
     return token_f1(predicted, gold)
 

@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
     "pyarrow": "pyarrow",
     "pytest": "pytest",
     "rank_bm25": "rank-bm25",
+    "ray": "ray",
     "safetensors": "safetensors",
     "scipy": "scipy",
     "sentence_transformers": "sentence-transformers",
@@ -168,11 +169,21 @@ def read_extras() -> dict[str, set[str]]:
 
 
 EXTRAS = read_extras()
-DEVELOPMENT = {
-    distribution(line)
-    for line in (ROOT / "tools" / "requirements-dev.txt").read_text(encoding="utf-8").splitlines()
-    if line.strip() and not line.startswith("#")
-}
+
+
+def required(file: Path) -> set[str]:
+    """The distributions that a requirements file names."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {distribution(line) for line in lines if line.strip() and not line.startswith("#")}
+
+
+DEVELOPMENT = required(ROOT / "tools" / "requirements-dev.txt")
+
+
+def own_environment(path: Path) -> set[str]:
+    """What is installed for a test alone that has an environment of its own."""
+    file = path.parent / f"requirements-{path.stem.removeprefix('test_')}.txt"
+    return required(file) if file.exists() else set()
 
 
 def test_every_package_has_its_distribution_named_here() -> None:
@@ -205,7 +216,8 @@ def test_tests_and_tools_import_what_setup_installs() -> None:
         f"{path.relative_to(ROOT)}:{each.line}: {each.module}"
         for path in files(*FOLDERS[1:])
         for each in third_party(path)
-        if each.top not in FRAMEWORKS and DISTRIBUTIONS[each.top] not in installed
+        if each.top not in FRAMEWORKS
+        and DISTRIBUTIONS[each.top] not in installed | own_environment(path)
     ]
     assert wrong == []
 

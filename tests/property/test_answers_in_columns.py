@@ -2,42 +2,173 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.columns.answers import answer_forms, normal_forms
-from suffice.scoring import answer_form, normalize_answer
+from suffice.columns.answers import GoldAnswers, ScoredAnswers, answer_forms, normal_forms
+from suffice.columns.texts import Texts
+from suffice.measures.measures import Measures
+from suffice.scoring import (
+    F1Kind,
+    ScoreName,
+    accuracy,
+    answer_form,
+    exact_match,
+    f1_score,
+    normalize_answer,
+)
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.by_columns.answers import as_published
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.labels import labelled
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
+from suffice.trace.rounds.table import TraceSet
 
 # what normalising takes away, what ends a word for Arrow and not for Python, and the other way round
 _PIECES = (
-    *("a", "an", "the", "A", "The", "AN", "yes", "no", "noanswer", "oslo", "Oslo", "9"),
-    *(" ", "  ", "\t", "\n", "\v", "\x1c", "\x1f", "\0", "\x08", "\x1b", "\x7f"),
+    *("a", "an", "the", "A", "The", "AN", "yes", "no", "noanswer", "oslo", "Oslo", "9", "know"),
+    *(" ", " ", " ", "  ", "\t", "\n", "\v", "\x1c", "\x1f", "\0", "\x01", "\x1b", "\x7f"),
     *("_", "-", "'", ".", "\\", "`", "{", "^", "]", "/", " the ", " a "),
-    *("é", "İ", "ß", "K", "\x85", "\xa0", "\u3000", "\u0301", "—", "“"),
+    *("é", "İ", "ß", "K", "\x85", "\xa0", "\u3000", "\u0301", "—", "“", "\U0001f600"),
+    *("Σ", "Ⱥ", "Ｔhe", "ſ", "\ufffe", "\uffff"),
 )
-texts = st.one_of(
-    st.lists(st.sampled_from(_PIECES), max_size=9).map("".join),
-    st.text(st.characters(codec="utf-8"), max_size=9),
-)
+texts = st.lists(st.sampled_from(_PIECES), max_size=9).map("".join)
+
+Form = Callable[[str], str]
+Forms = Callable[[pa.Array], pa.Array]
+_FORMS: list[tuple[Forms, Form]] = [
+    (normal_forms, normalize_answer),
+    (answer_forms, answer_form),
+    (as_published, published_normalizer),
+]
+_SCORES: list[tuple[ScoreName, F1Kind]] = [
+    ("em", "hotpotqa"),
+    ("f1", "hotpotqa"),
+    ("f1", "squad"),
+    ("acc", "hotpotqa"),
+]
 
 
-@pytest.mark.parametrize(
-    ("forms", "form"),
-    [
-        (normal_forms, normalize_answer),
-        (answer_forms, answer_form),
-        (as_published, published_normalizer),
-    ],
-)
+@pytest.mark.parametrize(("forms", "form"), _FORMS)
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 @given(column=st.lists(texts, max_size=40))
 @settings(max_examples=examples(60), deadline=None)
-def test_forms_are_those_of_one_text(forms, form, kind, column) -> None:  # type: ignore[no-untyped-def]
+def test_forms_are_those_of_one_text(
+    forms: Forms, form: Form, kind: pa.DataType, column: list[str]
+) -> None:
     found = forms(pa.array(column, kind))
     assert found.type == kind
     assert found.to_pylist() == [form(text) for text in column]
+
+
+def scored_one_by_one(
+    answer: str | None, gold: tuple[str, ...], name: ScoreName, kind: F1Kind
+) -> float:
+    if answer is None or not gold:
+        return np.nan
+    if name == "f1":
+        return f1_score(answer, gold, kind)
+    return exact_match(answer, gold) if name == "em" else accuracy(answer, gold)
+
+
+@st.composite
+def _asked(draw: st.DrawFn) -> tuple[list[list[str | None] | None], list[tuple[int, str | None]]]:
+    """Gold answers of questions, and answers to them, of which some are gold answers."""
+    pool = st.one_of(
+        st.none(), *[st.sampled_from(draw(st.lists(texts, min_size=6, max_size=6)))] * 5
+    )
+    gold = draw(st.lists(st.one_of(st.none(), st.lists(pool, max_size=4)), min_size=1, max_size=6))
+    question = st.integers(0, len(gold) - 1)
+    return gold, draw(st.lists(st.tuples(question, pool), max_size=30))
+
+
+@given(asked=_asked())
+@settings(max_examples=examples(100), deadline=None)
+def test_scores_are_those_of_one_answer(
+    asked: tuple[list[list[str | None] | None], list[tuple[int, str | None]]],
+) -> None:
+    """In any order of rows, with aliases, unlabelled questions and null answers."""
+    gold, rows = asked
+    kind = pa.list_(pa.string())
+    halves = [pa.array(part, kind) for part in (gold[:2], gold[2:])]
+    accepted = [tuple(answer for answer in answers or () if answer) for answers in gold]
+    column = GoldAnswers.of(pa.chunked_array(halves))
+    assert column.labelled.tolist() == [bool(answers) for answers in accepted]
+    answers = Texts.of(pa.array([answer for _, answer in rows], pa.string()))
+    scored = ScoredAnswers(answers, column, np.array([place for place, _ in rows], np.int64))
+    for name, f1_kind in _SCORES:
+        expected = [scored_one_by_one(text, accepted[at], name, f1_kind) for at, text in rows]
+        assert scored.score(name, f1_kind).tobytes() == np.array(expected, float).tobytes()
+
+
+def assert_scored(traces: TraceSet) -> None:
+    """Every score of every round, against gold answers and against the full budget's own."""
+    for metric in ("f1", "agreement"):
+        for kind in ("hotpotqa", "squad"):
+            measures = Measures(traces).by(metric)
+            outcomes = measures.scores(kind)
+            labels = measures.traces
+            has_gold = [bool(gold.answers) for gold in labels.gold]
+            assert labelled(labels).tolist() == outcomes.labelled.tolist() == has_gold
+            for question, record in enumerate(labels.records()):
+                gold = record.gold.answers
+                for name in ("em", "f1", "acc"):
+                    found = getattr(outcomes, name)[question]
+                    for number, played in enumerate(record.rounds):
+                        value = scored_one_by_one(played.answer, gold, name, kind)
+                        if metric == "agreement" and gold and played.answer is not None:
+                            value = 1.0 if exact_match(played.answer, gold) else value
+                        assert np.array_equal(found[number], value, equal_nan=True)
+                    assert np.isnan(found[len(record.rounds) :]).all()
+
+
+@given(
+    recorded=st.lists(
+        st.tuples(
+            st.lists(texts, max_size=3),
+            st.lists(st.one_of(st.none(), texts), min_size=1, max_size=4),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=examples(30), deadline=None)
+def test_rounds_are_scored_where_they_stand(
+    recorded: list[tuple[list[str], list[str | None]]],
+) -> None:
+    """Ragged rounds of labelled and unlabelled questions."""
+    records = [
+        QuestionRecord(
+            question=Question(id=f"q{number}", text="?"),
+            gold=Gold(answers=tuple(filter(None, gold))),
+            rounds=tuple(Round(answer=answer) for answer in answers),
+        )
+        for number, (gold, answers) in enumerate(recorded)
+    ]
+    traces = to_trace_set(records)
+    assert_scored(traces)
+    assert_scored(replace(traces, table=traces.table.drop_columns("gold_answers")))
+
+
+_SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("hotpotqa_qwen1.5b", "routes_llama8b_dev")
+]
+
+
+@pytest.mark.parametrize("name", ["abrag_hotpotqa_ollama", *_SLOW])
+def test_real_rounds_are_scored_alike(name: str) -> None:
+    root = os.environ.get("SUFFICE_DATA")
+    if not root:
+        pytest.skip("needs recorded traces: set SUFFICE_DATA to the folder that holds traces/")
+    assert_scored(read_traces(Path(root) / "traces" / f"{name}.parquet"))

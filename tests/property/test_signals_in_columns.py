@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
+from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
@@ -25,15 +26,71 @@ from suffice.trace.rounds.records import (
     TopToken,
 )
 
-IN_COLUMNS = [name for name, spec in SIGNALS.items() if spec.in_columns is not None]
+IN_COLUMNS = [spec for spec in SIGNALS.values() if spec.in_columns is not None]
+OWN_PHRASES = abstained_signal(
+    ("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)")
+)
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
-_HOSTILE = ("İstanbul", "ß", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—", "\0", "K")
+_HOSTILE = (
+    "İstanbul",
+    "ß",
+    "SS",
+    "ss",
+    "ı",
+    "i",
+    "ﬁ",
+    "\x1f",
+    "\x85",
+    " ",
+    "　",
+    "é",
+    "é",
+    "_",
+    "—",
+    "\0",
+    "K",
+    "ΟΔΟΣ–",
+)
+# what abstains, and what conflicts with what
+_SAID = (
+    *(
+        "unknown",
+        "no answer found",
+        "there is no information",
+        " is unknown",
+        " do not know",
+        "none",
+    ),
+    *(
+        "not stated in the text",
+        "I don't know",
+        "a hazy day",
+        "hazy",
+        " (",
+        "; ",
+        ". ",
+        "\n",
+        " ",
+        "'",
+    ),
+    *(
+        "Allow",
+        " access",
+        "not ",
+        "DON’T ",
+        "isn't",
+        "conflicts\twith ",
+        "mutually  exclusive ",
+        "norms",
+    ),
+)
 _texts = st.one_of(
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE)), max_size=6).map(" ".join),
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE, ".", "!", " ", "\n")), max_size=8).map("".join),
     st.text(max_size=12),
     st.sampled_from(("", "yes", "no", "unknown", "Not mentioned.", "It is not known (1)", "(A)")),
+    st.lists(st.sampled_from(_SAID), max_size=4).map("".join),
 ).filter(lambda text: max(text, default="") < "\ud800" or min(text) > "\udfff")
 _narrow = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _logprobs = st.one_of(
@@ -66,16 +123,45 @@ def _clusters(draw: st.DrawFn, samples: tuple[str, ...] | None) -> tuple[int, ..
     return tuple(numbers)
 
 
+_blanks = st.sampled_from(("", "", " ", "\n", "\u3000 ", "\r\n", "\x85", "\u2028\x1f", "\u200b"))
+
+
+@st.composite
+def _spelling(draw: st.DrawFn, answer: str) -> tuple[Token, ...]:
+    """Tokens that spell a reply with the answer, cut anywhere."""
+    before = draw(
+        st.sampled_from(("", "", "Answer:", "é. Answer:", "Answer: no\nAnswer:", "Answer"))
+    )
+    text = (
+        before
+        + draw(_blanks)
+        + answer
+        + draw(_blanks)
+        + draw(st.sampled_from(("", "", "é", "\n1")))
+    )
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    bounds = zip([0, *cuts], [*cuts, len(text)], strict=True)
+    return tuple(Token(text[begin:end], -0.5, draw(_tops)) for begin, end in bounds)
+
+
 @st.composite
 def rounds(draw: st.DrawFn) -> Round:
     samples = draw(_samples)
+    answer = draw(st.one_of(st.none(), _texts, _texts, _texts))
     return Round(
         query=draw(st.one_of(st.none(), _texts)),
         passages=draw(st.one_of(st.none(), st.lists(_passages, max_size=4).map(tuple))),
         refound=draw(st.one_of(st.none(), st.lists(_passages, max_size=2).map(tuple))),
-        answer=draw(st.one_of(st.none(), _texts, _texts, _texts)),
+        answer=answer,
         response=draw(st.one_of(st.none(), _texts)),
-        tokens=draw(st.one_of(st.none(), st.lists(_tokens, max_size=7).map(tuple))),
+        tokens=draw(
+            st.one_of(
+                st.none(),
+                st.lists(_tokens, max_size=7).map(tuple),
+                _spelling(answer or ""),
+                _spelling("Oslo"),
+            )
+        ),
         answer_starts=draw(st.one_of(st.none(), st.none(), st.integers(0, 8))),
         samples=samples,
         sample_clusters=draw(st.one_of(st.none(), _clusters(samples))),
@@ -127,7 +213,7 @@ def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -
 @given(records())
 @settings(max_examples=examples(60), deadline=None)
 def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:
-    assert_equal_bits([SIGNALS[name] for name in IN_COLUMNS], recorded)
+    assert_equal_bits([*IN_COLUMNS, OWN_PHRASES], recorded)
 
 
 _meant = _samples.flatmap(lambda samples: st.tuples(st.just(samples), _clusters(samples)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
-from suffice.policies.micp.relevance_fit import best_relevance, fit_filter, gold_relevance
+from suffice.policies.micp.relevance_fit import Relevances, fit_filter
 from suffice.policies.micp.search import levels_of_shares, search_allocation
 from suffice.policies.micp.stage2 import (
     Sampled,
@@ -372,8 +372,10 @@ def test_pooled_passages_fall_short_in_random_splits() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_fitted_filter_is_that_order_statistic(preset: Preset) -> None:
     traces = to_trace_set(sampled_records(60))
-    values = gold_relevance(traces, best_relevance(traces, "score"))
-    pooled = np.concatenate(values) if preset == "published" else np.array([min(e) for e in values])
+    held = Relevances.read(traces, "score")
+    of_questions = [held.gold[held.gold_question == number] for number in range(60)]
+    least = np.array([values.min() for values in of_questions])
+    pooled = held.gold if preset == "published" else least
     found = fit_filter(traces, Fraction("0.1"), preset, "score")
     assert found.threshold == lower_order_statistic(pooled, Fraction("0.1"))
     assert found.threshold > -math.inf

@@ -55,7 +55,7 @@ def trajectories(world: World, count: int, seed: int) -> Trajectories:
     traces = to_trace_set(stop_rag_records(world, count, seed=seed))
     rewards = read_rewards(traces, REWARDS["f1"])
     return Trajectories(
-        states=texts_of_traces(traces),
+        states=tuple(texts_of_traces(traces)),
         rewards=rewards.values,
         lengths=rewards.lengths.astype(np.int64),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from suffice.errors import UsageError
 
 if TYPE_CHECKING:  # a list of studies loads none of what they run on
+    from suffice.llm.openai_compatible import OpenAISettings
     from suffice.protocols import ChatModel
     from suffice.results.table import Table
     from suffice.trace.rounds.table import TraceSet
@@ -95,20 +96,14 @@ class ModelAccess:
 
     llm: str
     model: str | None
-    api: Literal["chat", "completion"]
-    timeout_s: float
-    concurrency: int
+    server: OpenAISettings
     cache: str | None
 
     def connect(self, llm: str, model: str | None) -> ChatModel:
         """A model by its server's URL or ``embedded``, and its name."""
         from suffice.llm.connect import connect
-        from suffice.llm.openai_compatible import OpenAISettings
 
-        server = OpenAISettings(
-            api=self.api, timeout_s=self.timeout_s, concurrency=self.concurrency
-        )
-        return connect(llm, model, server=server, cache=self.cache)
+        return connect(llm, model, server=self.server, cache=self.cache)
 
     def cached(self, model: ChatModel) -> ChatModel:
         """A model of one's own, with its replies kept where that was asked for."""

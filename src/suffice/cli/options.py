@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from suffice.cli.output import say, waiting
 from suffice.errors import UsageError
@@ -14,6 +15,7 @@ from suffice.options import read_names
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
+    from suffice.llm.openai_compatible import OpenAISettings
     from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
     from suffice.trace.durable import Shard
@@ -223,8 +225,9 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
     group.add_argument(
         "--llm",
         default=default,
-        metavar="URL",
-        help=f"base URL of an OpenAI-compatible server, 'embedded' ({embedded}) or 'scripted' (a "
+        metavar="URL[,URL...]",
+        help="base URL of an OpenAI-compatible server, or of several that serve the same model, "
+        f"'embedded' ({embedded}) or 'scripted' (a "
         "deterministic stand-in for tests)",
     )
     group.add_argument(
@@ -241,10 +244,17 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
     group.add_argument("--timeout", type=seconds, default=120.0, metavar="S", help="seconds a call")
     group.add_argument(
         "--concurrency",
-        type=positive,
+        type=_calls_at_once,
         default=8,
+        metavar="N|auto",
+        help="calls to each server under way at once (default: 8); auto: as many as make it finish more a "
+        "second, fewer when it refuses (429, 5xx) or is late",
+    )
+    group.add_argument(
+        "--max-concurrency",
+        type=positive,
         metavar="N",
-        help="calls to the server under way at once (default: 8)",
+        help="how far --concurrency auto goes (default: 100)",
     )
     group.add_argument(
         "--cache",
@@ -272,22 +282,43 @@ def _shard(text: str) -> Shard:
     return Shard.parse(text)
 
 
+@argument_type
+def _calls_at_once(text: str) -> int | Literal["auto"]:
+    return "auto" if text == "auto" else positive(text)
+
+
+def server_settings(arguments: argparse.Namespace) -> OpenAISettings:
+    """How :func:`add_model`'s options say that a server is asked."""
+    from suffice.llm.openai_compatible import OpenAISettings
+
+    settings = OpenAISettings(
+        api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
+    )
+    if arguments.max_concurrency is None:
+        return settings
+    if arguments.concurrency != "auto":
+        raise UsageError(
+            "--max-concurrency says how far --concurrency auto goes; write --concurrency auto too, or "
+            f"--concurrency {arguments.max_concurrency} alone"
+        )
+    return replace(settings, max_concurrency=arguments.max_concurrency)
+
+
 def connect_model(arguments: argparse.Namespace) -> ChatModel:
     """The model that :func:`add_model`'s options name."""
     from suffice.llm.cache import CachedModel
     from suffice.llm.connect import connect
-    from suffice.llm.openai_compatible import OpenAISettings
     from suffice.testing.models import ScriptedModel
 
-    server = OpenAISettings(
-        api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
-    )
+    server = server_settings(arguments)
     if arguments.llm == "scripted":
         scripted = ScriptedModel()
         return scripted if arguments.cache is None else CachedModel(scripted, arguments.cache)
     what = "loading the model" if arguments.llm == "embedded" else f"connecting to {arguments.llm}"
     with waiting(what):
-        return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
+        return connect(
+            arguments.llm, arguments.model, server=server, cache=arguments.cache, on_change=say
+        )
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:

@@ -1,15 +1,22 @@
-"""The forms of :mod:`suffice.scoring` by which answers are compared, of columns of texts."""
+"""What :mod:`suffice.scoring` says of answers, of columns of them: normal forms and scores."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from suffice.columns.texts import by_ascii
-from suffice.scoring import answer_form, normalize_answer
+from suffice.columns.characters import by_characters, normal
+from suffice.columns.pairs import contained, equal, f1_of_pairs
+from suffice.columns.ragged import Ragged, ranges
+from suffice.columns.texts import NONE, Codes, Texts, by_text
+from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
 
-_BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f "
-"""What ``str.split`` takes for blank among ASCII."""
+Array = NDArray[np.float64]
 
 
 def normal_forms(texts: pa.Array) -> pa.Array:
@@ -18,7 +25,7 @@ def normal_forms(texts: pa.Array) -> pa.Array:
     >>> normal_forms(pa.array(["The  A-ha, a.m.", "?"])).to_pylist()
     ['aha am', '']
     """
-    return by_ascii(_normal_forms, normalize_answer.__wrapped__)(texts)
+    return by_characters(normal, normalize_answer.__wrapped__)(texts)
 
 
 def answer_forms(texts: pa.Array) -> pa.Array:
@@ -27,34 +34,134 @@ def answer_forms(texts: pa.Array) -> pa.Array:
     >>> answer_forms(pa.array(["The Tempest.", "(A)", "the"])).to_pylist()
     ['tempest', 'a', '']
     """
-    return by_ascii(_answer_forms, answer_form.__wrapped__)(texts)
+    forms = normal_forms(texts)
+    nothing = pc.equal(forms, "")
+    if not pc.any(nothing).as_py():
+        return forms
+    left = by_text(answer_form.__wrapped__)(texts.filter(nothing))
+    return pc.replace_with_mask(forms, nothing, left.cast(forms.type))
 
 
-def without_articles(texts: pa.Array) -> pa.Array:
-    """A blank in place of a, an and the, of ASCII texts in lower case."""
-    return pc.replace_substring_regex(texts, r"\b(?:a|an|the)\b", " ")
+# --- scores -----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class GoldAnswers:
+    """The gold answers of questions, ``texts`` of all of them end to end.
+
+    ``offsets`` (n_questions + 1,) are where those of each question begin.
+    """
+
+    texts: Texts
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, column: pa.Array | pa.ChunkedArray) -> GoldAnswers:
+        """Of a column of lists, one a question; null and empty gold answers are none."""
+        lists = Ragged.of(column)
+        said = pc.fill_null(pc.greater(pc.binary_length(lists.values), 0), False)
+        before = np.append(0, np.cumsum(said.to_numpy(zero_copy_only=False)))
+        return cls(Texts.of(lists.values.filter(said)), before[lists.offsets])
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which questions have any, (n_questions,)."""
+        return np.diff(self.offsets) > 0
 
 
-def without_punctuation(texts: pa.Array) -> pa.Array:
-    """Texts less ``string.punctuation``."""
-    return pc.replace_substring_regex(texts, r"[!-/:-@\[-`{-~]", "")
+class ScoredAnswers:
+    """Answers against the gold answers of their questions; each score (n,), the best over these.
+
+    NaN where the answer is null or its question has no gold answer. Equal to :mod:`suffice.scoring`
+    bit for bit: ``ScoredAnswers(samples, gold, question).score("f1", "squad")`` is what ``f1_score``
+    gives of every sample. Texts are normalised once for all scores, and what is more than equality is
+    computed of distinct pairs of an answer and a gold answer.
+
+    Parameters
+    ----------
+    answers
+        (n,); they may be samples, several for a round.
+    gold
+        Of all questions.
+    question
+        The question of each answer, (n,), a position in ``gold``.
+    """
+
+    def __init__(self, answers: Texts, gold: GoldAnswers, question: NDArray[np.int64]) -> None:
+        self._n = len(answers)
+        self._rows = np.flatnonzero((answers.codes != NONE) & gold.labelled[question])
+        code, asked = answers.codes[self._rows], question[self._rows]
+        # an answer is often that of the round before
+        new = np.ones(len(code), bool)
+        new[1:] = (code[1:] != code[:-1]) | (asked[1:] != asked[:-1])
+        self._of_row = np.cumsum(new) - 1
+        code, asked = code[new], asked[new]
+        begin, end = gold.offsets[asked], gold.offsets[asked + 1]
+        counts = end - begin
+        self._starts = np.cumsum(counts) - counts  # of each answer's pairs
+        both = [answers.distinct, gold.texts.distinct.cast(answers.distinct.type)]
+        self._pairs = _Pairs.of(
+            np.repeat(code, counts),
+            gold.texts.codes[ranges(begin, end)] + len(answers.distinct),
+            normal_forms(pa.concat_arrays(both)),
+        )
+
+    def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
+        """One of the scores, (n,)."""
+        best = self._pairs.score(name, f1_kind)
+        if len(best) > len(self._starts):
+            best = np.maximum.reduceat(best, self._starts)
+        scores = np.full(self._n, np.nan)
+        scores[self._rows] = best[self._of_row]
+        return scores
 
 
-def squeezed(texts: pa.Array) -> pa.Array:
-    """ASCII texts as ``" ".join(text.split())`` gives them."""
-    # single blanks, which are most, are left alone
-    single = pc.replace_substring_regex(
-        texts, r"[\x09-\x0d\x1c-\x20]{2,}|[\x09-\x0d\x1c-\x1f]", " "
-    )
-    return pc.ascii_trim(single, " ")
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of an answer and a gold answer, positions in their normal ``forms``.
 
+    ``same`` (n_pairs,) is where the two are equal, and ``said`` where both are more than nothing; ``other``
+    (n_others,) are the pairs that are not equal, as positions in the distinct ones ``answer`` and ``gold``
+    (n_distinct,).
+    """
 
-def _normal_forms(texts: pa.Array) -> pa.Array:
-    return squeezed(without_articles(without_punctuation(pc.ascii_lower(texts))))
+    same: NDArray[np.bool_]
+    said: NDArray[np.bool_]
+    other: NDArray[np.int32]
+    answer: Codes
+    gold: Codes
+    forms: pa.Array
 
+    @classmethod
+    def of(cls, answer: Codes, gold: Codes, forms: pa.Array) -> _Pairs:
+        same = equal(forms, answer, gold)
+        keys = answer[~same] * len(forms) + gold[~same]
+        distinct = pa.array(keys).dictionary_encode()
+        of_answer, of_gold = np.divmod(distinct.dictionary.to_numpy(), max(1, len(forms)))
+        said = pc.greater(pc.binary_length(forms), 0).to_numpy(zero_copy_only=False)
+        return cls(same, same & said[gold], distinct.indices.to_numpy(), of_answer, of_gold, forms)
 
-def _answer_forms(texts: pa.Array) -> pa.Array:
-    words = without_punctuation(pc.ascii_lower(texts))
-    forms = squeezed(without_articles(words))
-    letter = pc.and_(pc.equal(forms, ""), pc.equal(pc.ascii_trim(words, _BLANKS), "a"))
-    return pc.if_else(letter, "a", forms)
+    def score(self, name: ScoreName, f1_kind: F1Kind) -> Array:
+        """(n_pairs,)"""
+        if name == "em":
+            return self.same.astype(np.float64)
+        scores = self.said.astype(np.float64)
+        of_others = self._contained if name == "acc" else self._f1
+        if name == "f1" and f1_kind == "hotpotqa":
+            of_others = np.where(self._special, 0.0, of_others)
+        scores[~self.same] = of_others[self.other]
+        return scores
+
+    @cached_property
+    def _f1(self) -> Array:
+        return f1_of_pairs(self.forms, self.answer, self.gold)
+
+    @cached_property
+    def _contained(self) -> Array:
+        return contained(self.forms, self.gold, self.answer).astype(np.float64)
+
+    @cached_property
+    def _special(self) -> NDArray[np.bool_]:
+        """Where either is yes, no or noanswer."""
+        special = pc.is_in(self.forms, pa.array(sorted(SPECIAL), self.forms.type))
+        of_forms = special.to_numpy(zero_copy_only=False)
+        either: NDArray[np.bool_] = of_forms[self.answer] | of_forms[self.gold]
+        return either

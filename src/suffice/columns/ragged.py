@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.texts import Texts
+
+_BLOCK = 1 << 16  # values at a time: what is made of them stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,3 +69,37 @@ class Ragged:
     def lists(self, name: str) -> Ragged:
         """A field of every value that is a list itself: its rows are the values."""
         return Ragged.of(self.field(name))
+
+
+def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from each begin to before its end, one range after the other.
+
+    >>> ranges(np.array([4, 9, 7]), np.array([6, 9, 8]))
+    array([4, 5, 7])
+    """
+    lengths = ends - begins
+    return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
+
+
+def by_length(
+    values: NDArray[np.float64],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """A statistic of each range of ``values``, (n_ranges,); NaN of an empty one.
+
+    ``statistic`` takes ranges of one length as rows, (n, length): numpy sums a row as it sums an array of
+    that length by itself, bit for bit.
+    """
+    lengths = ends - begins
+    of_each = np.full(len(lengths), np.nan)
+    order = np.argsort(lengths, kind="stable")
+    bounds = np.flatnonzero(np.diff(lengths[order], prepend=0, append=-1)).tolist()
+    for first, last in pairwise(bounds):
+        length = int(lengths[order[first]])
+        step = max(1, _BLOCK // length)
+        for start in range(first, last, step):
+            some = order[start : min(start + step, last)]
+            of_each[some] = statistic(values[begins[some, None] + np.arange(length)])
+    return of_each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Codes = NDArray[np.int64]
 NONE = -1
 """The code of a null."""
+_SLICE = 1 << 19  # bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,21 +71,11 @@ def by_text(one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
     return lambda texts: pa.array([one(text) for text in texts.to_pylist()], pa.string())
 
 
-def by_ascii(
-    in_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]
-) -> Callable[[pa.Array], pa.Array]:
-    """A form that Arrow gives of ASCII texts, and a function of one text of all others.
-
-    The two may differ where texts are not ASCII: Arrow's words, blanks and small letters end there.
-    """
-
-    def form(texts: pa.Array) -> pa.Array:
-        ascii_only = pc.string_is_ascii(texts)
-        if pc.all(ascii_only, min_count=0).as_py():
-            return in_arrow(texts)
-        forms = in_arrow(pc.if_else(ascii_only, texts, ""))
-        others = pc.invert(ascii_only)
-        by_one = by_text(one)(texts.filter(others)).cast(forms.type)
-        return pc.replace_with_mask(forms, others, by_one)
-
-    return form
+def slices(texts: pa.Array) -> Iterator[pa.Array]:
+    """Texts without nulls in parts, none empty, of which what is made stays in the cache."""
+    ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False), dtype=np.int64)
+    first, before = 0, 0
+    while first < len(texts):
+        last = max(first + 1, int(np.searchsorted(ends, before + _SLICE, "right")))
+        yield texts.slice(first, last - first)
+        first, before = last, int(ends[last - 1])

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from suffice.concurrency import Concurrency, width_of
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
@@ -116,9 +117,9 @@ class CachedModel:
         return str(getattr(self._model, "endpoint", ""))
 
     @property
-    def concurrency(self) -> int:
-        """How many requests at a time suit the wrapped model."""
-        return int(getattr(self._model, "concurrency", 1))
+    def concurrency(self) -> Concurrency:
+        """How much work at a time suits the wrapped model."""
+        return width_of(self._model)
 
     @property
     def model(self) -> ChatModel:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.servers import ServerPool
 from suffice.protocols import ChatModel
 
 
@@ -18,13 +20,14 @@ def connect(
     server: OpenAISettings | None = None,
     embedded: EmbeddedSettings | None = None,
     cache: str | Path | None = None,
+    on_change: Callable[[str], None] | None = None,
 ) -> ChatModel:
     """The model a name or URL stands for.
 
     Parameters
     ----------
     llm
-        A server's base URL, or ``embedded``.
+        A server's base URL, those of several servers of one model, separated by commas, or ``embedded``.
     model
         The server's name for the model (``None``: its only one), or the embedded model's name or
         GGUF file.
@@ -32,6 +35,8 @@ def connect(
         Settings of that kind of model; those of the other kind are not read.
     cache
         A file that keeps replies; ``None``: none are kept.
+    on_change
+        Told when one of several servers is put aside and when it is back; see :class:`ServerPool`.
 
     Raises
     ------
@@ -39,13 +44,19 @@ def connect(
         When ``llm`` is none of these, or as the chosen kind raises it.
     """
     connected: ChatModel
+    urls = [url.strip() for url in llm.split(",")]
     if llm == "embedded":
         connected = EmbeddedModel.load(model, settings=embedded)
-    elif llm.startswith(("http://", "https://")):
-        connected = OpenAICompatibleModel(llm, model, settings=server)
+    elif all(url.startswith(("http://", "https://")) for url in urls):
+        connected = (
+            OpenAICompatibleModel(urls[0], model, settings=server)
+            if len(urls) == 1
+            else ServerPool(urls, model, settings=server, on_change=on_change)
+        )
     else:
         raise UsageError(
             f"unknown language model {llm!r}; allowed are a server's base URL (http://... or "
-            "https://...) and 'embedded'; the command line also takes 'scripted'"
+            "https://...), several of them separated by commas, and 'embedded'; the command line also "
+            "takes 'scripted'"
         )
     return connected if cache is None else CachedModel(connected, cache)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from suffice._optional import require
+from suffice.concurrency import Slots
 from suffice.errors import BackendError, UsageError
-from suffice.llm.openai_compatible import OpenAISettings, open_client, reply_json
+from suffice.llm.openai_compatible import OpenAISettings, call_limit, open_client, reply_json
 from suffice.llm.translation import translate
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class EndpointEncoder:
         self._openai = require("openai", extra="openai", purpose="A model server")
         self._url = base_url.rstrip("/")
         self._model = model
-        self._slots = threading.BoundedSemaphore(self._server.concurrency)
+        self._slots = Slots(call_limit(self._server))
         self._lock = threading.Lock()
         self._dimension: int | None = None
 
@@ -141,7 +142,7 @@ class EndpointEncoder:
         self.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        with self._slots:
+        with self._slots.taken():
             try:
                 raw = self._client.embeddings.with_raw_response.create(
                     model=self._model,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from suffice._optional import require
+from suffice.concurrency import AdaptiveLimit, Concurrency, Slots, WorkFor
 from suffice.errors import BackendError, UsageError
 from suffice.llm.translation import translate
 from suffice.llm.wire import (
@@ -27,6 +30,7 @@ from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
 _NO_KEY = "none"  # local servers ask for a key and read none
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_PUSHED_BACK = (408, 429)
 _FORMS = ("json_schema", "json_object", "none")
 _SCHEMA_FIELDS = ("response_format", "json_schema", "structured_outputs")
 _ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured output", "grammar")
@@ -48,7 +52,10 @@ class OpenAISettings:
         Further attempts after 408, 409, 429, 5xx and lost connections, with growing pauses or the
         pause the server asks for.
     concurrency
-        Requests in flight at most, over all threads.
+        Requests in flight at most, over all threads; ``auto``: found by trying, see
+        :class:`suffice.concurrency.AdaptiveLimit`.
+    max_concurrency
+        How far ``auto`` goes.
     extra_body
         Fields added to every request, for options only this server has.
     """
@@ -57,15 +64,18 @@ class OpenAISettings:
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float = 60.0
     max_retries: int = 4
-    concurrency: int = 8
+    concurrency: int | Literal["auto"] = 8
+    max_concurrency: int = 100
     extra_body: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
 
     def __post_init__(self) -> None:
         if self.api not in ("chat", "completion"):
             raise UsageError(f"api must be 'chat' or 'completion', found {self.api!r}")
-        for name, low in (("max_retries", 0), ("concurrency", 1)):
-            if getattr(self, name) < low:
-                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
+        for name, low in (("max_retries", 0), ("concurrency", 1), ("max_concurrency", 1)):
+            value = getattr(self, name)
+            if value != "auto" and (isinstance(value, str) or value < low):
+                word = ", or 'auto'" if name == "concurrency" else ""
+                raise UsageError(f"{name} must be at least {low}{word}, found {value!r}")
         if not self.timeout_s > 0:
             raise UsageError(f"timeout_s must be above 0, found {self.timeout_s}")
 
@@ -115,10 +125,12 @@ class OpenAICompatibleModel:
         self, url: str, model: str | None = None, *, settings: OpenAISettings | None = None
     ) -> None:
         self._settings = settings or OpenAISettings()
-        self._client = open_client(url, self._settings)
+        self._limit = call_limit(self._settings)
+        self._slots = Slots(self._limit)
+        self._attempts = _Attempts(self._slots)
+        self._client = open_client(url, self._settings, self._attempts)
         self._openai = require("openai", extra="openai", purpose="A model server")
         self._url = url.rstrip("/")
-        self._slots = threading.BoundedSemaphore(self._settings.concurrency)
         self._learnt = _Learnt()
         self._name = model or self._only_model()
 
@@ -139,9 +151,19 @@ class OpenAICompatibleModel:
         return f"{self._url} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._url
 
     @property
-    def concurrency(self) -> int:
-        """How many requests may be in flight."""
-        return self._settings.concurrency
+    def call_limit(self) -> int | AdaptiveLimit:
+        """Requests in flight at most, or what finds how many."""
+        return self._limit
+
+    @property
+    def calls_at_once(self) -> int:
+        """Requests in flight at most, at present."""
+        return self._slots.now
+
+    @property
+    def concurrency(self) -> Concurrency:
+        """How many pieces of work at a time suit it: as many as requests may be in flight."""
+        return self._limit if isinstance(self._limit, int) else WorkFor((self._limit,))
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions.
@@ -154,7 +176,7 @@ class OpenAICompatibleModel:
             When it cannot be reached, keeps failing, or sends what is no reply.
         """
         check_request(request, self.api, self.name)
-        with self._slots:
+        with self._slots.taken():
             start = time.perf_counter()
             completions: list[Completion] = []
             costs: list[Counts] = []
@@ -190,18 +212,45 @@ class OpenAICompatibleModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _only_model(self) -> str:
+    def but(self, *, model: str, max_retries: int) -> Self:
+        """The same server with its connections, its slots and what was learnt of it, asked otherwise."""
+        other = copy.copy(self)
+        vars(other)["_name"] = model
+        vars(other)["_client"] = self._client.with_options(max_retries=max_retries)
+        return other
+
+    def served(self, *, timeout_s: float) -> tuple[str, ...]:
+        """The models that the server says it serves; none where it does not list them.
+
+        Raises
+        ------
+        NoReply
+            When it cannot be reached, asked once.
+        """
+        client = self._client.with_options(timeout=timeout_s, max_retries=0)
         try:
-            names = [model.id for model in self._client.models.list()]
-        except self._openai.OpenAIError as error:
-            raise translate(error, url=self._url, model="(any)") from error
-        except (AttributeError, TypeError, ValueError) as error:
-            raise UsageError(f"{self._url} does not list its models; name one") from error
+            return self._names(client) or ()
+        except UsageError:  # whoever asks it for more is told why
+            return ()
+
+    def _only_model(self) -> str:
+        names = self._names(self._client)
+        if names is None:
+            raise UsageError(f"{self._url} does not list its models; name one")
         if len(names) != 1:
             raise UsageError(
                 f"{self._url} has {len(names)} models; name one: {', '.join(sorted(names)) or '(none)'}"
             )
-        return str(names[0])
+        return names[0]
+
+    def _names(self, client: Any) -> tuple[str, ...] | None:
+        """``None``: what came is no list of models."""
+        try:
+            return tuple(str(model.id) for model in client.models.list())
+        except self._openai.OpenAIError as error:
+            raise translate(error, url=self._url, model="(any)") from error
+        except (AttributeError, TypeError, ValueError):
+            return None
 
     def _ask(
         self, request: GenerationRequest, form: int = 0
@@ -255,9 +304,10 @@ class OpenAICompatibleModel:
         # the package's signatures do not have them all
         shape = {name: body[name] for name in _SCHEMA_FIELDS if name in body}
         known = {name: value for name, value in body.items() if name not in shape}
-        raw = interface.with_raw_response.create(
-            model=self.name, extra_body=shape | dict(self._settings.extra_body) or None, **known
-        )
+        with self._attempts.heard():
+            raw = interface.with_raw_response.create(
+                model=self.name, extra_body=shape | dict(self._settings.extra_body) or None, **known
+            )
         return reply_json(raw, self._url)
 
     def _adapt(self, message: str, body: Mapping[str, Any]) -> bool:
@@ -285,8 +335,47 @@ class OpenAICompatibleModel:
         return replace(cost, completion=max(drawn, cost.completion or 0))
 
 
-def open_client(url: str, settings: OpenAISettings) -> Any:
-    """An ``openai.OpenAI`` for a server's base URL.
+def call_limit(settings: OpenAISettings) -> int | AdaptiveLimit:
+    """How many requests of one server may be in flight, as the settings say."""
+    if settings.concurrency == "auto":
+        return AdaptiveLimit(most=settings.max_concurrency)
+    return settings.concurrency
+
+
+class _Attempts:
+    """Hears of every attempt of a client, of those too that it makes again by itself."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._here = threading.local()
+
+    @property
+    def hooks(self) -> dict[str, list[Any]]:
+        """What an HTTP client calls before a request and after a response."""
+        return {"request": [self._sent], "response": [self._replied]}
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """One request, with its further attempts."""
+        self._here.unanswered = False
+        try:
+            yield
+        finally:
+            self._sent(None)
+
+    def _sent(self, _: object) -> None:
+        if getattr(self._here, "unanswered", False):
+            self._slots.push_back()
+        self._here.unanswered = True
+
+    def _replied(self, response: Any) -> None:
+        self._here.unanswered = False
+        if response.status_code in _PUSHED_BACK or response.status_code >= 500:
+            self._slots.push_back()
+
+
+def open_client(url: str, settings: OpenAISettings, attempts: _Attempts | None = None) -> Any:
+    """An ``openai.OpenAI`` for a server's base URL; ``attempts`` are told of each where limits adapt.
 
     Raises
     ------
@@ -298,11 +387,15 @@ def open_client(url: str, settings: OpenAISettings) -> Any:
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"a server's URL starts with http:// or https://, found {url!r}")
     openai = require("openai", extra="openai", purpose="A model server")
+    http_client = None
+    if attempts is not None and settings.concurrency == "auto":
+        http_client = openai.DefaultHttpxClient(event_hooks=attempts.hooks)
     return openai.OpenAI(
         api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY,
         base_url=url.rstrip("/"),
         timeout=settings.timeout_s,
         max_retries=settings.max_retries,
+        http_client=http_client,
     )
 
 

@@ -35,6 +35,20 @@ _ABOUT_THE_PROMPT = (
 _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
+class NoReply(BackendError):  # noqa: N818 - reads as what it is
+    """A server gave no reply, whatever it was asked: another one, or the same one later, may.
+
+    Parameters
+    ----------
+    busy
+        Whether it said that it has too much to do.
+    """
+
+    def __init__(self, message: str, *, busy: bool = False) -> None:
+        super().__init__(message)
+        self.busy = busy
+
+
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     """The error of this library that says what to do about one of ``openai``'s.
 
@@ -49,18 +63,18 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     -------
     SufficeError
         A :class:`UsageError` when the caller must change the request, the key, the name or the URL;
-        a :class:`BackendError` when the server or the way to it failed, or when it refuses this one
-        prompt, for example as too long.
+        a :class:`NoReply` when the server or the way to it failed; another :class:`BackendError` when it
+        refuses this one prompt, for example as too long.
     """
     openai = require("openai", extra="openai", purpose="A model server")
     if isinstance(error, openai.APITimeoutError):
-        return BackendError(
+        return NoReply(
             f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...) or "
             "lower concurrency"
         )
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__ or error
-        return BackendError(
+        return NoReply(
             f"{url} cannot be reached ({cause}); check that the server runs there and that the URL "
             "is its base URL, for example http://127.0.0.1:8000/v1"
         )
@@ -74,7 +88,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     said = f"{url} answered {status}: {_message(error)}"
     words = f"{error} {error.body}".lower()
     if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
-        return BackendError(f"{said}. Wait, lower concurrency, and run the same again")
+        return NoReply(f"{said}. Wait, lower concurrency, and run the same again", busy=True)
     if status in (401, 403):
         return UsageError(
             f"{said}. Set the environment variable OPENAI_API_KEY, or pass "
@@ -93,7 +107,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
             f"{said}. The server does not accept the request for {model!r}; check that its interface "
             "is the chosen one (chat or completion) and that it allows the options asked for"
         )
-    return BackendError(f"{said} (after the allowed retries)")
+    return NoReply(f"{said} (after the allowed retries)", busy=status == 429)
 
 
 def _message(error: Any) -> str:

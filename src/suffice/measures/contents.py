@@ -18,7 +18,7 @@ from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.copying import ATTRIBUTES, Source
-from suffice.trace.rounds.labels import LABELS_FILE, Labels
+from suffice.trace.rounds.labels import LABELS_FILE, Labels, labelled
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
@@ -200,7 +200,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         rounds=traces.table.num_rows,
         max_rounds=traces.n_rounds,
         closed_book=traces.closed_book.num_rows,
-        labelled=sum(bool(gold.answers) for gold in traces.gold),
+        labelled=int(labelled(traces).sum()),
         with_gold_passages=sum(bool(gold.passage_ids) for gold in traces.gold),
         ending=dict(sorted(Counter(traces.last_rounds.tolist()).items())),
         failures=traces.origin.failures,
@@ -234,7 +234,7 @@ def _labels_beside(labels: Labels) -> Iterator[str]:
 
 def _groups(source: Source) -> Iterator[Group]:
     traces = source.traces
-    labelled = [bool(gold.answers) for gold in traces.gold]
+    has_gold = labelled(traces)
     values: dict[str, Sequence[str | None]] = {
         "split": traces.of_questions("split"),
         "type": traces.of_questions("question_type"),
@@ -249,7 +249,7 @@ def _groups(source: Source) -> Iterator[Group]:
                 what=what,
                 name=name or None,
                 questions=int(member.sum()),
-                labelled=int(member[labelled].sum()),
+                labelled=int(member[has_gold].sum()),
                 rounds=int(traces.last_rounds[member].sum()),
             )
 
@@ -293,7 +293,7 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         yield from exploration(seen, traces.of_questions("question_type")).notes()
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
-    if not any(gold.answers for gold in traces.gold):
+    if not labelled(traces).any():
         own = "; its own scores (column 'score') are what policies are compared by"
         yield (
             "no question has gold answers, so nothing can be scored or fitted that reads them"

@@ -8,7 +8,8 @@ which round is the last one of a budget, are said of a part as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,21 +20,23 @@ from numpy.typing import NDArray
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
-from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, agreement, own_scores, score_rounds
-from suffice.measures.seen import Seen, seen_of
-from suffice.protocols import Score, Signal, StopPolicy
-from suffice.scoring import (
-    METRICS,
-    F1Kind,
-    Metric,
-    MetricName,
-    ScoreName,
-    accuracy,
-    exact_match,
-    f1_score,
+from suffice.measures.measured import (
+    LabelledColumn,
+    MeasuredColumn,
+    MeasuredShard,
+    OwnScoreColumn,
+    RetrievalColumn,
+    ScoreColumn,
+    SignalColumn,
+    measured_columns,
 )
-from suffice.signals.table import SignalTable, signal_columns, specs_for
+from suffice.measures.retrieval import RetrievalQuality
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen, seen_of
+from suffice.measures.shards import map_shards, shards_of
+from suffice.protocols import Signal, StopPolicy
+from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
+from suffice.signals.table import SignalTable, specs_for
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
@@ -41,42 +44,81 @@ Array = NDArray[np.float64]
 
 
 class _Columns:
-    """Columns over all questions of a trace set, by key; each knows which questions it is filled for."""
+    """Columns over all questions of a trace set, by key; each knows which questions it is filled for.
 
-    def __init__(self, traces: TraceSet) -> None:
+    Where the record is read in shards they are computed of one after the other, or side by side.
+    """
+
+    def __init__(
+        self, traces: TraceSet, recorded: TraceSet | None = None, executor: Executor | None = None
+    ) -> None:
         self.traces = traces
-        self._values: dict[Hashable, Array] = {}  # (n_rounds, n_questions) each
-        self._filled: dict[Hashable, NDArray[np.bool_]] = {}  # (n_questions,) each
+        self.executor = executor
+        self._relabels = recorded is not None
+        self._shards = shards_of(traces if recorded is None else recorded)
+        self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
+        self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
 
-    def lacking(self, key: Hashable, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def lacking(self, key: MeasuredColumn, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the questions for which the column is not known yet."""
         return rows[~self._filled[key][rows]] if key in self._filled else rows
 
-    def only(self, rows: NDArray[np.intp]) -> TraceSet:
-        """The record of these questions."""
+    def compute(
+        self, keys: Sequence[MeasuredColumn], rows: NDArray[np.intp], part: TraceSet
+    ) -> None:
+        """Fill columns for some questions, which ``part`` holds if they are all of it."""
+        traces = self.traces
+        if not self._shards:
+            if len(rows) != part.n_questions:
+                part = traces.take(self._among(rows))
+            for key, values in zip(keys, measured_columns(part, keys), strict=True):
+                self._fill(key, rows, values)
+            return
+        among = self._among(rows)
+        shards = [shard for shard in self._shards if among[shard.questions].any()]
+        work = MeasuredShard(tuple(keys), self._relabels)
+        chosen = [shard.only(among) for shard in shards]
+        for shard, columns in map_shards(work, chosen, self.executor):
+            for key, values in zip(keys, columns, strict=True):
+                self._fill(key, shard.questions, values)
+
+    def _among(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         chosen = np.zeros(self.traces.n_questions, bool)
         chosen[rows] = True
-        return self.traces.take(chosen)
+        return chosen
 
-    def fill(self, key: Hashable, rows: NDArray[np.intp], values: Array) -> None:
+    def _fill(self, key: MeasuredColumn, rows: NDArray[np.intp], values: Array) -> None:
         """Keep values (n_rows, at most n_rounds) of these questions."""
         if key not in self._values:
-            traces = self.traces
-            self._values[key] = np.full((traces.n_rounds, traces.n_questions), np.nan)
-            self._filled[key] = np.zeros(traces.n_questions, bool)
+            height = self.traces.n_rounds if key.of_rounds else 1
+            self._values[key] = np.full((height, self.traces.n_questions), np.nan)
+            self._filled[key] = np.zeros(self.traces.n_questions, bool)
         self._values[key][: values.shape[1], rows] = values.T
         self._filled[key][rows] = True
 
-    def part(self, key: Hashable, rows: NDArray[np.intp], n_rounds: int) -> Array:
+    def part(self, key: MeasuredColumn, rows: NDArray[np.intp], n_rounds: int) -> Array:
         """The column of these questions, (n_rows, n_rounds) stored round-major, read only."""
+        height = n_rounds if key.of_rounds else 1
         if not len(rows):
-            return np.empty((n_rounds, 0)).T
-        values = self._values[key][:n_rounds]
+            return np.empty((height, 0)).T
+        values = self._values[key][:height]
         if len(rows) < self.traces.n_questions:
             values = np.take(values, rows, axis=1)
         column = values.T
         column.flags.writeable = False
         return column
+
+
+@dataclass(frozen=True, slots=True)
+class _PartOf:
+    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``.
+
+    ``None``: as they are measured.
+    """
+
+    whole: _Columns
+    rows: NDArray[np.intp]
+    recorded: TraceSet | None = None
 
 
 class Measures:
@@ -91,20 +133,30 @@ class Measures:
         The recorded questions.
     metric
         What their scores are compared by; ``None``: not asked for, see :meth:`by`.
+    executor
+        Where shards of a large record are measured, see :func:`suffice.measures.shards.map_shards`;
+        ``None``: here, one after the other.
     """
 
-    def __init__(self, traces: TraceSet, metric: Metric | None = None) -> None:
+    def __init__(
+        self,
+        traces: TraceSet,
+        metric: Metric | None = None,
+        executor: Executor | None = None,
+        *,
+        of: _PartOf | None = None,
+    ) -> None:
         self.traces = traces
-        self._whole = _Columns(traces)
-        self._rows: NDArray[np.intp] = np.arange(traces.n_questions)  # of the whole
+        if of is None:
+            of = _PartOf(_Columns(traces, executor=executor), np.arange(traces.n_questions))
+        self._whole, self._rows, self._recorded = of.whole, of.rows, of.recorded
         self._splits: dict[str, Measures] = {}
-        self._columns: dict[Hashable, Array] = {}
+        self._columns: dict[MeasuredColumn, Array] = {}
         self._scores: dict[F1Kind, Outcomes] = {}
         self._books: list[tuple[tuple[CostModel, CostReads | None], CostBook]] = []
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
-        self._recorded: TraceSet | None = None  # None: the traces
         self._by: dict[MetricName, Measures] = {}
 
     @classmethod
@@ -165,7 +217,7 @@ class Measures:
         return self._by[name]
 
     def _usual(self) -> MetricName:
-        if any(gold.answers for gold in self.traces.gold):
+        if self.labelled.any():
             return "f1"
         return "score" if self.traces.has("score") else "agreement"
 
@@ -173,12 +225,11 @@ class Measures:
         if self.metric.agreement:
             raise InternalError(f"no gold answers are left to score {metric.name} against")
         if not metric.agreement:
-            measures = Measures(self.traces, metric)
-            measures._whole, measures._rows = self._whole, self._rows
-            return measures
-        measures = Measures(self.traces.labelled_by_full_budget(), metric)
-        measures._recorded = self.traces
-        return measures
+            return Measures(self.traces, metric, of=_PartOf(self._whole, self._rows))
+        relabelled = self._whole.traces.labelled_by_full_budget()
+        part = self.traces.labelled_by_full_budget()
+        whole = _Columns(relabelled, self._whole.traces, self._whole.executor)
+        return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
     def notes(self, asked: MetricName | None) -> list[str]:
         """What a reader of these questions' scores must know of what they are taken against.
@@ -203,7 +254,7 @@ class Measures:
                 f"{short} of {traces.n_questions} questions end before round {traces.n_rounds}: the full "
                 "budget's answer is that of their last recorded round"
             )
-        blank = sum(not gold.answers for gold in traces.gold)
+        blank = int((~self.labelled).sum())
         if blank:
             notes.append(
                 f"{blank} of {traces.n_questions} questions have a blank answer at their full budget, with "
@@ -236,8 +287,7 @@ class Measures:
         """
         if name not in self._splits:
             traces = self.traces.only_split(name)
-            chosen = np.array([question.split == name for question in self.traces.questions], bool)
-            self._splits[name] = self._part(traces, chosen)
+            self._splits[name] = self._part(traces, self.traces.in_split(name))
         return self._splits[name]
 
     def only_questions(self, ids: Iterable[str]) -> Measures:
@@ -256,39 +306,50 @@ class Measures:
         return self._closed_book
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
-        part = Measures(traces, self._metric)
-        part._whole, part._rows = self._whole, self._rows[chosen]
-        if self._recorded is not None:
-            part._recorded = self._recorded.take(chosen)
-        return part
+        recorded = None if self._recorded is None else self._recorded.take(chosen)
+        of = _PartOf(self._whole, self._rows[chosen], recorded)
+        return Measures(traces, self._metric, of=of)
 
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
         """One score of every recorded answer, (n_questions, n_rounds); NaN: unlabelled or no round."""
+        return self._local([self._scored(name, f1_kind)])[0]
+
+    def _scored(self, name: ScoreName, f1_kind: F1Kind) -> MeasuredColumn:
         if self.metric.against == "scores":
-            own: Hashable = ("own", name)
-            return self._local([own], lambda traces, _: [own_scores(traces, name)])[0]
-        key = (name, f1_kind) if name == "f1" else name
-        scored = _score(name, f1_kind)
-        if self.metric.agreement:
-            scored = agreement(scored)
-        return self._local([key], lambda traces, _: [score_rounds(traces, scored)])[0]
+            return OwnScoreColumn(name)
+        kind = f1_kind if name == "f1" else F1_KINDS[0]
+        return ScoreColumn(name, kind, self.metric.agreement)
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """What every recorded answer scored."""
         if f1_kind not in self._scores:
-            f1 = self.score("f1", f1_kind)
-            labelled = np.array([bool(gold.answers) for gold in self.traces.gold], bool)
-            if self.metric.against == "scores":
-                labelled = np.asarray(~np.isnan(f1).all(axis=1))
+            names: tuple[ScoreName, ...] = ("em", "f1", "acc")
+            keys = [self._scored(name, f1_kind) for name in names]
+            em, f1, acc, gold = self._local([*keys, LabelledColumn()])
+            own = self.metric.against == "scores"
+            labelled = ~np.isnan(f1).all(axis=1) if own else gold[:, 0] == 1.0
             self._scores[f1_kind] = Outcomes(
-                em=self.score("em"),
-                f1=f1,
-                acc=self.score("acc"),
-                labelled=labelled,
-                metric=self.metric,
+                em=em, f1=f1, acc=acc, labelled=np.asarray(labelled), metric=self.metric
             )
         return self._scores[f1_kind]
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which questions have gold answers, (n_questions,)."""
+        return np.asarray(self._local([LabelledColumn()])[0][:, 0] == 1.0)
+
+    def measure(self, signals: Iterable[Signal], f1_kind: F1Kind = "hotpotqa") -> None:
+        """Compute scores and signals that will be asked for, in one pass over the record."""
+        names: tuple[ScoreName, ...] = ("em", "f1", "acc")
+        specs = specs_for(self.traces, signals)
+        self._local(
+            [
+                *(self._scored(name, f1_kind) for name in names),
+                LabelledColumn(),
+                *map(SignalColumn, specs),
+            ]
+        )
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """The scores, for ``who`` compares what stopping after any round scores.
@@ -322,42 +383,29 @@ class Measures:
         UsageError
             For an unknown name, or a signal whose inputs these questions do not hold at all.
         """
-        specs = {_key(spec): spec for spec in specs_for(self.traces, signals)}
-        columns = self._local(
-            list(specs),
-            lambda traces, keys: signal_columns(traces, [specs[key] for key in keys]),
-        )
+        specs = specs_for(self.traces, signals)
+        columns = self._local([SignalColumn(spec) for spec in specs])
         return SignalTable(
-            values={
-                spec.name: values for spec, values in zip(specs.values(), columns, strict=True)
-            },
+            values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
             exists=self.traces.exists,
             question_ids=self.traces.question_ids,
         )
 
     def retrieval(self) -> RetrievalQuality:
         """Precision and recall of what was retrieved up to each round."""
-        precision, recall = self._local(["precision", "recall"], _retrieval)
+        precision, recall = self._local([RetrievalColumn("precision"), RetrievalColumn("recall")])
         return RetrievalQuality(precision=precision, recall=recall)
 
-    def _local(
-        self,
-        keys: Sequence[Hashable],
-        compute: Callable[[TraceSet, Sequence[Hashable]], Sequence[Array]],
-    ) -> list[Array]:
-        """Columns by key; ``compute`` gives those that some of these questions lack."""
+    def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:
+        """Columns by key; those that some of these questions lack are computed."""
         absent = [key for key in keys if key not in self._columns]
-        to_compute: dict[bytes, list[Hashable]] = {}
+        to_compute: dict[bytes, list[MeasuredColumn]] = {}
         for key in absent:
             lacking = self._whole.lacking(key, self._rows)
             if len(lacking):
                 to_compute.setdefault(lacking.tobytes(), []).append(key)
         for place, together in to_compute.items():
-            rows = np.frombuffer(place, np.intp)
-            whole = len(rows) == len(self._rows)
-            traces = self.traces if whole else self._whole.only(rows)
-            for key, values in zip(together, compute(traces, together), strict=True):
-                self._whole.fill(key, rows, values)
+            self._whole.compute(together, np.frombuffer(place, np.intp), self.traces)
         for key in absent:
             self._columns[key] = self._whole.part(key, self._rows, self.traces.n_rounds)
         return [self._columns[key] for key in keys]
@@ -386,35 +434,3 @@ class Measures:
 
 Traces = TraceSet | Measures | str | Path
 """A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
-
-
-def _score(name: ScoreName, f1_kind: F1Kind) -> Score:
-    if name == "f1":
-        return lambda answer, gold: f1_score(answer, gold, f1_kind)
-    return exact_match if name == "em" else accuracy
-
-
-def _retrieval(traces: TraceSet, keys: Sequence[Hashable]) -> list[Array]:
-    quality = retrieval_quality(traces)
-    return [getattr(quality, str(key)) for key in keys]
-
-
-def _key(spec: Signal) -> Hashable:
-    """What tells a signal from others: itself, compared by value where it can be."""
-    try:
-        return hash(spec), spec
-    except TypeError:
-        return _Identity(spec)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Identity:
-    """A signal that cannot be compared by value."""
-
-    spec: Signal
-
-    def __hash__(self) -> int:
-        return id(self.spec)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.spec is self.spec

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.protocols import Score
-from suffice.scoring import METRICS, Metric, ScoreName, exact_match
+from suffice.columns.answers import GoldAnswers, ScoredAnswers
+from suffice.columns.texts import Texts
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -35,19 +36,31 @@ class Outcomes:
         return scores
 
 
-def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
-    """One score of every recorded answer, (n_questions, n_rounds); NaN where none was asked for."""
-    answers = traces.table.column("answer").to_pylist()
-    accepted = [
-        gold.answers
-        for gold, count in zip(traces.gold, traces.last_rounds.tolist(), strict=True)
-        for _ in range(count)
-    ]
-    values = [
-        score(answer, golds) if golds and answer is not None else np.nan
-        for answer, golds in zip(answers, accepted, strict=True)
-    ]
-    return traces.dense(np.array(values, np.float64))
+def score_rounds(
+    traces: TraceSet,
+    names: Sequence[ScoreName],
+    f1_kind: F1Kind = "hotpotqa",
+    *,
+    agreement: bool = False,
+) -> list[NDArray[np.float64]]:
+    """Scores of every recorded answer, each (n_questions, n_rounds); NaN where none was asked for.
+
+    Under ``agreement`` the gold answers are those of the loop itself, and an equal answer has the score
+    in full: one of which normalising leaves nothing ("A", "the") equals itself too, where the official F1
+    and containment score 0.
+    """
+    question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
+    answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
+    scores = [answers.score(name, f1_kind) for name in names]
+    if agreement:
+        same = answers.score("em") == 1.0
+        scores = [np.where(same, 1.0, values) for values in scores]
+    return [traces.dense(values) for values in scores]
+
+
+def gold_answers(traces: TraceSet) -> GoldAnswers:
+    """The gold answers of every question, as round 1 states them."""
+    return GoldAnswers.of(traces.first_rounds("gold_answers"))
 
 
 def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
@@ -62,17 +75,3 @@ def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
         return scores
     holds = scores == 1.0 if name == "em" else scores > 0.0
     return np.where(np.isnan(scores), np.nan, holds)
-
-
-def agreement(score: Score) -> Score:
-    """The score against another answer of the loop, which an equal one has in full.
-
-    An answer of which normalising leaves nothing ("A", "the") equals itself too, where the official F1
-    and containment score 0.
-    """
-
-    def agreeing(prediction: str, gold_answers: Iterable[str]) -> float:
-        answers = tuple(gold_answers)
-        return 1.0 if exact_match(prediction, answers) else score(prediction, answers)
-
-    return agreeing

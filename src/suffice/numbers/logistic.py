@@ -14,6 +14,7 @@ from suffice.errors import DataError
 
 _STEPS = 100
 _HALVINGS = 40
+_BLOCK = 1 << 16  # numbers held as objects at a time
 _FLAT = 1e-12  # gradient, in rows, below which the fit is done
 
 
@@ -23,6 +24,21 @@ def sigmoid(logit: float) -> float:
         rising = math.exp(logit)
         return rising / (1.0 + rising)
     return 1.0 / (1.0 + math.exp(-logit))
+
+
+def sigmoids(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:func:`sigmoid` of every number, shape kept, bit for bit.
+
+    The exponentials are those of single numbers: an array's may differ in the last bit, and a replayed
+    decision must be the live one.
+    """
+    flat = logits.ravel()
+    shares = np.empty(flat.size)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        falling = np.fromiter(map(math.exp, (-np.abs(block)).tolist()), np.float64, block.size)
+        shares[start : start + _BLOCK] = np.where(block < 0, falling, 1.0) / (1.0 + falling)
+    return shares.reshape(logits.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.columns.texts import Texts
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
-from suffice.measures.scores import Outcomes
+from suffice.measures.scores import Outcomes, gold_answers
 from suffice.numbers.maps.isotonic import fit_isotonic
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
@@ -33,11 +34,15 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.available import refuse_lacking
+from suffice.signals.by_columns.questions import of_first_rounds, of_last_rounds
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 N_FOLDS = 5
 LABELS = "labels"
@@ -101,13 +106,16 @@ def fit_questions(part: Measures) -> FitQuestions:
     seen, record = part.seen, part.recorded
     if not record.has("stopped_by"):
         return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
-    by_policy = np.array([end == "policy" for end in record.of_last_rounds("stopped_by")], bool)
+    ends = Texts.of(of_last_rounds(record, "stopped_by"))
+    by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
     if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
         return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
-    not_drawn = never & (_between_0_and_1(record.question_ids) >= seen.propensity)
+    not_drawn = never.copy()
+    names = of_first_rounds(record, "question_id").filter(never)
+    not_drawn[never] = _between_0_and_1(names) >= seen.propensity[never]
     read = ~(cut | not_drawn)
     if not read.any():
         raise UsageError(_all_cut(record))
@@ -130,9 +138,11 @@ def _all_cut(record: TraceSet, what: str = "questions") -> str:
     )
 
 
-def _between_0_and_1(ids: Iterable[str]) -> NDArray[np.float64]:
+def _between_0_and_1(ids: pa.ChunkedArray) -> NDArray[np.float64]:
     """A number for every id as if drawn at random, the same whatever it stands among."""
-    digests = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in ids)
+    digests = b"".join(
+        blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast("large_binary")
+    )
     return np.frombuffer(digests, np.uint64) / 2.0**64
 
 
@@ -241,10 +251,21 @@ def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
 
 
 def gold_of(measures: Measures) -> tuple[str, ...]:
-    """Every gold answer of these questions; none where scores are not taken against them."""
+    """The gold answers of these questions that their record's phrases would take for abstentions.
+
+    None where scores are not taken against gold answers.
+    """
     if not measures.metric.gold:
         return ()
-    return tuple(answer for gold in measures.traces.gold for answer in gold.answers)
+    stated = stated_phrases(measures.traces.origin.run)
+    answers = gold_answers(measures.traces).texts.distinct.to_pylist()
+    return _abstaining(answers, ABSTENTION_PHRASES if stated is None else stated)
+
+
+def _abstaining(answers: Iterable[str], phrases: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that say something, and abstain by these phrases."""
+    whole = ready(phrases)
+    return tuple(answer for answer in answers if answer_form(answer) and whole.holds(answer))
 
 
 def abstention_of(
@@ -255,8 +276,7 @@ def abstention_of(
     ``stated`` are those the record states instead of the usual ones.
     """
     phrases = ABSTENTION_PHRASES if stated is None else stated
-    whole = ready(phrases)
-    right = [answer for answer in gold if answer_form(answer) and whole.holds(answer)]
+    right = _abstaining(dict.fromkeys(gold), phrases)
     kept = tuple(phrase for phrase in phrases if not any(map(ready([phrase]).holds, right)))
     return stated if kept == phrases else kept
 
@@ -351,10 +371,10 @@ def fit_calibrator(
 
 def _warn_of_little(data: FitData, signal: str, calibrator: PerRoundCalibrator) -> None:
     """Say what a rule can expect of maps fitted on next to nothing."""
-    labelled, seen = int(data.outcomes.labelled.sum()), np.unique(data.outcomes.em)
-    seen = seen[~np.isnan(seen)]
-    if len(seen) == 1 and seen[0] in (0.0, 1.0):
-        which = "right" if seen[0] else "wrong"
+    labelled, em = int(data.outcomes.labelled.sum()), data.outcomes.em
+    least, most = np.fmin.reduce(em, axis=None), np.fmax.reduce(em, axis=None)
+    if least == most and most in (0.0, 1.0):
+        which = "right" if most else "wrong"
         little = f"all answers to the {labelled} labelled {_where(data, labelled)} are {which}"
     elif labelled < N_FOLDS:
         little = (
@@ -558,6 +578,8 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float
 # --- what a record does not give -----------------------------------------------------------------
 _MOST = 0.5
 """Share of the rounds, above which a signal that is undefined there makes a poor policy."""
+_LOOKED_AT = 1_000
+"""Rounds in which a signal is undefined, looked at for why."""
 _SELDOM = 0.05
 """Share of the rounds, below which a rule that can hold there stops next to nothing."""
 
@@ -641,16 +663,30 @@ def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
 
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
-    """What most often lacks where a signal is undefined, and what to type; may be empty."""
+    """What most often lacks where a signal is undefined, and what to type; may be empty.
+
+    Of many such rounds some hundreds are looked at, spread evenly, and that is said.
+    """
+    questions, rounds = np.nonzero(absent)
+    few = np.unique(np.linspace(0, len(questions) - 1, _LOOKED_AT).astype(np.intp))
+    if len(few) < len(questions):
+        questions, rounds = questions[few], rounds[few]
+    looked_at = np.zeros_like(absent)
+    looked_at[questions, rounds] = True
+    some = np.asarray(looked_at.any(axis=1))
     absences = Counter(
         absence
         for views, rows in zip(
-            traces.views([*read_columns([spec]), "signals"]), absent, strict=True
+            traces.take(some).views([*read_columns([spec]), "signals"]),
+            looked_at[some],
+            strict=True,
         )
         for view, counts in zip(views, rows, strict=False)
         if counts and (absence := why_undefined(spec, view)) is not None
     )
     if not absences:
         return ""
-    usual = absences.most_common(1)[0][0]
-    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")
+    usual, count = absences.most_common(1)[0]
+    sampled = len(questions) < absent.sum()
+    said = f"{usual.why} (in {count} of {len(questions)} looked at)" if sampled else usual.why
+    return f": {said}" + (f"; {usual.remedy}" if usual.remedy else "")

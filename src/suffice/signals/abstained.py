@@ -11,13 +11,14 @@ from typing import Any
 
 from suffice.errors import DataError, UsageError
 from suffice.scoring import answer_form
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""
 _OPEN = "..."
-_HEAD = re.compile(r"[(;\n]|\. ")
+HEAD = re.compile(r"[(;\n]|\. ")
+"""What ends the head of an answer: a remark in brackets or a further sentence follows."""
 _LACKING = ("mentioned", "specified", "provided", "available", "stated", "given", "found")
 _EVIDENCE = ("text", "context", "evidence", "passage", "passages", "document", "documents")
 _READ = tuple(f"{given}{what}" for given in ("", "provided ", "given ") for what in _EVIDENCE)
@@ -97,7 +98,7 @@ class Abstentions:
         beginnings = self.beginnings.get(form.partition(" ")[0])
         if beginnings is not None and f"{form} ".startswith(beginnings):
             return True
-        head = _HEAD.split(answer, maxsplit=1)[0]
+        head = HEAD.split(answer, maxsplit=1)[0]
         if len(head) < len(answer):
             return answer_form(head) in self.whole
         ends = self.ends.get(form.rpartition(" ")[2])
@@ -164,7 +165,13 @@ def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     >>> [own(LoopView("q", (Round(answer=text),))) for text in texts]
     [1.0, 0.0, 1.0, 1.0]
     """
-    return replace(ABSTAINED, compute=_AbstainsBy(ready(phrases)), own_settings=True)
+    own = ready(phrases)
+    return replace(
+        ABSTAINED,
+        compute=_AbstainsBy(own),
+        in_columns=InColumns("answers", "abstained", (own,)),
+        own_settings=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +191,7 @@ ABSTAINED = SignalSpec(
     high=1.0,
     direction="low",
     compute=abstained,
+    in_columns=InColumns("answers", "abstained", (_USUAL,)),
     binary=True,
 )
 

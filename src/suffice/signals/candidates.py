@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.signals.samples import NO_SAMPLES, sample_signal
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 
@@ -49,6 +49,7 @@ CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
     summary="token overlap of the candidate steps, or of the samples (paper 4, SC)",
     compute=candidate_agreement,
+    in_columns=InColumns("samples", "candidate_agreement"),
     undefined=(NO_SAMPLES,),
 )
 
@@ -168,5 +169,6 @@ CONTRADICTION = SignalSpec(
     low=0.0,
     high=1.0,
     compute=contradiction,
+    in_columns=InColumns("candidates", "contradiction"),
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

@@ -11,10 +11,11 @@ import numpy as np
 
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
-from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round, Token
 
-_MARKER = "Answer:"
+MARKER = "Answer:"
+"""What answers stand behind in a reply, unless the round says where they start."""
 
 
 def answer_tokens(
@@ -51,9 +52,9 @@ def _span(
         said = text[sum(len(token.token) for token in tokens[:starts]) :].lstrip()
         start = len(text) - len(said)
         return start, start + len(said.partition("\n")[0])
-    marker = text.find(_MARKER)
+    marker = text.find(MARKER)
     if marker >= 0:
-        line_start = marker + len(_MARKER)
+        line_start = marker + len(MARKER)
         line = text[line_start:].partition("\n")[0]
         return line_start + len(line) - len(line.lstrip()), line_start + len(line)
     normalized = answer_form(text)
@@ -85,7 +86,7 @@ def token_margin(token: Token) -> float:
         (alternative.logprob for alternative in token.top if alternative.logprob > -math.inf),
         reverse=True,
     )
-    return ranked[0] - ranked[1] if len(ranked) > 1 else UNDEFINED
+    return (ranked[0] - ranked[1]) or 0.0 if len(ranked) > 1 else UNDEFINED  # never -0.0
 
 
 def answer_margins(view: LoopView) -> list[float]:
@@ -111,14 +112,14 @@ _TOP = "record with a server that gives at least two (top_logprobs)"
 _NO_MARGIN = (
     _NO_TOKENS,
     Absence(
-        f"the reply holds no {_MARKER!r}, after which the answer's tokens are looked for, and is not the "
+        f"the reply holds no {MARKER!r}, after which the answer's tokens are looked for, and is not the "
         "answer itself",
         lambda view: not _is_placed(view.current),
         "record with --prompt answer-first or no-confidence, or say where the answer starts: "
         "Round(..., answer_starts=0)",
     ),
     Absence(
-        f"nothing follows {_MARKER!r} on its line, or from answer_starts on",
+        f"nothing follows {MARKER!r} on its line, or from answer_starts on",
         lambda view: not _of_round(view.current),
     ),
     Absence(
@@ -148,7 +149,13 @@ def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float
         return statistic(margins) if margins else UNDEFINED
 
     summary = f"{how} margin of the answer's tokens, nats"
-    return _of_tokens(name=name, summary=summary, compute=compute, undefined=_NO_MARGIN)
+    return _of_tokens(
+        name=name,
+        summary=summary,
+        compute=compute,
+        in_columns=InColumns("tokens", "margin", (name.removeprefix("margin_"),)),
+        undefined=_NO_MARGIN,
+    )
 
 
 _of_tokens = partial(
@@ -162,6 +169,7 @@ ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",
     summary="margin of the answer's first token, nats",
     compute=answer_token_margin,
+    in_columns=InColumns("tokens", "answer_token_margin"),
     undefined=_NO_MARGIN,
 )
 MARGIN_MIN = _aggregate("margin_min", "smallest", min)
@@ -181,7 +189,10 @@ def token_probability(view: LoopView) -> float:
     if not tokens:
         return 0.0
     # A server may report a log-probability a hair above 0.
-    return statistics.fmean(math.exp(min(token.logprob, 0.0)) for token in tokens)
+    capped = np.minimum([token.logprob for token in tokens], 0.0)
+    return statistics.fmean(
+        np.exp(capped).tolist()
+    )  # NumPy's, which may round as math.exp does not
 
 
 TOKEN_PROBABILITY = _of_tokens(
@@ -189,6 +200,7 @@ TOKEN_PROBABILITY = _of_tokens(
     summary="mean probability of the generated tokens",
     high=1.0,
     compute=token_probability,
+    in_columns=InColumns("tokens", "token_probability"),
     undefined=(_NO_TOKENS,),
 )
 
@@ -206,6 +218,7 @@ VERBALIZED_CONFIDENCE = SignalSpec(
     low=1.0,
     high=5.0,
     compute=verbalized_confidence,
+    in_columns=InColumns("tokens", "verbalized_confidence"),
     undefined=(
         Absence(
             "the reply holds no rating from 1 to 5",

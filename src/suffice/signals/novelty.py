@@ -9,7 +9,7 @@ from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import added_nothing
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages, token_set
-from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Passage
 
 
@@ -82,6 +82,7 @@ OVERLAP = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap,
+    in_columns=InColumns("novelty", "overlap"),
     undefined=_NOT_COMPARED,
 )
 OVERLAP_IDF = SignalSpec(
@@ -92,6 +93,7 @@ OVERLAP_IDF = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap_idf,
+    in_columns=InColumns("novelty", "overlap_idf"),
     undefined=_NOT_COMPARED,
 )
 
@@ -125,6 +127,7 @@ NEW_PASSAGES = SignalSpec(
     high=1.0,
     direction="low",
     compute=new_passages,
+    in_columns=InColumns("novelty", "new_passages"),
     undefined=(
         unrecorded("passages", "the round's passages were"),
         Absence(
@@ -159,6 +162,7 @@ QUERY_REPEATS = SignalSpec(
     low=0.0,
     high=1.0,
     compute=query_repeats,
+    in_columns=InColumns("answers", "query_repeats"),
     undefined=(
         unrecorded("query", "the round's query was"),
         Absence("there is no earlier query", lambda view: view.previous is None),

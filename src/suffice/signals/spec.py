@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,11 +48,13 @@ class InColumns:
 
     It takes :class:`suffice.signals.by_columns.rounds.RoundColumns` and the ``settings``, and gives float64
     (n_rows,), NaN where undefined. It is imported when it is called: deciding live must not load pyarrow.
+    ``one_round`` is the form to which it is equal, set by the signal; see :attr:`SignalSpec.in_columns`.
     """
 
     family: str
     function: str
     settings: tuple[Hashable, ...] = ()
+    one_round: Callable[[LoopView], float] | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
         """The values of every row."""
@@ -88,7 +90,8 @@ class SignalSpec:
         The value at the view's last round, NaN where undefined; ``None`` for a signal that is only
         ever recorded, because computing it asks a model.
     in_columns
-        The same for all rounds of a record at once, equal bit for bit; ``None``: round by round.
+        The same for all rounds of a record at once, equal bit for bit; ``None``: round by round. A copy
+        with another ``compute`` has none unless it states its own.
     binary
         Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
     instead
@@ -121,6 +124,15 @@ class SignalSpec:
     undefined: tuple[Absence, ...] = field(default=(), repr=False)
     variant_of: str = ""
     own_settings: bool = False
+
+    def __post_init__(self) -> None:
+        if self.in_columns is None:
+            return
+        of = self.in_columns.one_round
+        form = (
+            replace(self.in_columns, one_round=self.compute) if of in (None, self.compute) else None
+        )
+        object.__setattr__(self, "in_columns", form)
 
     def __call__(self, view: LoopView) -> float:
         """The value at the view's last round; NaN when undefined or only recorded."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import warnings
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -67,13 +69,21 @@ def schema_of(path: str | Path) -> TableSchema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRead:
-    """One file of a trace set.
+class StoredFile:
+    """One file of a trace set, of which nothing but what it says of itself was read.
 
     Parameters
     ----------
-    table
-        Its wanted columns in the schema's types.
+    file
+        Where it lies.
+    kind
+        What its rows are.
+    names
+        The wanted columns that it holds.
+    row_groups
+        How many rows each of its row groups has.
+    n_bytes
+        What its columns take, encoded and not compressed.
     run
         Its run document.
     version
@@ -84,50 +94,120 @@ class FileRead:
         Its columns and its metadata as they stand in the file.
     """
 
-    table: pa.Table
+    file: Path
+    kind: TableSchema
+    names: tuple[str, ...]
+    row_groups: tuple[int, ...]
+    n_bytes: int
     run: dict[str, Any]
     version: int
     remarks: tuple[str, ...]
     stored: pa.Schema
 
+    @classmethod
+    def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
+        """The file, in the newest version of the schema.
 
-def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRead:
-    """The wanted columns of one file, in the newest version of the schema.
+        An older version lacks the columns that came later: what it holds under their names is its own, and
+        is not read.
 
-    An older version lacks the columns that came later: what it holds under their names is its own, and is
-    not read.
-
-    Raises
-    ------
-    DataError
-        Naming the file: it is damaged, of another kind or newer, or a column has another type.
-    """
-    try:
-        with pq.ParquetFile(file) as parquet:
+        Raises
+        ------
+        DataError
+            Naming the file: it is damaged, of another kind or newer, or lacks a required column.
+        """
+        with readable(file), pq.ParquetFile(file) as parquet:
             stored = parquet.schema_arrow
             metadata = stored.metadata or {}
-            version = _version(metadata, file, schema)
-            _check_required(stored.names, str(file), schema)
-            later = {column.name for column in schema.columns if column.since > version}
+            version = _version(metadata, file, kind)
+            _check_required(stored.names, str(file), kind)
+            later = {column.name for column in kind.columns if column.since > version}
             own = parquet.read(columns=sorted(later & {*stored.names}))
-            remarks = (*_misspelt(stored, schema), *_unread(own, version, schema))
-            read = [field for field in stored if field.name not in later]
-            stored = pa.schema(read, metadata=stored.metadata)
-            present = [name for name in stored.names if name in wanted]
-            table = parquet.read(columns=present, use_threads=True)
+            groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
+        remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
+        stored = pa.schema([field for field in stored if field.name not in later], stored.metadata)
+        return cls(
+            file=file,
+            kind=kind,
+            names=tuple(name for name in stored.names if name in wanted),
+            row_groups=tuple(group.num_rows for group in groups),
+            n_bytes=sum(group.total_byte_size for group in groups),
+            run=_run_document(metadata),
+            version=version,
+            remarks=remarks,
+            stored=stored,
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., StoredFile], tuple[Path, tuple[str, ...], str]]:
+        """For another process: it opens the file again."""
+        return _opened_again, (self.file, self.names, self.kind.name)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(self.row_groups)
+
+    def holds(self, name: str) -> bool | None:
+        """Whether a column is not null throughout; ``None``: its footer does not say."""
+        if name not in self.names:
+            return False
+        with readable(self.file), pq.ParquetFile(self.file) as parquet:
+            known = parquet.metadata
+            leaves = [
+                leaf
+                for leaf in range(len(parquet.schema))
+                if parquet.schema.column(leaf).path.partition(".")[0] == name
+            ]
+            flat = parquet.schema.column(leaves[0]).path == name
+            for group in range(known.num_row_groups):
+                for leaf in leaves:
+                    column = known.row_group(group).column(leaf)
+                    counted = column.statistics
+                    if counted is None or not counted.has_null_count:
+                        return None
+                    if counted.null_count < column.num_values:
+                        return True
+        return False if flat else None  # of a list that is empty its leaves are null too
+
+    def read(self, names: Sequence[str] | None = None) -> pa.Table:
+        """Columns in the schema's types; all wanted ones unless some are named.
+
+        Raises
+        ------
+        DataError
+            Naming the file: it is damaged, or a column has another type.
+        """
+        with readable(self.file), pq.ParquetFile(self.file) as parquet:
+            table = parquet.read(columns=list(self.names if names is None else names))
+        return self.coerced(table)
+
+    def coerced(
+        self, table: pa.Table, first_row: int = 0, types: Mapping[str, pa.DataType] | None = None
+    ) -> pa.Table:
+        """Some of its columns in the schema's types, or in ``types``.
+
+        ``first_row`` is where their rows begin in the file.
+        """
+        return _coerced(table, str(self.file), self.kind, first_row, types or {})
+
+
+def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
+        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else PLANS)
+
+
+@contextmanager
+def readable(file: Path) -> Iterator[None]:
+    """Names the file where it cannot be read."""
+    try:
+        yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         hint = "; a policy file is named with --policy" if file.suffix == ".json" else ""
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",
             file=str(file),
         ) from error
-    return FileRead(
-        table=coerce_table(table, str(file), schema),
-        run=_run_document(metadata),
-        version=version,
-        remarks=remarks,
-        stored=stored,
-    )
 
 
 _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
@@ -272,6 +352,16 @@ def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) ->
         Naming file and column: a required column is missing, or a type cannot be converted.
     """
     _check_required(table.column_names, file, schema)
+    return _coerced(table, file, schema)
+
+
+def _coerced(
+    table: pa.Table,
+    file: str,
+    schema: TableSchema,
+    first_row: int = 0,
+    types: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> pa.Table:
     duplicated = {name for name in table.column_names if table.column_names.count(name) > 1}
     if duplicated:
         raise DataError("the column appears twice", file=file, column=min(duplicated))
@@ -279,14 +369,17 @@ def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) ->
     for column in schema.columns:
         if column.name not in table.column_names:
             continue
-        cells = table.column(column.name)
+        cells, wanted = table.column(column.name), types.get(column.name, column.type)
         try:
-            arrays[column.name] = coerce_column(cells, column.type)
+            arrays[column.name] = coerce_column(cells, wanted)
         except _REFUSALS as error:
-            row = _first_bad_row(cells, column.type)
+            row = _first_bad_row(cells, wanted)
             message = f"found type {cells.type}, the schema wants {column.type} ({error})"
             raise DataError(
-                message.replace("\n", " "), file=file, row=row, column=column.name
+                message.replace("\n", " "),
+                file=file,
+                row=None if row is None else row + first_row,
+                column=column.name,
             ) from error
     for name in table.column_names:
         arrays.setdefault(name, table.column(name))

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.cli.main import main
-from suffice.measures import measures as module
-from suffice.protocols import Signal
-from suffice.signals.spec import SignalSpec
+from suffice.measures.measured import (
+    MeasuredColumn,
+    ScoreColumn,
+    SignalColumn,
+    measured_columns,
+)
 from suffice.testing.traces import answer_tokens, sampled_records
-from suffice.trace.rounds.records import LoopView, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 QUESTIONS, ROUNDS = 60, 3
@@ -39,27 +46,14 @@ def recorded() -> list[QuestionRecord]:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, ...]]:
-    """How often each score was called, and each signal for a question and round."""
+    """How often each column was measured for each question."""
     counts: Counter[tuple[Any, ...]] = Counter()
 
-    def counting(name: str) -> None:
-        score = getattr(module, name)
+    def counted(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[NDArray[np.float64]]:
+        counts.update((key, question) for key in keys for question in traces.question_ids)
+        return measured_columns(traces, keys)
 
-        def counted(*arguments: Any) -> float:
-            counts["score", name, *arguments[2:]] += 1
-            return float(score(*arguments))
-
-        monkeypatch.setattr(module, name, counted)
-
-    for name in ("exact_match", "f1_score", "accuracy"):
-        counting(name)
-    compute = SignalSpec.__call__
-
-    def of_view(spec: SignalSpec, view: LoopView) -> float:
-        counts["signal", spec, view.question, len(view.rounds)] += 1
-        return compute(spec, view)
-
-    monkeypatch.setattr(SignalSpec, "__call__", of_view)
+    monkeypatch.setattr("suffice.measures.measures.measured_columns", counted)
     return counts
 
 
@@ -90,18 +84,17 @@ def test_a_report_computes_each_score_and_each_signal_once(
     assert parts["types"]
     assert parts["selective"]
     assert parts["guarantees"]
-    cells = QUESTIONS * ROUNDS
-    scores = {key[1:]: count for key, count in computed.items() if key[0] == "score"}
-    assert scores == {
-        ("exact_match",): cells,
-        ("f1_score", "hotpotqa"): cells,
-        ("accuracy",): cells,
-    }
-    of_signals = {key: count for key, count in computed.items() if key[0] == "signal"}
-    assert {key: count for key, count in of_signals.items() if count > 1} == {}
-    specs: Counter[Signal] = Counter(key[1] for key in of_signals)
-    assert set(specs.values()) == {cells}
-    assert {"answer_stable", "overlap", "normalized_entropy"} <= {spec.name for spec in specs}
+    assert set(computed.values()) == {1}
+    keys = Counter(key for key, _ in computed)
+    assert {
+        ScoreColumn("em"),
+        ScoreColumn("f1"),
+        ScoreColumn("acc"),
+    } == {key for key in keys if isinstance(key, ScoreColumn)}
+    of_signals = {key: count for key, count in keys.items() if isinstance(key, SignalColumn)}
+    assert set(of_signals.values()) == {QUESTIONS}
+    names = {key.spec.name for key in of_signals}
+    assert {"answer_stable", "overlap", "normalized_entropy"} <= names
 
 
 def test_a_replay_of_a_split_computes_nothing_for_others(
@@ -112,6 +105,8 @@ def test_a_replay_of_a_split_computes_nothing_for_others(
     rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
     assert main(["replay", str(traces), *rule]) == 0
     capsys.readouterr()
-    signals = [count for key, count in computed.items() if key[0] == "signal"]
-    assert signals == [1] * (QUESTIONS // 2 * ROUNDS)
-    assert computed["score", "exact_match"] == QUESTIONS // 2 * ROUNDS
+    assert set(computed.values()) == {1}
+    keys = Counter(key for key, _ in computed)
+    assert {key.spec.name for key in keys if isinstance(key, SignalColumn)} == {"overlap"}
+    of_rounds = {key: count for key, count in keys.items() if key.of_rounds}
+    assert set(of_rounds.values()) == {QUESTIONS // 2}

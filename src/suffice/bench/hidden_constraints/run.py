@@ -39,6 +39,7 @@ from suffice.bench.hidden_constraints.runs import (
 from suffice.bench.hidden_constraints.scores import Board, contrasts, example_run, step_trace
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.study import ModelAccess, Options, Request, Study
+from suffice.concurrency import width_of
 from suffice.errors import InternalError, UsageError
 from suffice.options import Option
 from suffice.pipelines.models import connect_detector, connect_encoder
@@ -132,7 +133,7 @@ def _study(
         folder / _PLANS,
         PlanRecorderSettings(
             run=run_document(settings, made, players, who.judge_name),
-            concurrency=who.concurrency or int(getattr(who.model, "concurrency", 1)),
+            concurrency=who.concurrency or width_of(who.model),
             judge=who.judge,
             on_progress=on_progress,
         ),

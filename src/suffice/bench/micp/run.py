@@ -25,12 +25,13 @@ from suffice.bench.micp.results import (
 from suffice.bench.micp.show import micp_page
 from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
+from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy
-from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy, lots
 from suffice.policies.micp.relevance_fit import Relevances, scored_by
-from suffice.policies.micp.samples import lots, read_samples
+from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.search import search_allocations
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import (
@@ -98,7 +99,8 @@ class LabelledRecord:
 
     def drawn_by(self, seed: int) -> Sampled:
         """The samples, with ties broken by this seed."""
-        return replace(self.sampled, draws=lots(self.question_ids, self.rounds, seed))
+        drawn = [lots(seed, self.question_ids, number + 1) for number in range(self.rounds)]
+        return replace(self.sampled, draws=np.stack(drawn, axis=1))
 
 
 def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
@@ -112,7 +114,7 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
         Where the number of samples differs between rounds, or they were not clustered by meaning.
     """
     source = traces.origin.source
-    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
+    labelled = gold_answers(traces).labelled
     if not labelled.any():
         raise UsageError(f"no question of {source} has gold answers; the evaluation needs them")
     chosen = traces.take(labelled)

@@ -34,6 +34,7 @@ from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.results.formats import counted
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
 FEW = 200
@@ -95,7 +96,7 @@ def stop_rag_study(
 
 
 def _count_labelled(traces: TraceSet) -> int:
-    return sum(bool(gold.answers) for gold in traces.gold)
+    return int(labelled(traces).sum())
 
 
 def _learned(

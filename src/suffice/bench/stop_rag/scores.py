@@ -22,6 +22,7 @@ from suffice.replay.run.references import ORACLES
 from suffice.replay.run.runs import at_stop
 from suffice.scoring import F1Kind
 from suffice.signals.table import signal_table
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -103,13 +104,13 @@ class Questions:
 
 
 def _labelled(traces: TraceSet) -> TraceSet:
-    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
-    if not labelled.any():
+    chosen = labelled(traces)
+    if not chosen.any():
         raise UsageError(
             f"no question of {traces.origin.source} that was asked for has gold answers; the "
             "evaluation needs them"
         )
-    return traces.take(labelled)
+    return traces.take(chosen)
 
 
 def _stops(policy: StopPolicy, traces: TraceSet) -> NDArray[np.int16]:
@@ -129,9 +130,9 @@ def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int
     """
     scores: list[NDArray[np.float64]] = []
     for trace_set in fitting:
-        labelled = np.array([bool(gold.answers) for gold in trace_set.gold], bool)
-        if labelled.any():
-            scores.append(_padded(trace_set.take(labelled), f1_kind, rounds))
+        chosen = labelled(trace_set)
+        if chosen.any():
+            scores.append(_padded(trace_set.take(chosen), f1_kind, rounds))
     if not scores:
         raise UsageError("no question that is fitted on has gold answers; fitting needs them")
     # equal means may differ in their last bits

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.bench.study import STUDIES, ModelAccess, Request, Study, find_study
-from suffice.cli.options import add_model, add_traces, open_more, out_path
+from suffice.cli.options import add_model, add_traces, open_more, out_path, server_settings
 from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_result, say, waiting
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import add_settings, read_settings
@@ -81,8 +81,6 @@ def _model_access(arguments: argparse.Namespace) -> ModelAccess:
     return ModelAccess(
         llm=arguments.llm,
         model=arguments.model,
-        api=arguments.api,
-        timeout_s=arguments.timeout,
-        concurrency=arguments.concurrency,
+        server=server_settings(arguments),
         cache=arguments.cache,
     )

@@ -30,6 +30,7 @@ from suffice.cli.retrieval_options import (
     tell_skipped,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
+from suffice.concurrency import WorkFor, width_of
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES
 from suffice.datasets.question_files import Columns, columns_of
@@ -184,6 +185,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     with waiting("recording"):
         summary = record_examples(examples, model, Path(arguments.out), recording, progress)
+    if isinstance(width := width_of(model), WorkFor):
+        say(f"calls at once, in the end: {', '.join(str(limit.now) for limit in width.limits)}")
     return show_summary(summary, arguments)
 
 

@@ -15,12 +15,12 @@ from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError
 from suffice.measures.seen import record_banners
+from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
-from suffice.trace.rounds.export import EXPORT_FORMATS, export_traces
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import inspect_traces
 

@@ -242,10 +242,23 @@ def fit_isotonic(
 
 
 def _pooled(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pool adjacent violators: a block grows while the mean of the one before is not below."""
-    blocks: list[tuple[float, float, int]] = []  # sum, count, how many distinct x
-    for group_sum, group_count in zip(sums.tolist(), counts.tolist(), strict=True):
-        total, count, length = group_sum, group_count, 1
+    """Pool adjacent violators, (n_distinct,): whatever does not rise is one block with what follows.
+
+    All runs that do not rise are pooled at once, again and again while they grow fewer; what is left, one
+    block after the other. Sums of outcomes 0 and 1 are whole, so the order changes no bit.
+    """
+    lengths = np.ones(len(sums), np.int64)  # distinct x of each block
+    while True:
+        starts = np.flatnonzero(np.diff(sums / counts, prepend=-1.0) > 0.0)
+        groups = len(sums)
+        sums, counts, lengths = (
+            np.add.reduceat(values, starts) for values in (sums, counts, lengths)
+        )
+        if 10 * len(sums) > 9 * groups:
+            break
+    blocks: list[tuple[float, float, int]] = []
+    for group in zip(sums.tolist(), counts.tolist(), lengths.tolist(), strict=True):
+        total, count, length = group
         while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
             before = blocks.pop()
             total, count, length = total + before[0], count + before[1], length + before[2]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import DataError
 from suffice.numbers.fields import map_fields, number, number_or_none, probability_or_none
-from suffice.numbers.logistic import least_cross_entropy, sigmoid
+from suffice.numbers.logistic import least_cross_entropy, sigmoid, sigmoids
 from suffice.numbers.maps.isotonic import (
     MINIMUM_ROWS,
     FitRows,
@@ -72,16 +72,13 @@ class LogisticMap:
         return sigmoid(self.slope * within + self.intercept)
 
     def predict(self, values: ArrayLike) -> NDArray[np.float64]:
-        """The map at every value, shape kept.
-
-        One value at a time on purpose: an array's exponential may differ from a number's in the last
-        bit, and a replayed decision must be the live one. Ten million values take a few seconds.
-        """
-        flat = np.asarray(values, np.float64)
-        probabilities = np.fromiter(
-            map(self.predict_one, flat.ravel().tolist()), np.float64, flat.size
-        )
-        return probabilities.reshape(flat.shape)
+        """The map at every value, shape kept."""
+        source = np.asarray(values, np.float64)
+        within = np.clip(source, -_LARGEST, _LARGEST)
+        with np.errstate(over="ignore"):
+            probabilities = sigmoids(self.slope * within + self.intercept)
+        probabilities[np.isnan(source)] = math.nan if self.undefined is None else self.undefined
+        return probabilities
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; :meth:`from_json` gives back the same bits."""

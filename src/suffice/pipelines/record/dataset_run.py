@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suffice._version import VERSION
+from suffice.concurrency import width_of
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
 from suffice.pipelines.loops.ranked import CumulativeSettings
@@ -166,7 +167,7 @@ def record_examples(
             run=run,
             may_differ=_MAY_DIFFER,
             rounds=recording.settings.rounds,
-            concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
+            concurrency=recording.concurrency or width_of(model),
             on_start=recording.on_start,
             on_progress=on_progress,
             closed_book=pipeline.closed_book if recording.settings.closed_book else None,

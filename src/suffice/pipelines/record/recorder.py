@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from suffice.concurrency import Concurrency
 from suffice.errors import DataError
 from suffice.pipelines.record.session import RecordSummary, SessionSettings, record_all
 from suffice.protocols import Retriever
@@ -52,7 +53,7 @@ class RecorderSettings(SessionSettings):
     The others are those of :class:`suffice.pipelines.record.session.SessionSettings`.
     """
 
-    concurrency: int = 8
+    concurrency: Concurrency = 8
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})
     rounds: int | None = None

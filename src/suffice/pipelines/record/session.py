@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from suffice.concurrency import side_by_side
+from suffice.concurrency import Concurrency, at_once, side_by_side
 from suffice.errors import BackendError, DataError
 from suffice.trace.writer import RecordKey, StoredRecord, TraceWriter
 
@@ -61,7 +61,7 @@ class SessionSettings:
     """
 
     run: Mapping[str, Any]
-    concurrency: int = 1
+    concurrency: Concurrency = 1
     on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = field(default=_ignore)
 
@@ -181,7 +181,7 @@ class _Session(Generic[_Task, _Record]):
         self._on_progress(
             Progress(finished=self.finished, failed=self.failed, planned=self._planned)
         )
-        alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._concurrency
+        alike = self._same_in_a_row >= _GIVE_UP_AFTER * at_once(self._concurrency)
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
             raise BackendError(
                 f"{self._failed_in_a_row} {self._recorder.noun} failed in a row, the last with: "

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.numbers.logistic import sigmoid
+from suffice.numbers.logistic import sigmoid, sigmoids
 from suffice.policies.needs import USUAL_SAMPLES, loop_needs
 from suffice.protocols import (
     Action,
@@ -87,9 +87,7 @@ def combined_confidence(
             part = np.where(np.isnan(values), parts.undefined[name], part)
         total += part
     if parts.link == "logistic":
-        # one at a time: an array's exponential may differ from a number's in the last bit
-        linked = np.fromiter(map(sigmoid, total.ravel().tolist()), np.float64, total.size)
-        total = linked.reshape(total.shape)
+        total = sigmoids(total)
     else:
         np.clip(total, 0.0, 1.0, out=total)
     if reads_abstention:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.logistic import sigmoid
+from suffice.numbers.logistic import sigmoids
 from suffice.policies.gate.gate import chosen_action
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
@@ -252,10 +252,7 @@ class GatePolicy:
             + model.contradiction * conflict
             + model.remaining * remaining
         )
-        logits = model.intercept - risk
-        # one at a time: an array's exponential may differ from a number's in the last bit
-        linked = np.fromiter(map(sigmoid, logits.ravel().tolist()), np.float64, logits.size)
-        return linked.reshape(logits.shape).T
+        return sigmoids(model.intercept - risk).T
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round after which the gate would EXECUTE, (n_questions,); else ``n_rounds``."""

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.columns.ragged import Ragged
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
+from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, FitQuestions, fit_questions, refuse_without_gold
@@ -44,8 +46,9 @@ from suffice.policies.micp.stage2 import (
     budget_spent,
     calibrate,
 )
-from suffice.scoring import Match, normalize_answer
+from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
+from suffice.signals.by_columns.questions import asked_in_both, of_first_rounds
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
 
@@ -68,9 +71,7 @@ class FitParts:
     cut: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shared = {
-            normalize_answer(question.text) for question in self.optimize.traces.questions
-        } & {normalize_answer(question.text) for question in self.calibrate.traces.questions} - {""}
+        shared = asked_in_both(self.optimize.traces, self.calibrate.traces)
         if shared:
             warnings.warn(
                 f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
@@ -121,7 +122,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         )
     read = [fit_questions(part) for part in parts]
     optimize, calibration = (
-        part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool) & of_part.read)
+        part.take(gold_answers(part.traces).labelled & of_part.read)
         for part, of_part in zip(parts, read, strict=True)
     )
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
@@ -281,7 +282,8 @@ def _filter(
             )
         return recorded, True
     relevance = scored_by(calibration)
-    if relevance is None or not any(gold.passage_ids for gold in calibration.gold):
+    named = Ragged.of(of_first_rounds(calibration, "gold_passage_ids")).values
+    if relevance is None or named.null_count == len(named):
         return None, False
     level = exact_level(settings.alpha_retrieval)
     return fit_filter(calibration, level, preset, relevance), False

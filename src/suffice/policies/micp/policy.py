@@ -76,6 +76,15 @@ def lot(seed: int, question_id: str, number: int) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / 2.0**53
 
 
+def lots(seed: int, question_ids: Sequence[str], number: int) -> NDArray[np.float64]:
+    """:func:`lot` of every question, (n_questions,)."""
+    if not all(question_ids):
+        lot(seed, "", number)  # refuses
+    before, sha256 = f"{seed}:{number}:".encode(), hashlib.sha256
+    digests = b"".join([sha256(before + name.encode()).digest()[:8] for name in question_ids])
+    return np.asarray((np.frombuffer(digests, ">u8") >> 11) / 2.0**53, np.float64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
     """How samples are clustered: by normalised string, or by meaning as recorded.
@@ -312,9 +321,9 @@ class MiCPPolicy:
             score, threshold = scores[:, number - 1], self.stops[number - 1]
             fires = score < threshold.value
             if threshold.share:
-                for index in np.flatnonzero(score == threshold.value).tolist():
-                    drawn = lot(self.seed, table.question_ids[index], number)
-                    fires[index] = drawn < threshold.share
+                tied = np.flatnonzero(score == threshold.value)
+                names = [table.question_ids[index] for index in tied.tolist()]
+                fires[tied] = lots(self.seed, names, number) < threshold.share
             stops[fires] = number
         return stops
 

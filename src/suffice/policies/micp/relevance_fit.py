@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.columns.ragged import Ragged
+from suffice.columns.texts import NONE, Texts
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
-from suffice.trace.rounds.records import Passage
+from suffice.signals.by_columns.questions import blocks, of_first_rounds, only_columns
+from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.trace.rounds.table import TraceSet
 
 _NAMES: tuple[Relevance, ...] = ("rerank_score", "score")
@@ -25,57 +25,28 @@ def scored_by(traces: TraceSet) -> Relevance | None:
     """Which relevance every recorded passage carries, the reranker's first; ``None``: neither."""
     if not traces.has("passages"):
         return None
-    passages = traces.table.column("passages").combine_chunks().flatten()
-    names = [name for name in _NAMES if len(passages) and not passages.field(name).null_count]
+    chunks = [chunk.flatten() for chunk in traces.table.column("passages").chunks]
+    if not sum(map(len, chunks)):
+        return None
+    names = [name for name in _NAMES if not any(chunk.field(name).null_count for chunk in chunks)]
     return names[0] if names else None
-
-
-def best_relevance(traces: TraceSet, relevance: Relevance) -> list[dict[str, float]]:
-    """For every question the best relevance of each passage over the rounds that retrieved it (Eq. 9).
-
-    That is the round that added it, and those that found it again as far as that is recorded: of
-    records without ``refound`` see :func:`unrecorded_finds`.
-    """
-    held = []
-    for views in traces.views(["passages", "refound"]):
-        best: dict[str, float] = {}
-        for round_ in views[-1].rounds:
-            for passage in chain(round_.passages or (), round_.refound or ()):
-                value = _value(passage, relevance)
-                best[passage.id] = max(value, best.get(passage.id, -math.inf))
-        held.append(best)
-    return held
-
-
-def _value(passage: Passage, relevance: Relevance) -> float:
-    value = getattr(passage, relevance)
-    # a filter that drops anything drops what is undefined
-    return -math.inf if value is None or math.isnan(value) else float(value)
 
 
 def unrecorded_finds(traces: TraceSet) -> int:
     """How many questions were searched with several queries without a record of what was found again."""
     if not traces.has("query"):
         return 0
-    count = 0
-    for views in traces.views(["query", "refound"]):
-        rounds = views[-1].rounds
-        queries = {round_.query for round_ in rounds if round_.query is not None}
-        count += len(queries) > 1 and any(round_.refound is None for round_ in rounds[1:])
-    return count
+    return sum(map(_unrecorded_finds, blocks(only_columns(traces, "query", "refound"))))
 
 
-def gold_relevance(
-    traces: TraceSet, best: Sequence[Mapping[str, float]]
-) -> list[NDArray[np.float64]]:
-    """For every question the best relevance of each right passage that was retrieved.
-
-    Empty where none was retrieved, or none is known.
-    """
-    return [
-        np.array([own[name] for name in dict.fromkeys(gold.passage_ids) if name in own], np.float64)
-        for own, gold in zip(best, traces.gold, strict=True)
-    ]
+def _unrecorded_finds(traces: TraceSet) -> int:
+    rounds = RoundColumns(traces)
+    queries = rounds.texts("query")
+    said, many = queries.codes != NONE, len(queries.distinct)
+    each_once = np.unique(rounds.question[said] * many + queries.codes[said])
+    several = np.bincount(each_once // max(1, many), minlength=traces.n_questions) > 1
+    untold = rounds.question[~rounds.lists("refound").valid & ~rounds.first]
+    return int((several & (np.bincount(untold, minlength=traces.n_questions) > 0)).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +67,27 @@ class Relevances:
 
     @classmethod
     def read(cls, traces: TraceSet, relevance: Relevance) -> Relevances:
-        """Of a record all of whose passages carry it; undefined ones count as the least."""
-        best = best_relevance(traces, relevance)
-        gold = gold_relevance(traces, best)
-        passages = traces.table.column("passages").combine_chunks()
-        rows = passages.value_parent_indices().to_numpy(zero_copy_only=False)
-        question_of_row = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
-        owners = question_of_row[rows].astype(np.intp)
-        names = passages.flatten().field("id").to_pylist()
-        shown = [best[owner][name or ""] for owner, name in zip(owners, names, strict=True)]
+        """Of a record all of whose passages carry it; undefined ones count as the least.
+
+        A passage counts with its best relevance over the rounds that retrieved it (Eq. 9): the one that added
+        it, and those that found it again as far as that is recorded: of records without ``refound`` see
+        :func:`unrecorded_finds`.
+        """
+        narrow = only_columns(traces, "passages", "refound", "gold_passage_ids")
+        parts, start = [], 0
+        for block in blocks(narrow):
+            parts.append(_best(block, relevance, start))
+            start += block.n_questions
+        gold, gold_question, shown, shown_question = (
+            np.concatenate(columns) for columns in zip(*parts, strict=True)
+        )
         return cls(
             relevance=relevance,
             n=traces.n_questions,
-            gold=np.concatenate([*gold, np.empty(0)]),
-            gold_question=np.repeat(np.arange(len(gold)), [len(values) for values in gold]),
-            shown=np.array(shown, np.float64),
-            shown_question=owners,
+            gold=gold,
+            gold_question=gold_question,
+            shown=shown,
+            shown_question=shown_question,
             unrecorded=unrecorded_finds(traces),
         )
 
@@ -147,6 +123,43 @@ class Relevances:
             shown=float(left.mean()) if left.size else None,
             questions=int(asked.sum()),
         )
+
+
+_Best = tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]
+
+
+def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
+    """Right passages that were retrieved and all shown, each beside its question, counted from ``start``."""
+    import pyarrow as pa
+
+    rounds = RoundColumns(traces)
+    shown, again = rounds.lists("passages"), rounds.lists("refound")
+    wanted = Ragged.of(of_first_rounds(traces, "gold_passage_ids"))
+    named = wanted.values.is_valid()
+    ids = [passages.field("id").fill_null("") for passages in (shown, again)]
+    names = Texts.of(pa.chunked_array([*ids, wanted.values.filter(named)], pa.string()))
+    question = np.concatenate(
+        [
+            rounds.question[shown.rows],
+            rounds.question[again.rows],
+            wanted.rows[named.to_numpy(zero_copy_only=False)],
+        ]
+    )
+    keys = question * len(names.distinct) + names.codes
+    count = len(shown.values) + len(again.values)
+    distinct, place = np.unique(keys[:count], return_inverse=True)
+    values = np.concatenate([passages.numbers(relevance) for passages in (shown, again)])
+    best = np.full(len(distinct), -np.inf)
+    # a filter that drops anything drops what is undefined
+    np.maximum.at(best, place, np.where(np.isnan(values), -np.inf, values))
+    right = count + np.sort(np.unique(keys[count:], return_index=True)[1])
+    right = right[np.isin(keys[right], distinct)]
+    return (
+        best[np.searchsorted(distinct, keys[right])],
+        question[right] + start,
+        best[place[: len(shown.values)]],
+        question[: len(shown.values)] + start,
+    )
 
 
 def fit_filter(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.columns.answers import ScoredAnswers
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
+from suffice.measures.scores import gold_answers
 from suffice.policies.micp.notes import refound_notes
-from suffice.policies.micp.policy import MiCPPolicy, lot
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded_finds
-from suffice.policies.micp.stage2 import Sampled, evaluate_stops
+from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
-from suffice.scoring import Match
-from suffice.signals.samples import SampleCluster, sample_counts
+from suffice.signals.by_columns.questions import blocks, of_first_rounds, only_columns
+from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.by_columns.samples import cluster_of_samples, sample_forms
+from suffice.signals.samples import entropy_signal, sample_counts
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -39,35 +43,46 @@ def read_samples(
     there = min(rounds, traces.n_rounds)
     score[:, :there] = scores[:, :there]
     gold_confidence = np.full((n, rounds), -np.inf)
-    columns = ["samples", "sample_clusters", "signals"]
-    for index, views in enumerate(traces.views(columns)):
-        accepted = traces.gold[index].answers
-        for number, view in enumerate(views[:rounds]):
-            right = [
-                confidence
-                for cluster, confidence in draft.confidences(view.current)
-                if _is_right(cluster, accepted, draft.match)
-            ]
-            gold_confidence[index, number] = max(right, default=-math.inf)
+    entropy = None
+    if draft.penalty:
+        entropy = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
+    start = 0
+    for block in blocks(traces):
+        here = slice(start, start + block.n_questions)
+        found = _right_shares(block, draft)
+        if entropy is not None:
+            found -= draft.penalty * np.nan_to_num(entropy[here, : found.shape[1]])
+        gold_confidence[here, : found.shape[1]] = np.where(np.isnan(found), -np.inf, found)
+        start = here.stop
     return Sampled(
         score=score,
         best_gold=np.maximum.accumulate(gold_confidence, axis=1),
-        draws=lots(traces.question_ids, rounds, draft.seed),
+        draws=Lots(of_first_rounds(traces, "question_id"), draft.seed),
     )
 
 
-def _is_right(cluster: SampleCluster, accepted: Sequence[str], match: Match) -> bool:
-    """Whether any member is right."""
-    return cluster.is_answer and any(
-        match(member, accepted) for member in cluster.members if member
-    )
+def _right_shares(traces: TraceSet, draft: MiCPPolicy) -> NDArray[np.float64]:
+    """The share of the largest right cluster among a round's samples, (n_questions, at most T).
 
-
-def lots(ids: Sequence[str], rounds: int, seed: int) -> NDArray[np.float64]:
-    """The draws that break ties in rounds 1 to ``rounds`` of these questions, (n_questions, rounds)."""
-    return np.array(
-        [[lot(seed, name, number) for number in range(1, rounds + 1)] for name in ids], np.float64
-    ).reshape(len(ids), rounds)
+    NaN where there is none. A cluster is right where any of its members matches a gold answer.
+    """
+    table = only_columns(traces, "gold_answers", "samples", "sample_clusters").table
+    early = replace(traces, table=table.filter(table.column("round").to_numpy() <= draft.rounds))
+    rounds = RoundColumns(early)
+    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
+    clusters = cluster_of_samples(rounds, draft.clusters.by)
+    said = np.flatnonzero(forms.codes != forms.code_of(""))
+    rows = samples.rows[said]
+    scored = ScoredAnswers(forms.take(said), gold_answers(early), rounds.question[rows])
+    least = draft.match.f1
+    right = scored.score("em") == 1.0 if least is None else scored.score("f1") >= least
+    chosen, first = np.unique(clusters[said[right]], return_index=True)
+    numbers, sizes = np.unique(clusters, return_counts=True)
+    largest = np.zeros(rounds.n_rows, np.int64)
+    np.maximum.at(largest, rows[right][first], sizes[np.searchsorted(numbers, chosen)])
+    shares = rounds.undefined()
+    np.divide(largest, samples.lengths, out=shares, where=largest > 0)
+    return early.dense(shares)
 
 
 def samples_a_round(traces: TraceSet, rounds: int) -> int:
@@ -113,7 +128,7 @@ def recorded_sets(
     round up to the budget samples the right answer. The objective is paper 3's composite (Eq. 14).
     """
     fired = policy.fired(table)
-    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
+    labelled = gold_answers(traces).labelled
     covered = objective = None
     if labelled.any():
         data = read_samples(traces.take(labelled), policy, policy.scores(table)[labelled])

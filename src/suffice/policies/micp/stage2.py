@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,44 @@ from suffice.numbers.conformal.order_statistics import (
     tied_threshold,
 )
 from suffice.policies.method import Preset
+from suffice.policies.micp.policy import lots
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Objective = Literal["composite", "rounds", "answer-rate"]
 OBJECTIVES: tuple[Objective, ...] = ("composite", "rounds", "answer-rate")
 _MOST_SCALINGS = 60
+_NAMES = 50_000  # question ids held as objects at a time
+
+
+class Lots:
+    """The draws that break ties, a column a round, each drawn when it is first read.
+
+    Parameters
+    ----------
+    question_ids
+        (n,), texts.
+    seed
+        As the policy has it.
+    """
+
+    def __init__(self, question_ids: pa.ChunkedArray, seed: int) -> None:
+        self._ids, self._seed = question_ids, seed
+        self._columns: dict[int, NDArray[np.float64]] = {}
+
+    def __getitem__(self, place: tuple[slice, int]) -> NDArray[np.float64]:
+        """Those of all questions in a round counted from 0, (n,): of ``[:, t]`` only t is read."""
+        _, number = place
+        if number not in self._columns:
+            parts = (self._ids.slice(start, _NAMES) for start in range(0, len(self._ids), _NAMES))
+            drawn = [lots(self._seed, part.to_pylist(), number + 1) for part in parts]
+            self._columns[number] = np.concatenate([*drawn, np.empty(0)])
+        return self._columns[number]
+
+    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Lots:
+        """Those of some questions."""
+        return Lots(self._ids.take(np.arange(len(self._ids))[chosen]), self._seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +81,7 @@ class Sampled:
 
     score: NDArray[np.float64]
     best_gold: NDArray[np.float64]
-    draws: NDArray[np.float64]
+    draws: NDArray[np.float64] | Lots
 
     @property
     def n(self) -> int:
@@ -73,8 +107,11 @@ class Sampled:
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sampled:
         """Those questions."""
+        draws = self.draws
         return Sampled(
-            score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
+            score=self.score[chosen],
+            best_gold=self.best_gold[chosen],
+            draws=draws.take(chosen) if isinstance(draws, Lots) else draws[chosen],
         )
 
 

@@ -6,12 +6,14 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any
 
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.settings import MIN_WINDOW, Mode
 from suffice.policies.stop_rag.states import StateTexts
 
+_AT_ONCE = 500  # trajectories
 _WORD = re.compile(r"\w+")
 
 
@@ -153,19 +155,25 @@ class Tokenizer:
             )
         ]
 
-    def encode(self, states: Sequence[StateTexts]) -> Encoded:
-        """Tokens of all states of these trajectories."""
-        words = sorted({text for state in states for text in (state.question, *state.seen(10**9))})
-        pieces = dict(zip(words, self.pieces(words), strict=True))
+    def encode(self, states: Iterable[StateTexts]) -> Encoded:
+        """Tokens of all states of these trajectories; some texts at a time are held beside them."""
         places: dict[Tokens, int] = {}
         reads, counts, cut = [], [], Truncation()
-        for state in states:
-            texts, lost = self._trajectory(state, pieces)
-            reads.append(
-                tuple(tuple(places.setdefault(text, len(places)) for text in one) for one in texts)
+        rest = iter(states)
+        while batch := list(islice(rest, _AT_ONCE)):
+            words = sorted(
+                {text for state in batch for text in (state.question, *state.seen(10**9))}
             )
-            counts.append(tuple(len(state.seen(t)) for t in range(1, state.n_rounds + 1)))
-            cut += lost
+            pieces = dict(zip(words, self.pieces(words), strict=True))
+            for state in batch:
+                texts, lost = self._trajectory(state, pieces)
+                reads.append(
+                    tuple(
+                        tuple(places.setdefault(text, len(places)) for text in one) for one in texts
+                    )
+                )
+                counts.append(tuple(len(state.seen(t)) for t in range(1, state.n_rounds + 1)))
+                cut += lost
         return Encoded(
             texts=tuple(places), reads=tuple(reads), documents=tuple(counts), truncation=cut
         )

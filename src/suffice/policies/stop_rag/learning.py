@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
 from suffice.policies.stop_rag.encoding import Encoded, Tokens, Truncation
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import Precision, TrainSettings
-from suffice.policies.stop_rag.states import StateTexts
+from suffice.policies.stop_rag.states import States, StateTexts, rounds_of
 from suffice.policies.stop_rag.training import (
     BatchValues,
     RewardTable,
@@ -53,17 +54,16 @@ class TextLearner:
     def __init__(
         self,
         network: QNetwork,
-        parts: tuple[Sequence[StateTexts], Sequence[StateTexts]],
+        parts: tuple[States, States],
         *,
         cache_bytes: int,
         precision: Precision,
         on_read: Callable[[int, int], None] | None = None,
     ) -> None:
-        decisions = [[_without_last(states) for states in part] for part in parts]
         self.network = network
-        self.encoded = network.tokenizer.encode([states for part in decisions for states in part])
+        self.encoded = network.tokenizer.encode(map(_without_last, chain(*parts)))
         self.truncation: Truncation = self.encoded.truncation
-        self._starts = (0, len(decisions[0]))
+        self._starts = (0, len(parts[0]))
         self._bfloat16 = precision == "bfloat16"
         self._kept = _Activations(network, self.encoded.texts, cache_bytes, on_read)
         network.set_scale(self._sample())
@@ -286,12 +286,12 @@ class Trajectories:
         (n,), T_i; the number of rounds of ``states``.
     """
 
-    states: Sequence[StateTexts]
+    states: States
     rewards: NDArray[np.float64]
     lengths: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        counts = [trajectory.n_rounds for trajectory in self.states]
+        counts = rounds_of(self.states)
         if counts != np.asarray(self.lengths).tolist() or len(counts) != len(self.rewards):
             raise UsageError(
                 f"states, rewards and lengths must be of the same questions: found {len(counts)} "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.protocols import Score
-from suffice.scoring import accuracy, exact_match, f1_score
+from suffice.scoring import F1Kind, ScoreName, accuracy, exact_match, f1_score
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
 from suffice.trace.rounds.records import LoopView, Passage
 from suffice.trace.rounds.tokens import passage_text
 
 if TYPE_CHECKING:
+    from suffice.columns.answers import GoldAnswers
+    from suffice.signals.by_columns.rounds import RoundColumns
     from suffice.trace.rounds.table import TraceSet
 
 
+_AT_ONCE = 2_000  # questions whose texts are read together
 _RECORD = "record with suffice record --samples 8"
 
 
@@ -38,6 +41,17 @@ def _hotpotqa_f1(prediction: str, gold_answers: Iterable[str]) -> float:
 REWARDS: Mapping[str, Score] = MappingProxyType(
     {"f1": _squad_f1, "f1-hotpotqa": _hotpotqa_f1, "em": exact_match, "acc": accuracy}
 )
+
+
+_IN_COLUMNS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
+    {
+        "f1": ("f1", "squad"),
+        "f1-hotpotqa": ("f1", "hotpotqa"),
+        "em": ("em", "hotpotqa"),
+        "acc": ("acc", "hotpotqa"),
+    }
+)
+"""What they are called where they are computed of columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +97,15 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
     Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
     samples a round.
     """
+    from suffice.measures.scores import gold_answers  # deciding live loads no pyarrow
+
     source = traces.origin.source
     if not traces.has("samples"):
         raise UsageError(
             f"a reward is the mean score of sampled final answers, and {source} holds no column "
             f"samples; {_RECORD}"
         )
-    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
+    labelled = gold_answers(traces).labelled
     counts = sample_counts(traces)  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
@@ -97,53 +113,69 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
     if not usable.any():
         raise UsageError(f"no question of {source} has rewards: {'; '.join(notes)}")
     return Rewards(
-        values=_mean_scores(traces, score, labelled, counts),
+        values=_mean_scores(traces, score),
         lengths=traces.last_rounds,
         usable=usable,
         notes=notes,
     )
 
 
-def _mean_scores(
-    traces: TraceSet, score: Score, labelled: NDArray[np.bool_], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _mean_scores(traces: TraceSet, score: Score) -> NDArray[np.float64]:
     """(n_questions, n_rounds), NaN where there is nothing to score."""
-    drawn = counts[traces.exists].astype(np.int64)  # rows are questions in order, then rounds
-    kept = labelled[np.nonzero(traces.exists)[0]]
-    scores = _sample_scores(traces, score, np.repeat(kept, drawn), drawn).tolist()
-    means, end = np.full(len(drawn), np.nan), 0
-    for row in np.flatnonzero(kept & (drawn > 0)).tolist():
-        start, end = end, end + int(drawn[row])
-        # exact whatever the order: equal rounds must tie
-        means[row] = math.fsum(scores[start:end]) / (end - start)
-    return traces.dense(means)
+    from suffice.columns.sums import segment_means
+    from suffice.measures.scores import gold_answers
+    from suffice.signals.by_columns.questions import blocks, only_columns
+    from suffice.signals.by_columns.rounds import RoundColumns
+
+    means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
+    start = 0
+    for block in blocks(only_columns(traces, "gold_answers", "samples")):
+        rounds, gold = RoundColumns(block), gold_answers(block)
+        scores = _sample_scores(rounds, gold, score)
+        # rounded once whatever the order: equal rounds must tie
+        of_rounds = segment_means(np.nan_to_num(scores), rounds.lists("samples").offsets)
+        of_rounds[~gold.labelled[rounds.question]] = np.nan
+        means[start : start + block.n_questions, : block.n_rounds] = block.dense(of_rounds)
+        start += block.n_questions
+    return means
 
 
-def _sample_scores(
-    traces: TraceSet, score: Score, chosen: NDArray[np.bool_], drawn: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """The score of every chosen sample, in the order of rows, (n_chosen,)."""
-    question_of, round_of = np.nonzero(traces.exists)
-    row = np.repeat(np.arange(len(drawn)), drawn)[chosen]
-    words = traces.table.column("samples").combine_chunks().flatten().dictionary_encode()
+def _sample_scores(rounds: RoundColumns, gold: GoldAnswers, score: Score) -> NDArray[np.float64]:
+    """The score of every sample, (n_samples,); NaN of those of unlabelled questions."""
+    import pyarrow.compute as pc
+
+    from suffice.columns.answers import ScoredAnswers
+    from suffice.columns.texts import Texts
+
+    samples = rounds.lists("samples")
     # a null sample says nothing, as records read it
-    texts = [*(text or "" for text in words.dictionary.to_pylist()), ""]
-    code = words.indices.fill_null(len(texts) - 1).to_numpy().astype(np.int64)[chosen]
-    asked = question_of[row]
-    _, firsts, which = np.unique(asked * len(texts) + code, return_index=True, return_inverse=True)
-    accepted = [gold.answers for gold in traces.gold]
-    scores = np.array(
-        [score(texts[code[first]], accepted[asked[first]]) for first in firsts.tolist()], np.float64
+    said = Texts.of(pc.fill_null(samples.values, ""))
+    question = rounds.question[samples.rows]
+    name = _name(score)
+    if score is REWARDS.get(name):
+        return ScoredAnswers(said, gold, question).score(*_IN_COLUMNS[name])
+    rows = np.flatnonzero(gold.labelled[question])
+    keys = question[rows] * len(said.distinct) + said.codes[rows]
+    _, firsts, which = np.unique(keys, return_index=True, return_inverse=True)
+    answers = gold.texts.distinct.take(gold.texts.codes).to_pylist()
+    texts = said.distinct.take(said.codes[rows[firsts]]).to_pylist()
+    spans = (gold.offsets[question[rows[firsts]] + end].tolist() for end in (0, 1))
+    of_pairs = np.array(
+        [score(text, tuple(answers[a:b])) for text, a, b in zip(texts, *spans, strict=True)],
+        np.float64,
     )
-    outside = ~((scores >= 0.0) & (scores <= 1.0))
+    outside = ~((of_pairs >= 0.0) & (of_pairs <= 1.0))
     if outside.any():
         first = int(firsts[outside].min())
+        row = samples.rows[rows[first]]
+        place = {name: rounds.traces.table.column(name)[row] for name in ("question_id", "round")}
         raise UsageError(
-            f"score {_name(score)} gave {float(scores[which[first]])!r} for a sample of question "
-            f"{traces.question_ids[asked[first]]!r}, round {round_of[row[first]] + 1}; a reward "
-            "needs a score from 0 to 1"
+            f"score {name} gave {float(of_pairs[which[first]])!r} for a sample of question "
+            f"{place['question_id'].as_py()!r}, round {place['round']}; a reward needs a score from 0 to 1"
         )
-    return np.asarray(scores[which])
+    scores = np.full(len(samples.values), np.nan)
+    scores[rows] = of_pairs[which]
+    return scores
 
 
 def _name(score: Score) -> str:
@@ -207,8 +239,8 @@ def texts_of_view(view: LoopView) -> StateTexts:
     return _states(view.question, rounds)
 
 
-def texts_of_traces(traces: TraceSet) -> tuple[StateTexts, ...]:
-    """The same for every recorded question, read by column.
+def texts_of_traces(traces: TraceSet) -> RecordedStates:
+    """The same for every recorded question.
 
     Raises
     ------
@@ -220,21 +252,55 @@ def texts_of_traces(traces: TraceSet) -> tuple[StateTexts, ...]:
             f"the network reads the passages each round added, and {traces.origin.source} holds no "
             "column passages; record them, or learn from signals alone"
         )
-    column = traces.table.column("passages").combine_chunks()
-    counts = column.value_lengths().fill_null(0).to_pylist()
-    inner = column.flatten()
-    fields = (inner.field(name).to_pylist() for name in ("id", "title", "text"))
-    passages = iter(
-        [
-            (name or "", _text(Passage(id=name or "", title=title or "", text=text)))
-            for name, title, text in zip(*fields, strict=True)
-        ]
+    return RecordedStates(traces)
+
+
+class RecordedStates:
+    """The states of recorded questions, some thousands read at a time whenever they are gone through."""
+
+    def __init__(self, traces: TraceSet) -> None:
+        self._traces = traces
+
+    def __len__(self) -> int:
+        return self._traces.n_questions
+
+    @property
+    def rounds(self) -> list[int]:
+        """How many rounds each question has."""
+        return list(map(int, self._traces.last_rounds))
+
+    def __iter__(self) -> Iterator[StateTexts]:
+        from suffice.signals.by_columns.questions import blocks, only_columns
+
+        for block in blocks(only_columns(self._traces, "question", "passages"), _AT_ONCE):
+            yield from _texts_of(block)
+
+
+States = Sequence[StateTexts] | RecordedStates
+"""Of many questions, at hand or read when they are gone through."""
+
+
+def rounds_of(states: States) -> list[int]:
+    """How many rounds each of them has."""
+    if isinstance(states, RecordedStates):
+        return states.rounds
+    return [of_question.n_rounds for of_question in states]
+
+
+def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
+    from suffice.signals.by_columns.questions import of_first_rounds
+    from suffice.signals.by_columns.rounds import RoundColumns
+
+    recorded = RoundColumns(traces).lists("passages")
+    fields = (recorded.field(name).to_pylist() for name in ("id", "title", "text"))
+    passages = (
+        (name or "", _text(Passage(id=name or "", title=title or "", text=text)))
+        for name, title, text in zip(*fields, strict=True)
     )
-    rounds = iter([[next(passages) for _ in range(count)] for count in counts])
-    return tuple(
-        _states(question.text, [next(rounds) for _ in range(length)])
-        for question, length in zip(traces.questions, traces.last_rounds.tolist(), strict=True)
-    )
+    rounds = (list(islice(passages, count)) for count in recorded.lengths.tolist())
+    questions = of_first_rounds(traces, "question").to_pylist()
+    for question, length in zip(questions, traces.last_rounds.tolist(), strict=True):
+        yield _states(question, islice(rounds, length))
 
 
 def _text(passage: Passage) -> str:

@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.concurrency import Concurrency, width_of
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import Encoder, Entailment
 
@@ -75,9 +76,9 @@ class KeptEncoder:
         return self._encoder.name
 
     @property
-    def concurrency(self) -> int:
+    def concurrency(self) -> Concurrency:
         """Threads worth asking from, as the encoder says; 1 when it does not."""
-        return int(getattr(self._encoder, "concurrency", 1))
+        return width_of(self._encoder)
 
     def encode(self, texts: Sequence[str], *, role: _Role = "passage") -> NDArray[np.float32]:
         """A unit vector for every text, (len(texts), dimension).
@@ -117,9 +118,9 @@ class KeptEntailment:
         self._kept: _Kept[tuple[str, str], float] = _Kept(most)
 
     @property
-    def concurrency(self) -> int:
+    def concurrency(self) -> Concurrency:
         """Threads worth asking from, as the model says; 1 when it does not."""
-        return int(getattr(self._model, "concurrency", 1))
+        return width_of(self._model)
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """For every (premise, conclusion) the probability that it follows, (len(pairs),).

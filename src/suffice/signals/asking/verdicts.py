@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from suffice.concurrency import width_of
 from suffice.protocols import ChatModel
 from suffice.signals.asking.whole_record import (
     Asking,
@@ -121,7 +122,7 @@ def asking_verdicts(
             who=who,
             ask=lambda view: rate(view, model),
             called=lambda verdict: bool(verdict.usage.judge_calls),
-            concurrency=int(getattr(model, "concurrency", 1)),
+            concurrency=width_of(model),
         )
         replies = ask_rounds(traces, question, wanted, on_progress)
         return Judging(

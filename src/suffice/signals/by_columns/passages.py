@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.columns.ragged import Ragged
 from suffice.columns.texts import Texts
-from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.by_columns.rounds import RoundColumns, by_appearance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +42,7 @@ def listings(rounds: RoundColumns) -> Listings:
     lists = rounds.lists("passages")
     ids = codes_of_ids(lists.field("id"))
     keys = rounds.question[lists.rows] * (int(ids.max(initial=0)) + 1) + ids
-    passage = pa.array(keys).dictionary_encode().indices.to_numpy().astype(np.int64)
-    # codes count up in order of appearance
-    highest = np.maximum.accumulate(passage)
-    return Listings(lists, passage, np.flatnonzero(np.diff(highest, prepend=-1)))
+    return Listings(lists, *by_appearance(keys))
 
 
 def codes_of_ids(ids: pa.Array) -> NDArray[np.int64]:

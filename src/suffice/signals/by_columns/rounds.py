@@ -19,6 +19,12 @@ from suffice.trace.rounds.table import TraceSet
 _Derived = TypeVar("_Derived")
 
 
+def by_appearance(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers (n,) from 0, equal where the keys (n,) are, as these appear; and where each appears first."""
+    numbers = pa.array(keys).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return numbers, np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
+
+
 class RoundColumns:
     """The rounds of a record, a row each, sorted by question and round.
 

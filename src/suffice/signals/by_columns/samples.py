@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.answers import answer_forms
+from suffice.columns.ragged import Ragged, ranges
 from suffice.columns.sums import segment_sums
-from suffice.columns.texts import NONE
+from suffice.columns.texts import Texts, by_text
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.signals.samples import Clustering, not_clustered
 
@@ -62,6 +65,63 @@ def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> A
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
 
+def candidate_agreement(rounds: RoundColumns) -> Array:
+    """``candidate_agreement``: of every round the tokens that are in as many samples as there are."""
+    samples = rounds.lists("samples")
+    texts = samples.texts().mapped(_upper_tokens)
+    tokens = _TokenSets.of(texts.distinct)
+    begins = np.append(tokens.offsets[:-1], 0)[texts.codes]
+    ends = np.append(tokens.offsets[1:], 0)[texts.codes]
+    rows = np.repeat(samples.rows, ends - begins)
+    runs = _Runs.of(rows, tokens.codes[ranges(begins, ends)])
+    union = np.bincount(runs.rows, minlength=rounds.n_rows)
+    in_all = runs.rows[runs.size == samples.lengths[runs.rows]]
+    shared = np.bincount(in_all, minlength=rounds.n_rows)
+    return np.where(samples.lengths > 0, shared / np.maximum(union, 1), np.nan)
+
+
+def _upper_tokens(texts: pa.Array) -> pa.Array:
+    """The tokens of :func:`suffice.signals.candidates.token_set` in their order, blanks between them."""
+    upper = pc.replace_substring_regex(pc.ascii_upper(texts), r"[\t-\r\x1c-\x1f]", " ")
+    others = pc.invert(pc.string_is_ascii(texts))
+    by_one = by_text(lambda text: " ".join(text.upper().split()))(texts.filter(others))
+    return pc.replace_with_mask(upper, others, by_one.cast(upper.type))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TokenSets:
+    """The different tokens of each text, between single blanks: those of a text begin at its ``offsets``."""
+
+    offsets: NDArray[np.int64]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> _TokenSets:
+        lists = Ragged.of(pc.split_pattern(texts, " "))
+        words = lists.texts()
+        there = words.codes != words.code_of("")  # of an empty text
+        runs = _Runs.of(lists.rows[there], words.codes[there])
+        return cls(_offsets(runs.rows, len(texts)), runs.codes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runs:
+    """Codes of rows, each once a row: how many times it is there is its ``size``."""
+
+    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> _Runs:
+        """``rows`` do not fall."""
+        many = codes.max(initial=0) + 1
+        keys = np.sort(rows * many + codes)  # those of a row stay where they are
+        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+        of_row = rows[firsts]
+        return cls(of_row, keys[firsts] - of_row * many, np.diff(firsts, append=len(keys)))
+
+
 def _compared(clusters: Clusters) -> NDArray[np.bool_]:
     """Rounds of two samples or more, one of which is an answer."""
     return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
@@ -81,44 +141,41 @@ def _of_counts(counts: NDArray[np.int64], one: Callable[[int], float]) -> Array:
     return np.array([one(count) for count in distinct.tolist()], np.float64)[places]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Forms:
-    """Every sample's normal form as a code, (n_samples,), and the code of no words."""
-
-    codes: NDArray[np.int64]
-    nothing: int
+def sample_forms(rounds: RoundColumns) -> Texts:
+    """The form of every sample by which answers are compared, (n_samples,); a null says nothing."""
+    said = pc.fill_null(rounds.lists("samples").values, "")
+    return Texts.of(said).mapped(answer_forms)
 
 
-def _forms(rounds: RoundColumns) -> _Forms:
-    forms = rounds.lists("samples").texts().mapped(answer_forms)
-    nothing = forms.code_of("")
-    return _Forms(np.where(forms.codes == NONE, nothing, forms.codes), nothing)
+def cluster_of_samples(rounds: RoundColumns, by: Clustering) -> NDArray[np.int64]:
+    """Which cluster each sample is of, (n_samples,): a number of its own, greater in later rounds."""
+    samples = rounds.lists("samples")
+    if by == "string":
+        forms = rounds.once(sample_forms)
+        return samples.rows * len(forms.distinct) + forms.codes
+    numbers = rounds.lists("sample_clusters")
+    if not numbers.valid[samples.lengths > 0].all():
+        raise not_clustered()
+    first = numbers.values.to_numpy(zero_copy_only=False)
+    return np.asarray(samples.offsets[samples.rows] + first, np.int64)
 
 
 def _by_string(rounds: RoundColumns) -> Clusters:
-    samples, forms = rounds.lists("samples"), rounds.once(_forms)
-    many = forms.codes.max(initial=0) + 1
-    keys = np.sort(
-        samples.rows * many + forms.codes
-    )  # a round's samples stay where its samples are
-    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
-    rows = samples.rows[firsts]
+    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
+    runs = _Runs.of(samples.rows, forms.codes)
     return Clusters(
-        offsets=_offsets(rows, rounds.n_rows),
-        size=np.diff(firsts, append=len(keys)),
-        is_answer=keys[firsts] - rows * many != forms.nothing,
+        offsets=_offsets(runs.rows, rounds.n_rows),
+        size=runs.size,
+        is_answer=runs.codes != forms.code_of(""),
         drawn=samples.lengths,
     )
 
 
 def _by_embedding(rounds: RoundColumns) -> Clusters:
-    samples, forms = rounds.lists("samples"), rounds.once(_forms)
-    numbers = rounds.lists("sample_clusters")
-    if not numbers.valid[samples.lengths > 0].all():
-        raise not_clustered()
-    of_first = samples.offsets[samples.rows] + numbers.values.to_numpy(zero_copy_only=False)
+    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
+    of_first = cluster_of_samples(rounds, "embedding")
     size = np.bincount(of_first, minlength=len(of_first))
-    answers = np.bincount(of_first, forms.codes != forms.nothing, len(of_first))
+    answers = np.bincount(of_first, forms.codes != forms.code_of(""), len(of_first))
     firsts = np.flatnonzero(size)
     return Clusters(
         offsets=_offsets(samples.rows[firsts], rounds.n_rows),

@@ -24,7 +24,13 @@ from suffice.trace.plans.schema import (
     step_from_row,
     task_from_row,
 )
-from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
+from suffice.trace.reader import (
+    StoredFile,
+    count_failures,
+    first_error,
+    nothing_read,
+    parquet_files,
+)
 from suffice.trace.writer import Recorded, TraceWriter, only_file, write_table
 
 
@@ -68,13 +74,14 @@ def inspect_plans(path: str | Path) -> PlanSet:
     wanted = {column.name for column in PLAN_COLUMNS}
     for file in parquet_files(root):
         try:
-            part = read_file(file, wanted, PLANS)
+            part = StoredFile.open(file, wanted, PLANS)
+            table = part.read()
         except DataError as error:
             errors.append(error)
             continue
         run = run or part.run
         misspelt.update(dict.fromkeys(part.remarks, str(file)))
-        rows.extend(_Row(row, str(file), index) for index, row in enumerate(part.table.to_pylist()))
+        rows.extend(_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
     for text, name in misspelt.items():
         warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)
     records: list[PlanRecord] = []

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import FailureFile, written_aside
+from suffice.trace.lazy import in_memory
 from suffice.trace.reader import agreed, coerce_column
 from suffice.trace.rounds.labels import Labels
 from suffice.trace.rounds.reader import FILE, Part, inspect_traces
@@ -100,7 +101,8 @@ class Source:
 
     def rows(self) -> pa.Table:
         """Those of every round, round 0 included."""
-        return pa.concat_tables([self.traces.table, self.traces.closed_book])
+        both = (self.traces.table, self.traces.closed_book)
+        return pa.concat_tables(map(in_memory, both))
 
     def attribute(self, name: str) -> tuple[str | None, ...]:
         """What a question's own column says, else the run document of its file; by question."""

@@ -15,6 +15,7 @@ from suffice.options import Option
 from suffice.trace.durable import check_free
 from suffice.trace.reader import agreed
 from suffice.trace.rounds.copying import ATTRIBUTES, Copy, Source, Written
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import sampled_ids
 
@@ -154,7 +155,7 @@ def _chosen(source: Source, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[
                 )
             chosen &= np.array([(name in listed) == stays for name in ids], bool)
     if keep.labelled:
-        chosen &= np.array([bool(gold.answers) for gold in traces.gold], bool)
+        chosen &= labelled(traces)
     if keep.min_rounds is not None:
         chosen &= traces.last_rounds >= keep.min_rounds
     if not chosen.any():

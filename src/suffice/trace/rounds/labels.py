@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,21 @@ from suffice.trace.reader import coerce_column
 from suffice.trace.rounds.records import MOST_INT16, items, score_of
 from suffice.trace.rounds.schema import SCHEMA
 
+if TYPE_CHECKING:
+    from suffice.trace.rounds.table import TraceSet
+
 LABELS_FILE = "labels.jsonl"
 LABEL_COLUMNS = ("gold_answers", "question_type", "score")
 """The columns of the schema that a label may fill."""
+
+
+def labelled(traces: TraceSet) -> NDArray[np.bool_]:
+    """Which questions have a gold answer, as round 1 states them, (n_questions,); an empty one is none."""
+    gold = traces.first_rounds("gold_answers").combine_chunks()
+    said = pc.greater(pc.binary_length(pc.list_flatten(gold)), 0)
+    has = np.zeros(traces.n_questions, bool)
+    has[pc.list_parent_indices(gold).filter(said).to_numpy()] = True
+    return has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,30 +12,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
+from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
 from suffice.trace.reader import (
-    FileRead,
+    StoredFile,
     agreed,
     count_failures,
     first_error,
     nothing_read,
     parquet_files,
-    read_file,
+)
+from suffice.trace.rounds.checks import (
+    CHECKED_WITH,
+    Keys,
+    Problem,
+    key_problems,
+    positions,
+    row_problems,
 )
 from suffice.trace.rounds.journal import Journal, free_id, journals
-from suffice.trace.rounds.labels import Labels, labels_beside
-from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
-from suffice.trace.rounds.schema import (
-    COLUMNS,
-    QUESTIONS,
-    REQUIRED,
-    USAGE_COLUMNS,
-    record_to_rows,
-)
+from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
+from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
+READ_WHOLE = 32_000_000
+"""Up to how many bytes a record is read, and checked, at once."""
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
 
@@ -102,25 +104,13 @@ class TraceInspection:
         return self.traces
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One broken row of a combined table; ``position`` is its index there."""
-
-    position: int
-    column: str
-    message: str
-
-    def error(self, file: str, row: int) -> DataError:
-        """The problem as an error at its place in the file."""
-        return DataError(self.message, file=file, row=row, column=self.column)
-
-
 def read_traces(
     path: str | Path,
     *,
     columns: Sequence[str] | None = None,
     skip_invalid: bool = False,
     keep_unknown: bool = False,
+    lazily_above: int = READ_WHOLE,
 ) -> TraceSet:
     """Read a Parquet file, or a directory of them, as one trace set.
 
@@ -135,6 +125,9 @@ def read_traces(
     skip_invalid
         Leave out files that cannot be read and questions with an invalid row, and report them in
         ``TraceSet.skipped``, instead of raising.
+    lazily_above
+        Of a record of more bytes (encoded, not compressed) only the keys are read and checked at once, and
+        other columns when they are first asked for; one with journals or labels beside it is read whole.
 
     Raises
     ------
@@ -147,10 +140,131 @@ def read_traces(
         Where something was read, but perhaps not as it was meant: a column near a name of the schema,
         rounds that count from 0.
     """
+    if not (skip_invalid or keep_unknown):
+        traces = _opened(Path(path), _Wanted(columns, False), lazily_above)
+        if traces is not None:
+            return traces
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
     for remark in inspection.remarks:
         warnings.warn(remark, SufficeWarning, stacklevel=2)
     return inspection.valid(skip_invalid=skip_invalid)
+
+
+# --- read when asked for --------------------------------------------------------------------------
+_KEYS = ("question_id", "round", "split", "propensity", "policy_hash", "stopped_by")
+
+
+def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
+    """The trace set, of which the keys are read and the other columns when they are asked for.
+
+    ``None``: it is read whole, since it is small, or journals or labels lie beside its files.
+    """
+    if root.is_dir() and (journals(root) or (root / LABELS_FILE).exists()):
+        return None
+    if sum(map(_size, parquet_files(root))) <= above:
+        return None
+    files: list[StoredFile] = []
+    errors: list[DataError] = []
+    for file in parquet_files(root):
+        try:
+            files.append(StoredFile.open(file, wanted, QUESTIONS))
+        except DataError as error:
+            errors.append(error)
+    if errors:
+        raise first_error(errors)
+    for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
+        warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
+    spans = [Span(file, 0, file.rows) for file in files]
+    origin = TraceSetOrigin(
+        source=str(root),
+        run=agreed([file.run for file in files]),
+        failures=count_failures(root),
+    )
+    traces = of_spans(spans, origin)
+    if traces.n_questions == 0:
+        raise nothing_read(root, (), "the trace set is empty: no question to read")
+    if wanted.everything:
+        for text in _rounds_from_0(traces):
+            warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
+    return traces
+
+
+def _size(file: Path) -> int:
+    """What its columns take, encoded and not compressed; 0: it cannot be read, which is said elsewhere."""
+    try:
+        known = pq.read_metadata(file)
+    except (pa.ArrowException, UnicodeDecodeError, OSError):
+        return 0
+    return sum(known.row_group(i).total_byte_size for i in range(known.num_row_groups))
+
+
+def of_spans(
+    spans: Sequence[Span],
+    origin: TraceSetOrigin,
+    *,
+    readings: Readings | None = None,
+    checked: bool = False,
+) -> TraceSet:
+    """The questions of some rows of files, read when asked for.
+
+    Parameters
+    ----------
+    spans
+        The rows.
+    origin
+        Where they come from.
+    readings
+        Where spans of the same files are read one after the other: what reads them forwards.
+    checked
+        Whether their keys were checked before.
+
+    Raises
+    ------
+    DataError
+        Naming file, row and column of the first problem among the keys.
+    """
+    whole = readings is None
+    source = Files(
+        spans, Checks(check=_check if whole else _check_rows, beside=CHECKED_WITH), readings
+    )
+    table = LazyTable(source)
+    keys = Keys.of(table)
+    if not checked:
+        read = table.select([name for name in _KEYS if name in source.names])
+        problems = [_placed(problem, source) for problem in key_problems(read, keys)]
+        if problems:
+            raise first_error(problems)
+    rows = keys.by_question
+    is_round = keys.rounds[rows] > 0
+    if keys.in_order:
+        source.runs = Runs(keys.starts, keys.place)
+    return TraceSet(
+        table=table.taken(rows[is_round]),
+        closed_book=table.taken(rows[~is_round]),
+        origin=origin,
+    )
+
+
+def _placed(problem: Problem, source: Files) -> DataError:
+    span, row = source.place(problem.position)
+    return problem.error(str(span.file.file), row)
+
+
+def _check(file: StoredFile, table: pa.Table, first_row: int) -> None:
+    """:func:`_check_rows` of a whole file, and what was read otherwise than it stands there."""
+    _check_rows(file, table, first_row)
+    for text in _empty_gold(table):
+        warnings.warn(f"{file.file}: {text}", SufficeWarning, stacklevel=2)
+
+
+def _check_rows(file: StoredFile, table: pa.Table, first_row: int) -> None:
+    """Refuse what is wrong with some columns of a file, of which these rows are read."""
+    problems = [*_unanswered(file.version, table), *row_problems(table)]
+    if problems:
+        name = str(file.file)
+        raise first_error(
+            [problem.error(name, first_row + problem.position) for problem in problems]
+        )
 
 
 def inspect_traces(
@@ -189,25 +303,25 @@ def inspect_traces(
     for source in sources:
         file = source.file if isinstance(source, Journal) else source
         try:
-            part = (
-                _journal_part(source, wanted, tables)
+            read = (
+                _of_journal(source, wanted, tables)
                 if isinstance(source, Journal)
-                else read_file(source, wanted, QUESTIONS)
+                else _of_file(source, wanted)
             )
         except DataError as error:
             errors.append(error)
             continue
-        table = part.table
-        for problem in (*_unanswered(part), *row_problems(table)):
+        table = read.table
+        for problem in (*_unanswered(read.version, table), *row_problems(table)):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         rows += table.num_rows
-        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
+        remarks |= {text: str(file) for text in read.remarks if text not in remarks}
         tables.append(table if kept is None else _light(table, kept, len(parts)))
-        part_read = _part_of(file, part)
+        part = _part_of(file, read)
         if isinstance(source, Journal) and kept is not None:
-            part_read = replace(part_read, journal=table)
-        parts.append(part_read)
+            part = replace(part, journal=table)
+        parts.append(part)
     combined = _combine(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin(parts)
@@ -239,7 +353,29 @@ def inspect_traces(
     )
 
 
-def _journal_part(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -> FileRead:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """The rows of a file or a journal, and what is said beside them, see :class:`StoredFile`."""
+
+    table: pa.Table
+    run: Mapping[str, Any]
+    version: int
+    remarks: tuple[str, ...]
+    stored: pa.Schema
+
+
+def _of_file(file: Path, wanted: _Wanted) -> _Read:
+    stored = StoredFile.open(file, wanted, QUESTIONS)
+    return _Read(
+        table=stored.read(),
+        run=stored.run,
+        version=stored.version,
+        remarks=stored.remarks,
+        stored=stored.stored,
+    )
+
+
+def _of_journal(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -> _Read:
     """The finished questions of a journal, as its Parquet file will hold them."""
     names = pa.array([record.question.id for record in journal.finished], pa.string())
     taken: set[str] = set()
@@ -254,7 +390,7 @@ def _journal_part(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table])
     table = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow)
     table = table.select([name for name in table.column_names if name in wanted])
     remarks = [] if not journal.damaged else [f"{journal.damaged} lines are damaged and left out"]
-    return FileRead(
+    return _Read(
         table=table,
         run=dict(journal.run),
         version=QUESTIONS.version,
@@ -263,11 +399,11 @@ def _journal_part(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table])
     )
 
 
-def _unanswered(part: FileRead) -> Iterator[Problem]:
+def _unanswered(version: int, table: pa.Table) -> Iterator[Problem]:
     """Null answers of a file of version 1, which knows none."""
-    if part.version > 1:
+    if version > 1 or "answer" not in table.column_names:
         return
-    for position in _positions(pc.is_null(part.table.column("answer"))):
+    for position in positions(pc.is_null(table.column("answer"))):
         yield Problem(
             int(position),
             "answer",
@@ -276,7 +412,7 @@ def _unanswered(part: FileRead) -> Iterator[Problem]:
         )
 
 
-def _part_of(file: Path, read: FileRead) -> Part:
+def _part_of(file: Path, read: _Read) -> Part:
     table = read.table
     empty = {name: table.column(name).null_count for name in table.column_names}
     return Part(file=file, run=read.run, stored=read.stored, rows=table.num_rows, empty=empty)
@@ -294,6 +430,7 @@ class _Wanted:
 
     def __init__(self, columns: Sequence[str] | None, keep_unknown: bool) -> None:  # noqa: FBT001
         known = {column.name for column in COLUMNS}
+        self.everything = columns is None
         self._named = known if columns is None else {*REQUIRED, *columns}
         self._known = known if keep_unknown else None
 
@@ -331,7 +468,7 @@ class _Origin:
 # --- what was read, perhaps not as it was meant ----------------------------------------------------
 def _empty_gold(table: pa.Table) -> Iterator[str]:
     """``TraceSet.gold`` leaves them out; each question counts once."""
-    if "gold_answers" not in table.column_names:
+    if not {"gold_answers", "round"} <= {*table.column_names}:
         return
     first = pc.equal(table.column("round"), 1)
     flat = pc.list_flatten(table.filter(first).column("gold_answers"))
@@ -421,248 +558,3 @@ def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
         closed_book=table.filter(pc.invert(is_round)),
         origin=origin,
     )
-
-
-# --- what is wrong with rows -----------------------------------------------------------------------
-def find_problems(table: pa.Table) -> Iterator[Problem]:
-    """Every problem of ``table``, whose columns already have the schema's types."""
-    yield from row_problems(table)
-    yield from key_problems(table)
-
-
-def row_problems(table: pa.Table) -> Iterator[Problem]:
-    """Those that a row shows by itself."""
-    for check in _ROW_CHECKS:
-        yield from check(table)
-
-
-def key_problems(table: pa.Table) -> Iterator[Problem]:
-    """Those that show when all rows of a question are seen: its rounds, its split, what ended it."""
-    yield from _round_sequence(table)
-    yield from _one_value(table)
-    yield from _stops(table)
-
-
-def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    flags = pc.fill_null(mask, False)
-    if isinstance(flags, pa.ChunkedArray):
-        flags = flags.combine_chunks()
-    return np.flatnonzero(flags.to_numpy(zero_copy_only=False))
-
-
-def _cells(table: pa.Table) -> Iterator[Problem]:
-    """Nulls where a value is required, and cells that are wrong by themselves."""
-    for name in REQUIRED:
-        if name == "answer":
-            continue  # null: not asked for
-        for position in _positions(pc.is_null(table.column(name))):
-            yield Problem(int(position), name, "null where a value is required")
-    for name, (wrong, said) in _WRONG_CELLS.items():
-        if name in table.column_names:
-            cells = table.column(name)
-            for position in _positions(wrong(cells)):
-                yield Problem(int(position), name, said(cells[int(position)].as_py()))
-
-
-def _negative(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.less(cells, 0)
-
-
-_WRONG_CELLS: Mapping[
-    str, tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], Callable[[Any], str]]
-] = {
-    "question_id": (lambda ids: pc.equal(ids, ""), lambda _: "empty question_id"),
-    "round": (_negative, lambda number: f"round {number}: rounds count from 1 (0: closed book)"),
-    "propensity": (
-        lambda cells: pc.invert(pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))),
-        not_a_propensity,
-    ),
-    "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
-    "stopped_by": (
-        lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
-        not_a_stop,
-    ),
-    **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
-}
-"""Of columns that may be there: which cells are wrong, and what is said of such a value."""
-
-
-def _keys(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    ids = table.column("question_id").combine_chunks()
-    codes = pc.fill_null(pc.index_in(ids, value_set=pc.unique(ids)), -1)
-    rounds = pc.fill_null(table.column("round"), -1).combine_chunks()
-    return (
-        codes.to_numpy(zero_copy_only=False).astype(np.int64),
-        rounds.to_numpy(zero_copy_only=False).astype(np.int64),
-    )
-
-
-def _round_sequence(table: pa.Table) -> Iterator[Problem]:
-    if table.num_rows == 0:
-        return
-    codes, rounds = _keys(table)
-    order = np.lexsort((rounds, codes))
-    codes, rounds = codes[order], rounds[order]
-    first = np.r_[True, codes[1:] != codes[:-1]]
-    step = np.r_[0, np.diff(rounds)]
-    starts_late = first & (rounds > 1)
-    duplicate = ~first & (step == 0)
-    # a closed-book row before round 2 is a gap as well: step 2 there
-    gap = ~first & (step > 1)
-    for index in np.flatnonzero(starts_late | duplicate | gap):
-        position = int(order[index])
-        question_id = table.column("question_id")[position].as_py()
-        number = int(rounds[index])
-        if duplicate[index]:
-            message = f"question {question_id!r} has round {number} twice; each may appear once"
-        elif starts_late[index]:
-            message = (
-                f"question {question_id!r} starts at round {number}; rounds run from 1 without gaps"
-            )
-        else:
-            message = (
-                f"question {question_id!r} jumps from round {int(rounds[index - 1])} to {number}; "
-                "rounds run from 1 without gaps"
-            )
-        yield Problem(position, "round", message)
-    closed_book_only = first & (rounds == 0) & np.r_[first[1:], True]
-    for index in np.flatnonzero(closed_book_only):
-        yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
-
-
-# of columns of questions: what a null means, and what is wrong where rows differ
-_OF_QUESTIONS = {
-    "split": ("", "a question's rounds must all lie in one split"),
-    "propensity": (1.0, "a question's rounds must all state one propensity"),
-    "policy_hash": ("", "a question's rounds must all state one policy"),
-}
-
-
-def _one_value(table: pa.Table) -> Iterator[Problem]:
-    there = [name for name in _OF_QUESTIONS if name in table.column_names]
-    if not there or table.num_rows == 0:
-        return
-    codes, rounds = _keys(table)
-    order = np.lexsort((rounds, codes))
-    same = codes[order][1:] == codes[order][:-1]
-    for name in there:
-        null, wrong = _OF_QUESTIONS[name]
-        cells = table.column(name)
-        filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
-        values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
-        for index in np.flatnonzero(same & (values[1:] != values[:-1])):
-            yield Problem(int(order[index + 1]), name, wrong)
-
-
-def _stops(table: pa.Table) -> Iterator[Problem]:
-    """What ended a question is said in its last row."""
-    if "stopped_by" not in table.column_names or table.num_rows == 0:
-        return
-    cells = table.column("stopped_by")
-    codes, rounds = _keys(table)
-    last = np.zeros(codes.max() + 2, np.int64)
-    np.maximum.at(last, codes, rounds)
-    early = pc.is_valid(cells).to_numpy() & (rounds < last[codes])
-    for position in np.flatnonzero(early):
-        said = (
-            f"stands in round {rounds[position]} of a question with {last[codes[position]]} rounds; it is "
-            "said in the last one only"
-        )
-        yield Problem(int(position), "stopped_by", said)
-
-
-def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
-    """(column, values, row of each value) for tokens and their alternatives."""
-    rows = pc.list_parent_indices(tokens)
-    flat = pc.list_flatten(tokens)
-    yield "tokens.logprob", pc.struct_field(flat, "logprob"), rows
-    tops = pc.struct_field(flat, "top")
-    top_rows = rows.take(pc.list_parent_indices(tops))
-    yield "tokens.top.logprob", pc.struct_field(pc.list_flatten(tops), "logprob"), top_rows
-
-
-def _logprobs(table: pa.Table) -> Iterator[Problem]:
-    if "tokens" not in table.column_names:
-        return
-    start = 0
-    for chunk in table.column("tokens").chunks:
-        for column, values, rows in _flat_logprobs(chunk):
-            numbers = values.to_numpy(zero_copy_only=False)
-            bad = np.flatnonzero(np.isnan(numbers) | (numbers == np.inf))
-            for index in bad:
-                logprob = values[int(index)].as_py()
-                yield Problem(
-                    start + int(rows[int(index)].as_py()),
-                    column,
-                    f"a log-probability must be a number or -inf, found {logprob}",
-                )
-        start += len(chunk)
-
-
-def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
-    """One number a sample, each the position of the first sample of a cluster."""
-    if "sample_clusters" not in table.column_names:
-        return
-    clusters = table.column("sample_clusters")
-    drawn = _lengths(table.column("samples")) if "samples" in table.column_names else 0
-    lengths = _lengths(clusters)
-    unfitting = (lengths != drawn) & pc.is_valid(clusters).to_numpy()
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    starts = (np.cumsum(lengths) - lengths)[rows]
-    # a null names no sample
-    flat = pc.fill_null(pc.cast(pc.list_flatten(clusters), pa.int64()), -1).to_numpy()
-    own = np.arange(len(flat)) - starts
-    # one that names no earlier sample stands in for itself, so that the look-up stays in its list
-    named = np.where((flat < 0) | (flat > own), own, flat)
-    wrong = (named != flat) | (flat[starts + named] != named)
-    astray = np.zeros(len(lengths), bool)
-    astray[rows[wrong]] = True
-    for position in np.flatnonzero(unfitting | astray):
-        numbers = clusters[int(position)].as_py()
-        if unfitting[position]:
-            samples = int(np.broadcast_to(drawn, lengths.shape)[position])
-            message = f"must have one number a sample, found {len(numbers)} for {samples} samples"
-        else:
-            message = f"must name the first sample of each one's cluster, found {numbers!r:.60}"
-        yield Problem(int(position), "sample_clusters", message)
-
-
-def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
-    """How many items each list has; 0 for a null."""
-    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-
-
-_CALL_PARTS = ("answer_calls", "sample_calls")
-_PARTS: Mapping[str, tuple[str, ...]] = {
-    "llm_calls": _CALL_PARTS,
-    **{
-        name: (f"answer_{name}",)
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
-    },
-}
-
-
-def _counts(table: pa.Table) -> Iterator[Problem]:
-    """A part of the calls or tokens is no more than the whole."""
-    for whole, parts in _PARTS.items():
-        there = [name for name in parts if {name, whole} <= {*table.column_names}]
-        for name in there:
-            more = pc.greater(table.column(name), table.column(whole))
-            for position in _positions(more):
-                words = name.replace("_", " ")
-                yield Problem(int(position), name, f"more {words} than {whole}")
-    if {*_CALL_PARTS, "llm_calls"} <= {*table.column_names}:
-        together = pc.add_checked(
-            *(pc.cast(table.column(name), pa.int32()) for name in _CALL_PARTS)
-        )
-        for position in _positions(pc.greater(together, table.column("llm_calls"))):
-            said = "more answer and sample calls together than llm_calls"
-            yield Problem(int(position), "answer_calls", said)
-
-
-_ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
-    _cells,
-    _logprobs,
-    _sample_clusters,
-    _counts,
-)

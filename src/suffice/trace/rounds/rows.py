@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
+from suffice.trace.lazy import in_memory
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.schema import (
     QUESTIONS,
@@ -161,8 +162,8 @@ def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
 
 def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:
     """Every question; passages without a text get that of the corpus' passage of the same id."""
-    table = _with_texts(traces.table, corpus).combine_chunks()
-    closed_book = traces.closed_book
+    table = _with_texts(in_memory(traces.table), corpus).combine_chunks()
+    closed_book = in_memory(traces.closed_book)
     zeros = closed_book.column("question_id").to_pylist()
     start = 0
     for name, rounds in zip(traces.question_ids, traces.last_rounds.tolist(), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, did_you_mean
+from suffice.trace.lazy import LazyTable, in_memory
 from suffice.trace.rounds.records import (
     Gold,
     LoopView,
@@ -54,14 +56,15 @@ class TraceSet:
     Parameters
     ----------
     table
-        Rows of rounds 1.. sorted by question and round, in the schema's types.
+        Rows of rounds 1.. sorted by question and round, in the schema's types; of a large record a
+        :class:`suffice.trace.lazy.LazyTable`, whose columns are read when asked for.
     closed_book
         Rows of round 0, sorted by question; may be empty.
     origin
         Where the rows came from.
     """
 
-    table: pa.Table
+    table: pa.Table  # or a LazyTable, which is used alike
     closed_book: pa.Table
     origin: TraceSetOrigin = field(default_factory=TraceSetOrigin)
 
@@ -108,7 +111,7 @@ class TraceSet:
     @cached_property
     def answered(self) -> NDArray[np.bool_]:
         """Rounds whose loop was asked for an answer, (n_questions, n_rounds)."""
-        return np.equal(self.dense(pc.is_valid(self.table.column("answer"))), 1.0)
+        return np.equal(self.dense(self.valid("answer")), 1.0)
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -118,10 +121,23 @@ class TraceSet:
 
     def has(self, column: str) -> bool:
         """Whether the column is there and not null throughout."""
-        return (
-            column in self.table.column_names
-            and self.table.column(column).null_count < self.table.num_rows
-        )
+        if column not in self.table.column_names or not self.table.num_rows:
+            return False
+        if isinstance(self.table, LazyTable):
+            return self.table.holds(column)
+        return bool(self.table.column(column).null_count < self.table.num_rows)
+
+    def valid(self, column: str) -> NDArray[np.bool_]:
+        """Rows where a column is not null, (n_rows,)."""
+        if isinstance(self.table, LazyTable):
+            return self.table.valid(column)
+        return self.table.column(column).is_valid().to_numpy()  # type: ignore[no-any-return]
+
+    def lengths(self, column: str) -> NDArray[np.float64]:
+        """How long each list of a column is, (n_questions, n_rounds); NaN: null, or no such round."""
+        if isinstance(self.table, LazyTable):
+            return self.dense(self.table.lengths(column))
+        return self.dense(pc.list_value_length(self.table.column(column)))
 
     def dense(self, values: NDArray[Any] | pa.ChunkedArray) -> NDArray[np.float64]:
         """A value per row as float64 (n_questions, n_rounds), stored round-major; NaN: null or absent."""
@@ -165,14 +181,23 @@ class TraceSet:
         """A column's value in round 1 of every question; ``None`` where it is null or not there."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
-        values: list[Any] = self.table.column(column).take(pa.array(self._starts[:-1])).to_pylist()
+        values: list[Any] = self._at(column, self._starts[:-1]).to_pylist()
         return values
+
+    def first_rounds(self, column: str) -> pa.ChunkedArray:
+        """A column in round 1 of every question, (n_questions,); nulls where it is not there."""
+        if column not in self.table.column_names:
+            return pa.chunked_array([pa.nulls(self.n_questions, SCHEMA.field(column).type)])
+        return self._at(column, self._starts[:-1])
+
+    def _at(self, column: str, rows: NDArray[np.int64]) -> pa.ChunkedArray:
+        if isinstance(self.table, LazyTable):
+            return self.table.at(column, rows)
+        return self.table.column(column).take(pa.array(rows))
 
     def of_last_rounds(self, column: str) -> list[Any]:
         """A column's value in the last round of every question."""
-        values: list[Any] = (
-            self.table.column(column).take(pa.array(self._starts[1:] - 1)).to_pylist()
-        )
+        values: list[Any] = self._at(column, self._starts[1:] - 1).to_pylist()
         return values
 
     @cached_property
@@ -206,8 +231,12 @@ class TraceSet:
     @cached_property
     def splits(self) -> Mapping[str, int]:
         """How many questions each split holds, in order of name; unnamed ones are left out."""
-        names = sorted({question.split for question in self.questions if question.split})
-        return {name: sum(q.split == name for q in self.questions) for name in names}
+        counted = Counter(self.of_questions("split"))
+        return {name: counted[name] for name in sorted(filter(None, counted))}
+
+    def in_split(self, name: str) -> NDArray[np.bool_]:
+        """Which questions lie in a split, (n_questions,)."""
+        return np.asarray(pc.fill_null(pc.equal(self.first_rounds("split"), name), False), bool)
 
     def only_split(self, name: str) -> TraceSet:
         """The questions of one split.
@@ -217,7 +246,7 @@ class TraceSet:
         DataError
             When there are none, naming the splits there are.
         """
-        chosen = np.array([question.split == name for question in self.questions], bool)
+        chosen = self.in_split(name)
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
             shares = f"{'tune' if name == 'eval' else name}=0.4,eval=0.6"
@@ -256,9 +285,10 @@ class TraceSet:
     def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
         """The questions where ``chosen`` (n_questions,) is true."""
         rows = pa.array(np.repeat(chosen, self.last_rounds))
-        ids = pa.array([i for i, keep in zip(self.question_ids, chosen, strict=True) if keep])
         closed_book = self.closed_book
         if closed_book.num_rows:
+            firsts = pa.array(self._starts[:-1][chosen])
+            ids = self.table.column("question_id").take(firsts)
             kept = pc.is_in(closed_book.column("question_id"), value_set=ids.cast(pa.string()))
             closed_book = closed_book.filter(kept)
         return replace(self, table=self.table.filter(rows), closed_book=closed_book)
@@ -268,19 +298,24 @@ class TraceSet:
 
         A question whose last answer is blank has none.
         """
-        answers = self.of_last_rounds("answer")
-        gold = [[answer] if answer and answer.strip() else [] for answer in answers]
-        by_row = [gold[question] for question in self._cells[0].tolist()]
+        last = self._at("answer", self._starts[1:] - 1)
+        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(last), ""), True)
+        kept = pc.invert(blank).combine_chunks()
+        ends = np.concatenate([[0], np.cumsum(np.asarray(kept, bool))]).astype(np.int32)
+        gold = pa.ListArray.from_arrays(ends, last.filter(kept).combine_chunks())
+        by_row = pa.chunked_array([gold.take(pa.array(self._cells[0]))])
         none = [None] * self.closed_book.num_rows
         return replace(
             self,
-            table=with_column(self.table, "gold_answers", by_row),
+            table=self.table.with_column("gold_answers", by_row)
+            if isinstance(self.table, LazyTable)
+            else with_column(self.table, "gold_answers", by_row),
             closed_book=with_column(self.closed_book, "gold_answers", none),
         )
 
     def closed_book_rounds(self) -> TraceSet:
         """Round 0 of every question that has one, as its only round, under the question's own gold."""
-        rows = self.closed_book
+        rows = in_memory(self.closed_book)
         firsts = self.table.filter(pc.equal(self.table.column("round"), 1))
         asked = pc.index_in(rows.column("question_id"), value_set=firsts.column("question_id"))
         for name in {"gold_answers", "gold_passage_ids"}.intersection(rows.column_names):
@@ -314,16 +349,21 @@ class TraceSet:
 
     def records(self) -> Iterator[QuestionRecord]:
         """Every question with all its rounds."""
-        closed = {row["question_id"]: row for row in self.closed_book.to_pylist()}
+        closed = {row["question_id"]: row for row in in_memory(self.closed_book).to_pylist()}
+        table = in_memory(self.table)
         for index, question in enumerate(self.questions):
             start, stop = int(self._starts[index]), int(self._starts[index + 1])
-            rows = self.table.slice(start, stop - start).to_pylist()
+            rows = table.slice(start, stop - start).to_pylist()
             yield record_from_rows(question, self.gold[index], rows, closed.get(question.id))
 
 
-def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+def with_column(
+    table: pa.Table | LazyTable, name: str, values: Sequence[Any] | pa.ChunkedArray
+) -> pa.Table:
     """The table with a column of the schema replaced, or added, by a value for every row."""
-    column = pa.array(values, type=SCHEMA.field(name).type)
+    table = in_memory(table)
+    kind = SCHEMA.field(name).type
+    column = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type=kind)
     if name in table.column_names:
         return table.set_column(table.column_names.index(name), name, column)
     return table.append_column(name, column)

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from suffice.errors import DataError
 from suffice.trace.durable import Shard
-from suffice.trace.rounds.reader import find_problems, inspect_traces
+from suffice.trace.lazy import in_memory
+from suffice.trace.rounds.checks import find_problems
+from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
@@ -96,7 +98,8 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
         When the directory holds trace files already.
     """
     target = only_file(path)
-    rows = pa.concat_tables([traces.table, traces.closed_book], promote_options="default")
+    both = (traces.table, traces.closed_book)
+    rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
     write_table(rows.replace_schema_metadata(metadata), target)
     return target

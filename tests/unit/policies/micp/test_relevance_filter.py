@@ -16,9 +16,8 @@ from suffice.policies.method import PRESETS, Preset
 from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import (
-    best_relevance,
+    Relevances,
     fit_filter,
-    gold_relevance,
     retention,
     scored_by,
     unrecorded_finds,
@@ -126,8 +125,8 @@ def test_the_best_round_of_each_right_passage_counts() -> None:
             shown_record("q2", [[("x", 1.0)], []], ("a",)),
         ]
     )
-    first, second = gold_relevance(traces, best_relevance(traces, "score"))
-    assert (sorted(first.tolist()), second.tolist()) == ([3.0, 4.0], [])
+    held = Relevances.read(traces, "score")
+    assert (sorted(held.gold.tolist()), held.gold_question.tolist()) == ([3.0, 4.0], [0, 0])
 
 
 def found_again(
@@ -159,9 +158,9 @@ def test_a_right_passage_found_again_counts_with_its_best_turn() -> None:
     traces = to_trace_set(
         [found_again(f"q{n}", float(n + 1), score) for n, score in enumerate(again)]
     )
-    assert [best["a"] for best in best_relevance(traces, "score")] == [
-        12.0, 2.0, 13.0, 4.0, 14.0, 6.0, 15.0, 8.0, 16.0,
-    ]  # fmt: skip
+    held = Relevances.read(traces, "score")
+    assert held.gold.tolist() == [12.0, 2.0, 13.0, 4.0, 14.0, 6.0, 15.0, 8.0, 16.0]
+    assert held.gold_question.tolist() == list(range(9))
     for preset in PRESETS:
         assert fit_filter(traces, Fraction("0.1"), preset, "score").threshold == 2.0
     kept = retention(traces, made(5.0))
@@ -188,7 +187,7 @@ def test_what_was_found_again_without_that_relevance_adds_no_turn() -> None:
     reranked = tuple(replace(p, rerank_score=3.0) for p in record.rounds[0].passages or ())
     first = replace(record.rounds[0], passages=reranked)
     traces = to_trace_set([replace(record, rounds=(first, record.rounds[1]))])
-    assert best_relevance(traces, "rerank_score")[0]["a"] == 3.0
+    assert Relevances.read(traces, "rerank_score").gold.tolist() == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -278,5 +277,5 @@ def test_least_is_the_minimum_of_each_question() -> None:
 
 
 def _stored_short(traces: TraceSet) -> bool:
-    values = gold_relevance(traces, best_relevance(traces, "score"))[0]
+    values = Relevances.read(traces, "score").gold
     return bool((values == np.float32(values)).all())

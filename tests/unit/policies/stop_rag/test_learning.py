@@ -36,7 +36,7 @@ def trajectories(world: World, count: int, seed: int) -> Trajectories:
     traces = to_trace_set(stop_rag_records(world, count, seed=seed))
     rewards = read_rewards(traces, REWARDS["f1"])
     return Trajectories(
-        states=texts_of_traces(traces),
+        states=tuple(texts_of_traces(traces)),
         rewards=rewards.values,
         lengths=rewards.lengths.astype(np.int64),
     )
@@ -327,6 +327,6 @@ def test_a_loss_that_explodes_is_told(short: TrainSettings) -> None:
 
 def test_rewards_of_other_questions() -> None:
     with pytest.raises(UsageError, match="must be of the same questions"):
-        dataclasses.replace(TRAINING, states=TRAINING.states[:3])
+        dataclasses.replace(TRAINING, states=tuple(TRAINING.states)[:3])
     with pytest.raises(UsageError, match="must be of the same questions"):
         dataclasses.replace(TRAINING, lengths=TRAINING.lengths - 1)

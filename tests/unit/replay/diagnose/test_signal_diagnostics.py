@@ -16,7 +16,6 @@ from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose, s
 from suffice.replay.diagnose.signal_separation import cohens_d
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.results.as_json import as_json
-from suffice.scoring import exact_match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -53,7 +52,7 @@ def test_each_figure_is_that_of_its_rows() -> None:
     by_name = {each.name: each for each in found.signals}
     for split in ("tune", "eval"):
         part = traces.only_split(split)
-        em = score_rounds(part, exact_match)
+        (em,) = score_rounds(part, ["em"])
         for name in ("answer_token_margin", "answer_stable", "abstained"):
             values = signal_table(part, [name]).signal(name)
             on = by_name[name].parts[split]
@@ -88,7 +87,7 @@ def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
     for split, seed in (("eval", 42), ("tune", 43)):
         part = labelled.only_split(split)
         values = signal_table(part, ["answer_token_margin"]).signal("answer_token_margin")[:, 0]
-        right = score_rounds(part, exact_match)[:, 0] == 1.0
+        right = score_rounds(part, ["em"])[0][:, 0] == 1.0
         n = part.n_questions
         drawn = np.random.default_rng(seed).integers(0, n, size=(60, n))
         has = ~np.isnan(values)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, SufficeError, SufficeWarning
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.reader import find_problems, inspect_traces, read_traces
+from suffice.trace.rounds.checks import find_problems
+from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.writer import write_traces

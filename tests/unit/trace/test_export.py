@@ -13,7 +13,7 @@ import pytest
 import suffice
 from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, UsageError
-from suffice.trace.rounds.export import EXPORT_FORMATS, ExportFormat, export_traces
+from suffice.trace.export import EXPORT_FORMATS, ExportFormat, export_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import TopToken
 from suffice.trace.rounds.writer import write_traces

@@ -1,0 +1,222 @@
+"""Shards on a Ray cluster: an executor over tasks of Ray's core.
+
+Shipped is a function by name and the description of a shard, never a record: the workers read the files
+themselves, so every machine must see them under the same path and have this version installed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from suffice._optional import require
+from suffice._version import VERSION
+from suffice.errors import BackendError, UsageError, first_line
+
+Result = TypeVar("Result")
+
+ANSWERS_S = 30.0
+"""Seconds within which a cluster must answer."""
+REPLACED = 3
+"""How often a worker that dies is replaced and its shard done again."""
+
+
+def ray_address(text: str) -> str:
+    """An address as Ray takes it; empty: that of ``RAY_ADDRESS``, a cluster of this machine, or a new one.
+
+    Raises
+    ------
+    UsageError
+        For anything but ``auto``, ``local``, ``HOST:PORT`` and ``ray://HOST:PORT``.
+    """
+    if text not in {"", "auto", "local"} and _host_and_port(text) is None:
+        raise UsageError(
+            f"a Ray cluster is HOST:PORT, ray://HOST:PORT, auto (one that runs on this machine) or local (a "
+            f"new one), found {text!r}; with no address write --ray last"
+        )
+    return text
+
+
+def _host_and_port(address: str) -> tuple[str, int] | None:
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return (
+        (host, port) if host and port and parts.scheme in {"", "ray"} and not parts.path else None
+    )
+
+
+class RayExecutor(Executor):
+    """Runs functions as tasks of a Ray cluster; a task whose worker dies is done again by another.
+
+    Parameters
+    ----------
+    address
+        See :func:`ray_address`.
+
+    Raises
+    ------
+    MissingExtra
+        Without the package ray.
+    BackendError
+        For a cluster that does not answer within 30 seconds, or whose workers have another version.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        self._ray = require("ray", purpose="a Ray cluster", extra="ray")
+        self._connected_here = not self._ray.is_initialized()
+        if self._connected_here:
+            _connect(self._ray, ray_address(address))
+        self._task = self._ray.remote(num_cpus=1, max_retries=REPLACED)(_called)
+        self._under_way: dict[Future[Any], Any] = {}
+        self._closed = False
+        self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self._check_version()
+
+    def submit(
+        self, function: Callable[..., Result], /, *arguments: Any, **named: Any
+    ) -> Future[Result]:
+        """The future of a call; the function is one of a module that the workers have too."""
+        if self._closed:
+            raise RuntimeError("the executor was shut down")
+        reference = self._task.remote(function, arguments, named)
+        future: Future[Result] = Future()
+        future.set_running_or_notify_cancel()
+        self._under_way[future] = reference
+        reference.future().add_done_callback(lambda ended: self._end(future, ended))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Let go of the cluster; one that was started here ends."""
+        self._closed = True
+        under_way = dict(self._under_way)
+        for future, reference in under_way.items():
+            if cancel_futures:
+                self._ray.cancel(reference, force=True)
+            elif wait:
+                future.exception()
+        if self._connected_here:
+            self._connected_here = False
+            self._ray.shutdown()
+
+    def _end(self, future: Future[Any], ended: Future[Any]) -> None:
+        self._under_way.pop(future, None)
+        error = ended.exception()
+        if error is None:
+            future.set_result(ended.result())
+        else:
+            future.set_exception(self._error(error))
+
+    def _error(self, error: BaseException) -> BaseException:
+        raised = self._ray.exceptions
+        if isinstance(error, raised.RayTaskError):
+            return error.cause if isinstance(error.cause, BaseException) else error
+        if isinstance(
+            error, raised.WorkerCrashedError | raised.OutOfMemoryError | raised.NodeDiedError
+        ):
+            return BackendError(
+                f"workers of the Ray cluster died {REPLACED + 1} times over one shard: "
+                f"{first_line(error)}; where memory is short, write the record in smaller files or row "
+                "groups, or give Ray fewer workers a machine: ray start --num-cpus N"
+            )
+        return error
+
+    def _check_version(self) -> None:
+        try:
+            there = self.submit(_version).result(ANSWERS_S)
+        except TimeoutError as error:
+            self.shutdown(cancel_futures=True)
+            raise BackendError(
+                f"no worker of the Ray cluster took a task within {ANSWERS_S:g} seconds: all are busy or "
+                "none is there; look at: ray status"
+            ) from error
+        except (ImportError, RuntimeError, BackendError) as error:
+            self.shutdown(cancel_futures=True)
+            raise BackendError(
+                "workers of the Ray cluster cannot import suffice; install this version on every machine of "
+                f"it: pip install suffice=={VERSION} ({first_line(error)})"
+            ) from error
+        if there != VERSION:
+            self.shutdown(cancel_futures=True)
+            raise BackendError(
+                f"workers of the Ray cluster have suffice {there}, this is {VERSION}; install it on every "
+                f"machine of it: pip install suffice=={VERSION}"
+            )
+
+
+def _called(
+    function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Any:
+    return function(*arguments, **named)
+
+
+def _version() -> str:
+    return VERSION
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connect, or start a cluster where no address is stated anywhere and none runs here."""
+    stated = address or os.environ.get("RAY_ADDRESS", "")
+    place = _host_and_port(stated)
+    if place is not None:
+        _reach(stated, place)
+    raised: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            ray.init(
+                address=address or None,
+                log_to_driver=False,
+                logging_level="ERROR",
+                **({} if stated not in {"", "local"} else {"include_dashboard": False}),
+            )
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raised.append(error)
+
+    # an address that takes a connection and says nothing makes Ray wait for minutes
+    connecting = threading.Thread(target=connect, daemon=True)
+    connecting.start()
+    connecting.join(ANSWERS_S)
+    if connecting.is_alive():
+        raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
+    if raised:
+        raise BackendError(_silent(stated, f"was not joined: {_reason(raised[0])}")) from raised[0]
+    if not ray.is_initialized():
+        raise BackendError(_silent(stated, "was not joined"))
+
+
+def _reach(stated: str, place: tuple[str, int]) -> None:
+    try:
+        with socket.create_connection(place, timeout=10.0):
+            pass
+    except OSError as error:
+        raise BackendError(_silent(stated, f"cannot be reached: {error}")) from error
+
+
+def _silent(stated: str, what: str) -> str:
+    return (
+        f"a Ray cluster at {stated or 'this machine'} {what}; start one with: ray start --head --port 6379, "
+        "and name it: --ray HOST:6379; or leave the address away for workers of this machine"
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """What was at the bottom of it; a cluster that wants a token is told by that."""
+    causes = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    if any(
+        "AuthToken" in str(cause) or "Authentication" in type(cause).__name__ for cause in causes
+    ):
+        return (
+            "it wants its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, or have the token in "
+            "~/.ray/auth_token"
+        )
+    return first_line(error)

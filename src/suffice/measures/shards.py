@@ -1,0 +1,217 @@
+"""A record in shards: whole questions that lie together in a file, measured in turn or side by side.
+
+What is sent to a worker names files and rows and holds no data. Results come in the order of the shards,
+so they are the same for any number of workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import BackendError
+from suffice.trace.lazy import Files, LazyTable, Readings, Span
+from suffice.trace.reader import StoredFile
+from suffice.trace.rounds.reader import of_spans
+from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+
+SHARD_ROWS = 16_384
+"""How many rounds a shard has, about; fewer where they are large."""
+_SHARD_BYTES = 64_000_000
+_TOGETHER = 8  # shards that a worker takes at a time, whose files it reads forwards
+_AHEAD = 3  # such tasks a worker that wait for it
+_TRIES = 3
+
+_Given = TypeVar("_Given")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shard:
+    """Some questions of a record: rows ``start`` to ``stop`` of a file.
+
+    ``questions`` are their places among all of the record, ascending. ``chosen`` says which of those in the
+    rows are meant; ``None``: all.
+    """
+
+    file: StoredFile
+    start: int
+    stop: int
+    questions: NDArray[np.int64]
+    origin: TraceSetOrigin
+    chosen: NDArray[np.bool_] | None = None
+
+    def only(self, chosen: NDArray[np.bool_]) -> Shard:
+        """Those of its questions where ``chosen`` (of all of the record) is true; of a whole shard."""
+        there = chosen[self.questions]
+        if there.all():
+            return self
+        return replace(self, questions=self.questions[there], chosen=there)
+
+    def traces(self, readings: Readings | None = None) -> TraceSet:
+        """The questions; shards of one file that are read in turn share ``readings``.
+
+        Raises
+        ------
+        DataError
+            Where they cannot be read any more.
+        """
+        span = Span(self.file, self.start, self.stop)
+        shared = {} if readings is None else readings
+        traces = of_spans([span], self.origin, readings=shared, checked=True)
+        return traces if self.chosen is None else traces.take(self.chosen)
+
+    @property
+    def place(self) -> str:
+        """Where it lies, for messages."""
+        return f"rows {self.start:,} to {self.stop - 1:,} of {self.file.file}"
+
+
+def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
+    """The shards of a record that is read when asked for; none of one that lies in memory.
+
+    One in whose files the rows of some question lie apart has none: it is measured whole.
+    """
+    source = traces.table.source if isinstance(traces.table, LazyTable) else None
+    if not isinstance(source, Files) or source.runs is None or traces.table.num_rows <= rows:
+        return ()
+    origin = replace(traces.origin, skipped=())
+    shards: list[Shard] = []
+    first_row = 0
+    starts, place = source.runs.starts, source.runs.place
+    for span in source.spans:
+        last_row = first_row + span.rows
+        runs = slice(*np.searchsorted(starts[:-1], (first_row, last_row)))
+        within = starts[runs] - first_row
+        for begin, end in _cuts(within, span.rows, _rows_of(span.file, rows)):
+            shards.append(
+                Shard(
+                    file=span.file,
+                    start=int(within[begin]),
+                    stop=int(within[end]) if end < len(within) else span.rows,
+                    questions=np.sort(place[runs][begin:end]),
+                    origin=origin,
+                )
+            )
+        first_row = last_row
+    return tuple(shards)
+
+
+def _rows_of(file: StoredFile, rows: int) -> int:
+    """How many rows of a file make a shard."""
+    return max(1, min(rows, int(_SHARD_BYTES * max(file.rows, 1) / max(file.n_bytes, 1))))
+
+
+def _cuts(starts: NDArray[np.int64], n_rows: int, size: int) -> Iterator[tuple[int, int]]:
+    """Runs, from one to before another, that make about ``size`` rows."""
+    targets = np.arange(0, n_rows, size)
+    cuts = np.unique(np.searchsorted(starts, targets))
+    ends = [*cuts[1:].tolist(), len(starts)]
+    yield from ((begin, end) for begin, end in zip(cuts.tolist(), ends, strict=True) if begin < end)
+
+
+# --- executors ------------------------------------------------------------------------------------
+class Workers(Executor):
+    """Processes that share nothing; one that dies is replaced."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, fn: Callable[..., _Given], /, *args: Any, **kwargs: Any) -> Future[_Given]:
+        """Run it in one of them."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.count, mp_context=get_context("spawn"))
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def renew(self) -> None:
+        """Start new ones where some died."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        """End them."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+            self._pool = None
+
+
+def map_shards(
+    work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
+) -> Iterator[tuple[Shard, _Given]]:
+    """What ``work`` gives of every shard's questions, in the order of the shards.
+
+    Parameters
+    ----------
+    work
+        For another process it and what it gives must be picklable.
+    shards
+        Of one record.
+    executor
+        Any of ``concurrent.futures``; ``None``: here, one after the other. One with a method ``renew`` is
+        asked for new workers where one died, and what was lost is done again.
+
+    Raises
+    ------
+    BackendError
+        Where workers die over one shard again and again.
+    """
+    if executor is None:
+        yield from zip(shards, _in_turn(work, shards), strict=True)
+        return
+    tasks = [shards[i : i + _TOGETHER] for i in range(0, len(shards), _TOGETHER)]
+    ahead = _AHEAD * int(getattr(executor, "count", 16))
+    waiting: deque[tuple[Sequence[Shard], Future[list[_Given]]]] = deque()
+    left = deque(tasks)
+    deaths = 0
+    try:
+        while left or waiting:
+            while left and len(waiting) < ahead:
+                task = left.popleft()
+                waiting.append((task, executor.submit(_of_task, work, task)))
+            task, future = waiting[0]
+            try:
+                given = future.result()
+            except BrokenExecutor as error:
+                deaths += 1
+                renew = getattr(executor, "renew", None)
+                if deaths >= _TRIES or renew is None:
+                    raise BackendError(_died(task, error)) from error
+                renew()
+                left.extendleft(reversed([task for task, _ in waiting]))
+                waiting.clear()
+                continue
+            deaths = 0
+            waiting.popleft()
+            yield from zip(task, given, strict=True)
+    finally:
+        for _, future in waiting:
+            future.cancel()
+
+
+def _died(task: Sequence[Shard], error: BrokenExecutor) -> str:
+    return (
+        f"workers died {_TRIES} times over {task[0].place} and the shards after it ({error}): killed, or out "
+        "of memory; type --workers 1, which needs the least, or write narrow measures once: suffice measure"
+    )
+
+
+def _of_task(work: Callable[[TraceSet], _Given], shards: Sequence[Shard]) -> list[_Given]:
+    return list(_in_turn(work, shards))
+
+
+def _in_turn(work: Callable[[TraceSet], _Given], shards: Sequence[Shard]) -> Iterator[_Given]:
+    readings: Readings = {}
+    file: Path | None = None
+    for shard in shards:
+        if shard.file.file != file:
+            readings, file = {}, shard.file.file
+        yield work(shard.traces(readings))

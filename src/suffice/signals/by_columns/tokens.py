@@ -1,0 +1,227 @@
+"""What the model's tokens say of its answer in all rounds: margins and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.columns.answers import answer_forms
+from suffice.columns.ragged import Ragged, ranges
+from suffice.columns.sums import segment_means
+from suffice.columns.texts import NONE, Texts
+from suffice.signals.by_columns.answers import forms
+from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.model_confidence import MARKER
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+BLANKS = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+    "\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+"""What ``str.strip`` takes off."""
+
+
+def verbalized_confidence(rounds: RoundColumns) -> Array:
+    """``verbalized_confidence``."""
+    rating = rounds.numbers("verbalized_confidence")
+    return np.where((rating >= 1) & (rating <= 5), rating, np.nan)
+
+
+def token_probability(rounds: RoundColumns) -> Array:
+    """``token_probability``."""
+    tokens = rounds.lists("tokens")
+    means = segment_means(np.exp(np.minimum(tokens.numbers("logprob"), 0.0)), tokens.offsets)
+    means[tokens.lengths == 0] = 0.0
+    return np.where(tokens.valid, means, np.nan)
+
+
+def answer_token_margin(rounds: RoundColumns) -> Array:
+    """``answer_token_margin``."""
+    answers = rounds.once(_answers)
+    margins = rounds.undefined()
+    rows = np.flatnonzero(answers.first < answers.end)
+    margins[rows] = _margins(rounds.once(_tops), answers.first[rows])
+    return margins
+
+
+def margin(rounds: RoundColumns, statistic: str) -> Array:
+    """``margin_min`` and its kin: a statistic of the margins of the answer's tokens that have one."""
+    margins = rounds.once(_answer_margins)
+    return _STATISTICS[statistic](margins.values, margins.offsets)
+
+
+# --- margins -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class _Margins:
+    """Margins of the answer's tokens that have one: those of a row begin at its ``offsets`` (n_rows + 1,)."""
+
+    offsets: Places
+    values: Array
+
+
+def _answer_margins(rounds: RoundColumns) -> _Margins:
+    answers, spelt = rounds.once(_answers), rounds.once(_spelt)
+    at = ranges(answers.first, answers.end)
+    rows = np.repeat(np.arange(rounds.n_rows), answers.end - answers.first)
+    margins = _margins(rounds.once(_tops), at)
+    there = ~np.isnan(margins) & (spelt.tokens[at] < spelt.tokens[at + 1])
+    held = np.bincount(rows[there], minlength=rounds.n_rows)
+    return _Margins(np.concatenate([[0], np.cumsum(held)]), margins[there])
+
+
+def _tops(rounds: RoundColumns) -> Ragged:
+    """The alternatives of every token."""
+    return rounds.lists("tokens").lists("top")
+
+
+def _margins(tops: Ragged, tokens: Places) -> Array:
+    """What the best alternative of each of these tokens has over the second, NaN with fewer than two."""
+    lengths = tops.lengths[tokens]
+    several = np.flatnonzero(lengths > 1)
+    margins = np.full(len(tokens), np.nan)
+    if not len(several):
+        return margins
+    tokens, lengths = tokens[several], lengths[several]
+    logprobs = tops.field("logprob").to_numpy(zero_copy_only=False)
+    values = logprobs[ranges(tops.offsets[tokens], tops.offsets[tokens + 1])].astype(np.float64)
+    starts = np.cumsum(lengths) - lengths
+    best = np.maximum.reduceat(values, starts)
+    at_best = np.flatnonzero(values == np.repeat(best, lengths))
+    once = np.searchsorted(at_best, starts)  # the first of the best
+    values[at_best[once]] = -np.inf
+    second = np.maximum.reduceat(values, starts)
+    with np.errstate(invalid="ignore"):
+        margins[several] = np.where(second > -np.inf, best - second + 0.0, np.nan)  # never -0.0
+    return margins
+
+
+def _by_length(statistic: Callable[[Array], Array]) -> Callable[[Array, Places], Array]:
+    """Of every segment what ``statistic`` gives of rows (n, length) of its length; NaN of an empty one."""
+
+    def of_segments(values: Array, offsets: Places) -> Array:
+        lengths = np.diff(offsets)
+        of_each = np.full(len(lengths), np.nan)
+        for length in np.unique(lengths[lengths > 0]).tolist():
+            segments = np.flatnonzero(lengths == length)
+            of_each[segments] = statistic(values[offsets[segments, None] + np.arange(length)])
+        return of_each
+
+    return of_segments
+
+
+_STATISTICS: Mapping[str, Callable[[Array, Places], Array]] = {
+    "min": _by_length(lambda rows: rows.min(axis=1)),
+    "p10": _by_length(lambda rows: np.percentile(rows, 10, axis=1)),
+    "mean": segment_means,
+    "median": _by_length(lambda rows: np.median(rows, axis=1)),
+}
+
+
+# --- where the answer is -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spelt:
+    """What the tokens spell, all of them end to end, in bytes of UTF-8.
+
+    Token ``i`` lies from ``tokens[i]`` to ``tokens[i + 1]`` of ``text``, row ``r`` from ``rows[r]`` to
+    ``rows[r + 1]``.
+    """
+
+    text: pa.Buffer
+    tokens: Places
+    rows: Places
+
+    def between(self, begins: Places, ends: Places) -> pa.Array:
+        """The texts between these places, each pair after the one before."""
+        bounds = np.stack([begins, ends], axis=1).ravel()
+        pieces = pa.Array.from_buffers(
+            pa.large_string(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), self.text]
+        )
+        return pieces.take(pa.array(np.arange(0, len(pieces), 2)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answers:
+    """The tokens of every round's answer: ``first`` (n_rows,) to before ``end``, empty ones included."""
+
+    first: Places
+    end: Places
+
+
+def _spelt(rounds: RoundColumns) -> _Spelt:
+    tokens = rounds.lists("tokens")
+    texts = pc.fill_null(tokens.field("token").cast(pa.large_string()), "")
+    _, bounds, text = texts.buffers()
+    ends = np.zeros(1, np.int64)
+    if len(texts):
+        ends = np.frombuffer(bounds, np.int64, len(texts) + 1, 8 * texts.offset)
+    return _Spelt(text or pa.py_buffer(b""), ends, ends[tokens.offsets])
+
+
+def _answers(rounds: RoundColumns) -> _Answers:
+    spelt = rounds.once(_spelt)
+    begins, stops = spelt.rows[:-1], spelt.rows[1:]
+    starts, ends = begins.copy(), begins.copy()
+    said = rounds.numbers("answer_starts")
+
+    rows = np.flatnonzero(~np.isnan(said))
+    token = rounds.lists("tokens").offsets[rows] + said[rows].astype(np.int64)
+    begin = np.minimum(spelt.tokens[np.minimum(token, len(spelt.tokens) - 1)], stops[rows])
+    starts[rows] = begin + _leading_blanks(spelt.between(begin, stops[rows]))
+    ends[rows] = _line_ends(spelt, starts[rows], stops[rows])
+
+    rows = np.flatnonzero(np.isnan(said))
+    texts = spelt.between(begins[rows], stops[rows])
+    marker = _numbers(pc.find_substring(texts, MARKER))
+    unmarked = marker < 0
+    texts, bare, rows = texts.filter(pa.array(unmarked)), rows[unmarked], rows[~unmarked]
+    begin = begins[rows] + marker[~unmarked] + len(MARKER)
+    ends[rows] = _line_ends(spelt, begin, stops[rows])
+    starts[rows] = begin + _leading_blanks(spelt.between(begin, ends[rows]))
+
+    is_answer = _is_answer(texts, rounds, bare)
+    texts, rows = texts.filter(pa.array(is_answer)), bare[is_answer]
+    starts[rows] = begins[rows] + _leading_blanks(texts)
+    ends[rows] = stops[rows] - _trailing_blanks(texts)
+    first = np.searchsorted(spelt.tokens[1:], starts, "right")
+    end = np.searchsorted(spelt.tokens[:-1], ends)
+    return _Answers(first, np.where(starts < ends, end, first))
+
+
+def _is_answer(texts: pa.Array, rounds: RoundColumns, rows: Places) -> NDArray[np.bool_]:
+    """Whether each text normalises to the answer of its row, and not to nothing."""
+    answers = rounds.once(forms)
+    spelt = Texts.of(texts).mapped(answer_forms)
+    alike = spelt.distinct.cast(answers.distinct.type)
+    same = _numbers(pc.fill_null(pc.index_in(alike, answers.distinct), NONE))
+    same[_bytes(spelt.distinct) == 0] = NONE
+    found = spelt.through(same, NONE)
+    return np.asarray((found == answers.codes[rows]) & (found != NONE))
+
+
+def _line_ends(spelt: _Spelt, begins: Places, stops: Places) -> Places:
+    """Where the first line of the texts between ends."""
+    at = _numbers(pc.find_substring(spelt.between(begins, stops), "\n"))
+    return np.where(at < 0, stops, begins + at)
+
+
+def _leading_blanks(texts: pa.Array) -> Places:
+    return _bytes(texts) - _bytes(pc.utf8_ltrim(texts, BLANKS))
+
+
+def _trailing_blanks(texts: pa.Array) -> Places:
+    return _bytes(texts) - _bytes(pc.utf8_rtrim(texts, BLANKS))
+
+
+def _bytes(texts: pa.Array) -> Places:
+    return _numbers(pc.binary_length(texts))
+
+
+def _numbers(values: pa.Array) -> Places:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)

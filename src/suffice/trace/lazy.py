@@ -1,0 +1,397 @@
+"""Columns that are read from their files when they are first asked for, whole or some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from suffice.trace.reader import StoredFile, readable
+
+_BATCH = 4096  # rows decoded at a time
+_PIECE = 16_384  # rows of which some are kept
+_BUFFER = 1 << 20  # bytes of a column chunk held at a time
+
+Rows = NDArray[np.int64]
+Check = Callable[[StoredFile, pa.Table, int], None]
+"""Raises for what is wrong with some columns of a file, whose rows begin at a row of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """What is checked of a column when it is read.
+
+    ``check`` raises; ``beside`` names by column the others that its check needs.
+    """
+
+    check: Check
+    beside: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows ``start`` to ``stop`` of a file."""
+
+    file: StoredFile
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+class _Reading:
+    """A column of a file, or some of its fields, read forwards some rows at a time."""
+
+    def __init__(self, file: StoredFile, paths: Sequence[str]) -> None:
+        self._file = file
+        self._paths = list(paths)
+        self._at = 0  # the row that comes next
+        self._group = 0  # the row group it is read from
+        self._held: pa.Table | None = None
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._parquet: pq.ParquetFile | None = None
+
+    def rows(self, start: int, stop: int) -> pa.Table:
+        """These rows."""
+        with readable(self._file.file):
+            if self._parquet is None or start < self._at or self._group_of(start) > self._group:
+                self._open_at(start)
+            tables = [] if self._held is None else [self._held]
+            held = sum(table.num_rows for table in tables)
+            while self._at + held < stop:
+                batch = pa.Table.from_batches([next(self._batches)])
+                tables.append(batch)
+                held += batch.num_rows
+                self._group = self._group_of(min(self._at + held, self._file.rows - 1))
+                while tables and self._at + tables[0].num_rows <= start:
+                    self._at += tables[0].num_rows
+                    held -= tables.pop(0).num_rows
+            table = pa.concat_tables(tables)
+            wanted = table.slice(start - self._at, stop - start)
+            self._held = table.slice(stop - self._at)
+            self._at = stop
+        return wanted
+
+    def _group_of(self, row: int) -> int:
+        ends = list(accumulate(self._file.row_groups))
+        return int(np.searchsorted(ends, row, side="right"))
+
+    def _open_at(self, start: int) -> None:
+        if self._parquet is not None:
+            self._parquet.close()
+        self._parquet = pq.ParquetFile(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
+        self._group = self._group_of(start)
+        groups = range(self._group, len(self._file.row_groups))
+        self._at = sum(self._file.row_groups[: self._group])
+        self._held = None
+        self._batches = self._parquet.iter_batches(
+            batch_size=_BATCH, row_groups=list(groups), columns=self._paths, use_threads=False
+        )
+
+
+class Source(Protocol):
+    """Where a table's columns come from."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns that are there."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    def kind(self, name: str) -> pa.DataType:
+        """The type of a column."""
+
+    def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        """A column, or of its structs some fields, in the order of the rows."""
+
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        """A column in some rows, ascending."""
+
+    def holds(self, name: str) -> bool | None:
+        """Whether a column is not null throughout; ``None``: not known without reading it."""
+
+
+Readings = dict[object, _Reading]
+"""What reads columns of files forwards, shared by spans that are read one after the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Where the rows of questions lie together: run i from row ``starts[i]`` on.
+
+    ``starts`` (n_questions + 1,); ``place`` (n_questions,) is that of the run's question among all, by id.
+    """
+
+    starts: Rows
+    place: Rows
+
+
+class Files:
+    """The columns of spans of files, end to end.
+
+    With ``readings``, which several share, their rows are read forwards, some at a time. ``runs`` say where
+    questions lie; ``None``: the rows of some lie apart.
+    """
+
+    def __init__(
+        self, spans: Sequence[Span], checks: Checks, readings: Readings | None = None
+    ) -> None:
+        self.runs: Runs | None = None
+        self.spans = tuple(spans)
+        self._checks = checks
+        self._readings = readings
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every column that any of the files has."""
+        return tuple(dict.fromkeys(name for span in self.spans for name in span.file.names))
+
+    @cached_property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return sum(span.rows for span in self.spans)
+
+    def place(self, row: int) -> tuple[Span, int]:
+        """Where one of the rows stands: its span, and its row in the file."""
+        ends = np.cumsum([span.rows for span in self.spans])
+        index = int(np.searchsorted(ends, row, side="right"))
+        span = self.spans[index]
+        return span, span.start + row - int(ends[index] - span.rows)
+
+    def kind(self, name: str) -> pa.DataType:
+        """The type of a column in the schema."""
+        return self.spans[0].file.kind.arrow.field(name).type
+
+    def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        """A column, checked."""
+        kind = narrowed(self.kind(name), fields)
+        parts = [self._of_span(span, name, fields, kind) for span in self.spans]
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
+
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        """A column in some rows: the others are let go of as they are read."""
+        parts = []
+        first_row = 0
+        for span in self.spans:
+            reading: Readings = {}
+            for start in range(span.start, span.stop, _PIECE):
+                piece = Span(span.file, start, min(start + _PIECE, span.stop))
+                among = slice(*np.searchsorted(rows, (first_row, first_row + piece.rows)))
+                if among.start < among.stop:
+                    cells = Files([piece], self._checks, reading).read(name, ())
+                    parts.append(cells.take(pa.array(rows[among] - first_row)))
+                first_row += piece.rows
+        kind = self.kind(name)
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
+
+    def holds(self, name: str) -> bool | None:
+        """Whether a file says so of all its rows."""
+        said = [
+            span.file.holds(name)
+            for span in self.spans
+            if span.rows == span.file.rows and span.rows
+        ]
+        if any(said):
+            return True
+        return None if None in said or len(said) < len(self.spans) else False
+
+    def _of_span(
+        self, span: Span, name: str, fields: tuple[str, ...], kind: pa.DataType
+    ) -> pa.ChunkedArray:
+        file = span.file
+        if name not in file.names:
+            return pa.chunked_array([pa.nulls(span.rows, kind)])
+        beside = [other for other in self._checks.beside.get(name, ()) if other in file.names]
+        read = {
+            one: self._cells(span, one, fields if one == name else ()) for one in (name, *beside)
+        }
+        table = file.coerced(pa.table(read), span.start, {name: kind})
+        self._checks.check(file, table, span.start)
+        return table.column(name)
+
+    def _cells(self, span: Span, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        file = span.file
+        paths = leaf_paths(file, name, fields)
+        if self._readings is None and span.rows == file.rows:
+            with readable(file.file), pq.ParquetFile(file.file) as parquet:
+                return parquet.read(columns=paths).column(name)
+        readings = {} if self._readings is None else self._readings
+        key = (file.file, name, fields)
+        if key not in readings:
+            readings[key] = _Reading(file, paths)
+        return readings[key].rows(span.start, span.stop).column(name)
+
+
+def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
+    """A list of structs with some of their fields only; none named: the type itself."""
+    if not fields:
+        return kind
+    return pa.list_(pa.struct([kind.value_type.field(name) for name in fields]))
+
+
+def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str]:
+    """What Parquet calls a column, or some fields of its structs."""
+    if not fields:
+        return [name]
+    with readable(file.file), pq.ParquetFile(file.file) as parquet:
+        leaves = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+    under = [path for path in leaves if path.startswith(f"{name}.")]
+    # NAME.list.element.FIELD, whatever the writer calls the two between
+    wanted = [path for path in under if path.split(".")[3:4] and path.split(".")[3] in fields]
+    return wanted or [name]
+
+
+class LazyTable:
+    """A table whose columns are read when they are first asked for, and kept.
+
+    It is used as an Arrow table is; :meth:`whole` gives one.
+    """
+
+    def __init__(self, source: Source, order: Rows | None = None) -> None:
+        self.source = source
+        self._order = order  # the rows of the source, ``None``: all of them as they stand
+        self._columns: dict[tuple[str, tuple[str, ...]], pa.ChunkedArray] = {}
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns that are there."""
+        return list(self.source.names)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self.source.n_rows if self._order is None else len(self._order)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of all columns."""
+        return pa.schema([(name, self.source.kind(name)) for name in self.source.names])
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        """A column."""
+        return self.column(name)
+
+    def column(self, name: str, fields: tuple[str, ...] = ()) -> pa.ChunkedArray:
+        """A column, or of its structs only some fields."""
+        known = self._columns.get((name, ())) if fields else None
+        if known is not None:
+            return known
+        if (name, fields) not in self._columns:
+            if not self.num_rows:
+                cells = pa.chunked_array([], narrowed(self.source.kind(name), fields))
+            else:
+                cells = self.source.read(name, fields)
+                if self._order is not None:
+                    cells = cells.take(pa.array(self._order))
+            self._columns[name, fields] = cells
+        return self._columns[name, fields]
+
+    def select(self, names: Sequence[str]) -> pa.Table:
+        """A table of some columns."""
+        return pa.table({name: self.column(name) for name in names})
+
+    def whole(self) -> pa.Table:
+        """A table of all columns."""
+        return self.select(self.column_names)
+
+    def taken(self, rows: Rows) -> LazyTable:
+        """Some rows of a table of the source's, in another order; what was read is kept."""
+        if len(rows) == self.num_rows and bool((rows == np.arange(len(rows))).all()):
+            return self
+        taken = LazyTable(self.source, rows)
+        if len(rows):
+            taken._columns = {
+                key: cells.take(pa.array(rows)) for key, cells in self._columns.items()
+            }
+        return taken
+
+    def filter(self, chosen: pa.Array | NDArray[np.bool_]) -> LazyTable:
+        """The rows where ``chosen`` is true; their columns are taken from those of this table."""
+        flags = np.asarray(chosen, bool)
+        return LazyTable(_Rows(self), np.flatnonzero(flags))
+
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        """A column in some rows, in this order, without keeping it."""
+        if (name, ()) in self._columns or not self.num_rows:
+            return self.column(name).take(pa.array(rows))
+        there = rows if self._order is None else self._order[rows]
+        order = np.argsort(there, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return self.source.at(name, there[order]).take(pa.array(back))
+
+    def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
+        """The same rows with a column of the schema replaced, or added."""
+        table = LazyTable(_Rows(self, (name,)))
+        table._columns[name, ()] = cells
+        return table
+
+    def slim(self, name: str) -> pa.ChunkedArray:
+        """A column, of whose structs only what is shortest to read: for its nulls and its lengths."""
+        kind = self.source.kind(name)
+        if (name, ()) in self._columns or not pa.types.is_list(kind):
+            return self.column(name)
+        structs = pa.types.is_struct(kind.value_type)
+        return self.column(name, (kind.value_type.field(0).name,) if structs else ())
+
+    def valid(self, name: str) -> NDArray[np.bool_]:
+        """Rows where a column is not null, (n_rows,)."""
+        return np.asarray(self.slim(name).is_valid(), bool)
+
+    def lengths(self, name: str) -> pa.ChunkedArray:
+        """How long each list of a column is, (n_rows,); null for a null."""
+        return pc.list_value_length(self.slim(name))
+
+    def holds(self, name: str) -> bool:
+        """Whether a column is not null throughout."""
+        if self._order is None or len(self._order) == self.source.n_rows:
+            said = self.source.holds(name)
+            if said is not None:
+                return said
+        return bool(self.valid(name).any())
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A lazy table as the source of another, which has columns ``besides``."""
+
+    table: LazyTable
+    besides: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(dict.fromkeys((*self.table.source.names, *self.besides)))
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.num_rows
+
+    def kind(self, name: str) -> pa.DataType:
+        return self.table.source.kind(name)
+
+    def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        return self.table.column(name, fields)
+
+    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+        return self.table.at(name, rows)
+
+    def holds(self, name: str) -> bool | None:
+        return None if name in self.besides else self.table.holds(name)
+
+
+def in_memory(table: pa.Table | LazyTable) -> pa.Table:
+    """The table with all its columns read."""
+    return table.whole() if isinstance(table, LazyTable) else table

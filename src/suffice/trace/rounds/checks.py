@@ -1,0 +1,352 @@
+"""What is wrong with the rows of a trace, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.errors import DataError
+from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
+from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken row of a combined table; ``position`` is its index there."""
+
+    position: int
+    column: str
+    message: str
+
+    def error(self, file: str, row: int) -> DataError:
+        """The problem as an error at its place in the file."""
+        return DataError(self.message, file=file, row=row, column=self.column)
+
+
+def find_problems(table: pa.Table) -> Iterator[Problem]:
+    """Every problem of ``table``, whose columns already have the schema's types."""
+    yield from row_problems(table)
+    yield from key_problems(table)
+
+
+def row_problems(table: pa.Table) -> Iterator[Problem]:
+    """Those that a row shows by itself."""
+    for check in _ROW_CHECKS:
+        yield from check(table)
+
+
+def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]:
+    """Those that show when all rows of a question are seen: its rounds, its split, what ended it."""
+    if not table.num_rows:
+        return
+    keys = keys or Keys.of(table)
+    if not keys.in_order:
+        yield from _round_sequence(table, keys)
+    yield from _one_value(table, keys)
+    yield from _stops(table, keys)
+
+
+def positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    """Where a mask is true; a null is not."""
+    flags = pc.fill_null(mask, False)
+    if isinstance(flags, pa.ChunkedArray):
+        flags = flags.combine_chunks()
+    return np.flatnonzero(flags.to_numpy(zero_copy_only=False))
+
+
+def _cells(table: pa.Table) -> Iterator[Problem]:
+    """Nulls where a value is required, and cells that are wrong by themselves."""
+    for name in REQUIRED:
+        if name == "answer" or name not in table.column_names:
+            continue  # null: not asked for
+        for position in positions(pc.is_null(table.column(name))):
+            yield Problem(int(position), name, "null where a value is required")
+    for name, (wrong, said) in _WRONG_CELLS.items():
+        if name in table.column_names:
+            cells = table.column(name)
+            for position in positions(wrong(cells)):
+                yield Problem(int(position), name, said(cells[int(position)].as_py()))
+
+
+def _negative(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.less(cells, 0)
+
+
+_WRONG_CELLS: Mapping[
+    str, tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], Callable[[Any], str]]
+] = {
+    "question_id": (lambda ids: pc.equal(ids, ""), lambda _: "empty question_id"),
+    "round": (_negative, lambda number: f"round {number}: rounds count from 1 (0: closed book)"),
+    "propensity": (
+        lambda cells: pc.invert(pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))),
+        not_a_propensity,
+    ),
+    "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
+    "stopped_by": (
+        lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
+        not_a_stop,
+    ),
+    **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
+}
+"""Of columns that may be there: which cells are wrong, and what is said of such a value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """Which question and round each row is of.
+
+    ``starts`` (n_runs + 1,) are where runs of rows of one question begin; ``codes`` and ``rounds`` (n_rows,)
+    tell questions apart, with -1 for nulls.
+    """
+
+    starts: NDArray[np.int64]
+    first_ids: pa.Array
+    codes: NDArray[np.int64]
+    rounds: NDArray[np.int64]
+    apart: bool
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Keys:
+        """Those of a table; ``apart``: some question's rows do not lie together."""
+        ids = table.column("question_id").combine_chunks()
+        changed = pc.fill_null(pc.not_equal(ids[1:], ids[:-1]), True)
+        starts = np.concatenate(
+            [[0], np.flatnonzero(changed.to_numpy(zero_copy_only=False)) + 1, [len(ids)]]
+        ).astype(np.int64)
+        first_ids = ids.take(pa.array(starts[:-1]))
+        apart = len(pc.unique(first_ids)) < len(first_ids) or bool(first_ids.null_count)
+        if apart:
+            codes = pc.fill_null(pc.index_in(ids, value_set=pc.unique(ids.drop_null())), -1)
+            codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        else:
+            codes = np.repeat(np.arange(len(first_ids)), np.diff(starts))
+        rounds = pc.fill_null(table.column("round"), -1).to_numpy().astype(np.int64)
+        return cls(starts, first_ids, codes, rounds, apart)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether every question's rounds lie together, in order from 0 or 1 without gaps, and past 0."""
+        if self.apart:
+            return False
+        firsts, lasts = self.rounds[self.starts[:-1]], self.rounds[self.starts[1:] - 1]
+        steps = np.diff(self.rounds)
+        steps[self.starts[1:-1] - 1] = 1
+        return bool((steps == 1).all() and np.isin(firsts, (0, 1)).all() and (lasts > 0).all())
+
+    @cached_property
+    def place(self) -> NDArray[np.int64]:
+        """Of every run its place among the questions, sorted by id; none is :attr:`apart`."""
+        order = pc.sort_indices(self.first_ids).to_numpy().astype(np.int64)
+        place: NDArray[np.int64] = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return place
+
+    @cached_property
+    def by_question(self) -> NDArray[np.int64]:
+        """Rows in order of question id and round."""
+        if not self.in_order:
+            ids = self.first_ids.take(
+                pa.array(np.repeat(np.arange(len(self.first_ids)), self._lengths))
+            )
+            table = pa.table({"question_id": ids, "round": self.rounds})
+            keys = [("question_id", "ascending"), ("round", "ascending")]
+            return np.asarray(pc.sort_indices(table, sort_keys=keys), np.int64)
+        order = np.argsort(self.place)
+        lengths = self._lengths[order]
+        ends = np.cumsum(lengths)
+        steps = np.arange(len(self.rounds)) - np.repeat(ends - lengths, lengths)
+        return np.repeat(self.starts[:-1][order], lengths) + steps
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+    @cached_property
+    def sorted_rows(self) -> NDArray[np.int64]:
+        """Rows by question and round."""
+        return np.lexsort((self.rounds, self.codes))
+
+
+def _round_sequence(table: pa.Table, keys: Keys) -> Iterator[Problem]:
+    order = keys.sorted_rows
+    codes, rounds = keys.codes[order], keys.rounds[order]
+    first = np.r_[True, codes[1:] != codes[:-1]]
+    step = np.r_[0, np.diff(rounds)]
+    starts_late = first & (rounds > 1)
+    duplicate = ~first & (step == 0)
+    # a closed-book row before round 2 is a gap as well: step 2 there
+    gap = ~first & (step > 1)
+    for index in np.flatnonzero(starts_late | duplicate | gap):
+        position = int(order[index])
+        question_id = table.column("question_id")[position].as_py()
+        number = int(rounds[index])
+        if duplicate[index]:
+            message = f"question {question_id!r} has round {number} twice; each may appear once"
+        elif starts_late[index]:
+            message = (
+                f"question {question_id!r} starts at round {number}; rounds run from 1 without gaps"
+            )
+        else:
+            message = (
+                f"question {question_id!r} jumps from round {int(rounds[index - 1])} to {number}; "
+                "rounds run from 1 without gaps"
+            )
+        yield Problem(position, "round", message)
+    closed_book_only = first & (rounds == 0) & np.r_[first[1:], True]
+    for index in np.flatnonzero(closed_book_only):
+        yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
+
+
+# of columns of questions: what a null means, and what is wrong where rows differ
+_OF_QUESTIONS = {
+    "split": ("", "a question's rounds must all lie in one split"),
+    "propensity": (1.0, "a question's rounds must all state one propensity"),
+    "policy_hash": ("", "a question's rounds must all state one policy"),
+}
+
+
+def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
+    there = [name for name in _OF_QUESTIONS if name in table.column_names]
+    if not there:
+        return
+    order = np.arange(table.num_rows) if keys.in_order else keys.sorted_rows
+    same = keys.codes[order][1:] == keys.codes[order][:-1]
+    for name in there:
+        null, wrong = _OF_QUESTIONS[name]
+        cells = table.column(name)
+        filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
+        values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
+        for index in np.flatnonzero(same & (values[1:] != values[:-1])):
+            yield Problem(int(order[index + 1]), name, wrong)
+
+
+def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
+    """What ended a question is said in its last row."""
+    if "stopped_by" not in table.column_names:
+        return
+    cells = table.column("stopped_by")
+    codes, rounds = keys.codes, keys.rounds
+    last = np.zeros(codes.max() + 2, np.int64)
+    np.maximum.at(last, codes, rounds)
+    early = pc.is_valid(cells).to_numpy() & (rounds < last[codes])
+    for position in np.flatnonzero(early):
+        said = (
+            f"stands in round {rounds[position]} of a question with {last[codes[position]]} rounds; it is "
+            "said in the last one only"
+        )
+        yield Problem(int(position), "stopped_by", said)
+
+
+def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
+    """(column, values, row of each value) for tokens and their alternatives, as far as they were read."""
+    rows = pc.list_parent_indices(tokens)
+    flat = pc.list_flatten(tokens)
+    read = {field.name for field in flat.type}
+    if "logprob" in read:
+        yield "tokens.logprob", pc.struct_field(flat, "logprob"), rows
+    if "top" in read:
+        tops = pc.struct_field(flat, "top")
+        top_rows = rows.take(pc.list_parent_indices(tops))
+        yield "tokens.top.logprob", pc.struct_field(pc.list_flatten(tops), "logprob"), top_rows
+
+
+def _logprobs(table: pa.Table) -> Iterator[Problem]:
+    if "tokens" not in table.column_names:
+        return
+    start = 0
+    for chunk in table.column("tokens").chunks:
+        for column, values, rows in _flat_logprobs(chunk):
+            numbers = values.to_numpy(zero_copy_only=False)
+            bad = np.flatnonzero(np.isnan(numbers) | (numbers == np.inf))
+            for index in bad:
+                logprob = values[int(index)].as_py()
+                yield Problem(
+                    start + int(rows[int(index)].as_py()),
+                    column,
+                    f"a log-probability must be a number or -inf, found {logprob}",
+                )
+        start += len(chunk)
+
+
+def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
+    """One number a sample, each the position of the first sample of a cluster."""
+    if "sample_clusters" not in table.column_names:
+        return
+    clusters = table.column("sample_clusters")
+    drawn = _lengths(table.column("samples")) if "samples" in table.column_names else 0
+    lengths = _lengths(clusters)
+    unfitting = (lengths != drawn) & pc.is_valid(clusters).to_numpy()
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    starts = (np.cumsum(lengths) - lengths)[rows]
+    # a null names no sample
+    flat = pc.fill_null(pc.cast(pc.list_flatten(clusters), pa.int64()), -1).to_numpy()
+    own = np.arange(len(flat)) - starts
+    # one that names no earlier sample stands in for itself, so that the look-up stays in its list
+    named = np.where((flat < 0) | (flat > own), own, flat)
+    wrong = (named != flat) | (flat[starts + named] != named)
+    astray = np.zeros(len(lengths), bool)
+    astray[rows[wrong]] = True
+    for position in np.flatnonzero(unfitting | astray):
+        numbers = clusters[int(position)].as_py()
+        if unfitting[position]:
+            samples = int(np.broadcast_to(drawn, lengths.shape)[position])
+            message = f"must have one number a sample, found {len(numbers)} for {samples} samples"
+        else:
+            message = f"must name the first sample of each one's cluster, found {numbers!r:.60}"
+        yield Problem(int(position), "sample_clusters", message)
+
+
+def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    """How many items each list has; 0 for a null."""
+    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+_CALL_PARTS = ("answer_calls", "sample_calls")
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "llm_calls": _CALL_PARTS,
+    **{
+        name: (f"answer_{name}",)
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+    },
+}
+
+
+def _counts(table: pa.Table) -> Iterator[Problem]:
+    """A part of the calls or tokens is no more than the whole."""
+    for whole, parts in _PARTS.items():
+        there = [name for name in parts if {name, whole} <= {*table.column_names}]
+        for name in there:
+            more = pc.greater(table.column(name), table.column(whole))
+            for position in positions(more):
+                words = name.replace("_", " ")
+                yield Problem(int(position), name, f"more {words} than {whole}")
+    if {*_CALL_PARTS, "llm_calls"} <= {*table.column_names}:
+        together = pc.add_checked(
+            *(pc.cast(table.column(name), pa.int32()) for name in _CALL_PARTS)
+        )
+        for position in positions(pc.greater(together, table.column("llm_calls"))):
+            said = "more answer and sample calls together than llm_calls"
+            yield Problem(int(position), "answer_calls", said)
+
+
+_ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
+    _cells,
+    _logprobs,
+    _sample_clusters,
+    _counts,
+)
+
+CHECKED_WITH: Mapping[str, tuple[str, ...]] = {
+    "gold_answers": ("round",),
+    "sample_clusters": ("samples",),
+    **{part: (whole,) for whole, parts in _PARTS.items() for part in parts if whole != "llm_calls"},
+    **dict.fromkeys(_CALL_PARTS, ("llm_calls", *_CALL_PARTS)),
+}
+"""The columns without which one cannot be checked, by its name."""

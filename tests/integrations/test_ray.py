@@ -1,0 +1,124 @@
+"""Shards on a real local Ray of two workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from suffice.errors import BackendError, DataError
+from suffice.integrations import ray as shim
+from suffice.integrations.ray import RayExecutor
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """A Ray of two workers in this process."""
+    started = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield started.address_info["address"]
+    ray.shutdown()
+
+
+@pytest.fixture
+def executor(cluster: str) -> RayExecutor:
+    return RayExecutor(cluster)
+
+
+def told_of(place: str) -> None:
+    raise DataError("a negative amount", file=place, row=3, column="llm_calls")
+
+
+def dies(place: str, times: int) -> int:
+    """Kills its own worker so many times; how often it was called before."""
+    calls = Path(place)
+    before = len(calls.read_text()) if calls.exists() else 0
+    calls.write_text("x" * (before + 1))
+    if before < times:
+        os.kill(os.getpid(), 9)
+    return before
+
+
+def test_calls_are_spread_and_come_back_in_order(executor: RayExecutor) -> None:
+    assert executor.count == 2
+    assert list(executor.map(pow, range(20), [2] * 20)) == [n * n for n in range(20)]
+
+
+def test_an_error_of_a_shard_comes_as_itself(executor: RayExecutor) -> None:
+    with pytest.raises(DataError) as raised:
+        executor.submit(told_of, "part-0007.parquet").result()
+    assert type(raised.value) is DataError
+    assert (raised.value.file, raised.value.row) == ("part-0007.parquet", 3)
+
+
+def test_a_worker_that_dies_is_replaced_and_its_shard_redone(
+    executor: RayExecutor, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    others = [executor.submit(pow, n, 2) for n in range(6)]
+    dying = executor.submit(dies, str(calls), 2)
+    assert dying.result() == 2
+    assert [other.result() for other in others] == [n * n for n in range(6)]
+
+
+def test_a_shard_that_kills_every_worker_ends_in_an_error(
+    executor: RayExecutor, tmp_path: Path
+) -> None:
+    with pytest.raises(BackendError, match=r"died 4 times over one shard.*smaller files"):
+        executor.submit(dies, str(tmp_path / "calls"), 99).result()
+
+
+def test_shut_down_it_takes_nothing_and_leaves_a_cluster_of_others_running(cluster: str) -> None:
+    executor = RayExecutor(cluster)
+    executor.shutdown()
+    assert ray.is_initialized()
+    with pytest.raises(RuntimeError, match="shut down"):
+        executor.submit(pow, 2, 2)
+
+
+def test_workers_of_another_version_are_refused(
+    cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim, "VERSION", "99.0")
+    with pytest.raises(
+        BackendError, match=r"have suffice .*, this is 99\.0; install it on every machine"
+    ):
+        RayExecutor(cluster)
+
+
+class TestNoClusterThere:
+    """As if this process were connected to none."""
+
+    @pytest.fixture(autouse=True)
+    def _unconnected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def test_nothing_listens(self) -> None:
+        begun = time.perf_counter()
+        with pytest.raises(
+            BackendError, match=r"127\.0\.0\.1:9 cannot be reached.*ray start --head"
+        ):
+            RayExecutor("127.0.0.1:9")
+        assert time.perf_counter() - begun < 15
+
+    def test_who_listens_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shim, "ANSWERS_S", 2.0)
+        monkeypatch.setattr(ray, "init", lambda **_: time.sleep(5))
+        with socket.socket() as mute:
+            mute.bind(("127.0.0.1", 0))
+            mute.listen()
+            with pytest.raises(BackendError, match="did not answer within 2 seconds"):
+                RayExecutor(f"127.0.0.1:{mute.getsockname()[1]}")
+
+    def test_a_cluster_that_wants_a_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(**_: object) -> None:
+            cause = RuntimeError("RPC error: InvalidAuthToken: Authentication token is missing")
+            raise ConnectionError("Failed to connect to Ray cluster") from cause
+
+        monkeypatch.setattr(ray, "init", refuse)
+        with pytest.raises(BackendError, match="RAY_AUTH_MODE=token"):
+            RayExecutor("auto")
