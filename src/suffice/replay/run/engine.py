@@ -149,6 +149,32 @@ def replay(
     )
 
 
+def again(result: ReplayResult, measures: Measures) -> ReplayResult:
+    """The policies of a replay on some of its questions, of which it kept none."""
+    candidates = [
+        NamedPolicy(
+            name=policy.name,
+            kind=policy.kind,
+            preset=policy.preset,
+            policy=policy.policy,
+            max_rounds=policy.max_rounds,
+            label=policy.label,
+        )
+        for policy in result.policies
+    ]
+    settings = ReplaySettings(
+        baseline=result.baseline,
+        split=result.split,
+        f1_kind=result.f1_kind,
+        resamples=1,
+        seed=result.seed,
+        cost=result.cost.name,
+        cost_model=result.cost_model,
+        answer=result.answer,
+    )
+    return replay(measures, candidates, settings)
+
+
 def _in_parts(
     measures: Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
 ) -> ReplayResult:

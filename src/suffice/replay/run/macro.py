@@ -205,7 +205,9 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
 def _set(comparison: Comparison) -> _Set:
     result = comparison.result
     if result.question_ids is None:
-        raise UsageError(NOT_KEPT.format(of="scores of single questions, which means over sets need,"))
+        raise UsageError(
+            NOT_KEPT.format(of="scores of single questions, which means over sets need,")
+        )
     if any(policy.kind == CLOSED_BOOK for policy in result.policies):
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
     scored = comparison.measures.scores(result.f1_kind)

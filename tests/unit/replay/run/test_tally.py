@@ -18,13 +18,15 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals import sums
 from suffice.policies.registry import fit_method
+from suffice.replay.diagnose.diagnosis import diagnosis
+from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.run import engine
 from suffice.replay.run.compare import compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.run.tally import Tally, replay_parts
-from suffice.replay.settings import ComparisonSettings
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.signals.available import lack
 from suffice.testing.traces import question_records, random_records, sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -112,6 +114,11 @@ def test_above_the_bound_no_question_is_kept(monkeypatch: pytest.MonkeyPatch) ->
         assert one.stop_counts == other.stop_counts
         assert one.hash == other.hash
     assert parts.draws == "draws by sums"
+    told = report_data(Measures(traces).only_split("eval"), parts, most_stories=7)
+    assert len(told.stories) == 7
+    assert told.left_out == parts.questions - 7
+    few = DiagnosisSettings(rules=asked.rules, signals=DiagnosticsSettings(resamples=5))
+    assert diagnosis(traces, few).types == ()
     with pytest.raises(UsageError, match="not kept in a replay of more than"):
         parts.to_json(per_question=True)
     with pytest.raises(UsageError, match="the stops of single questions are not kept"):
