@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from suffice.concurrency import AdaptiveLimit, Concurrency, WorkFor
 from suffice.errors import BackendError, SufficeError, SufficeWarning, UsageError
@@ -29,12 +29,16 @@ _LISTING_S = 10.0  # for a list of models, which no model has to be run for
 # --- which one -------------------------------------------------------------------------------------
 @dataclass(slots=True, kw_only=True)
 class _Server:
-    """What is known of a server; ``due``: when it is asked again, ``None`` while it is not aside."""
+    """What is known of a server.
+
+    ``due`` is when it is asked again, ``None`` while it is not aside; before ``rests_until`` it is busy.
+    """
 
     url: str
     under_way: int = 0
     failures: int = 0
     due: float | None = None
+    rests_until: float = 0.0
     pause: float = _FIRST_PAUSE_S
     reason: str = ""
     seen: OrderedDict[int, None] = field(default_factory=OrderedDict)
@@ -65,7 +69,8 @@ class Roster:
 
     Two requests in a row without a reply put a server aside: refused, lost, late, or answered with 5xx. One
     request at a time tries it again, after a second, then after twice as long each time, a minute at most,
-    and its reply brings the server back.
+    and its reply brings the server back. One that says that it is busy (429) is left alone as long as it
+    asks for, a minute at most.
 
     Parameters
     ----------
@@ -104,6 +109,7 @@ class Roster:
             number
             for number, server in enumerate(self._servers)
             if number not in tried
+            and server.rests_until <= now
             and (server.due is None or (server.due <= now and not server.under_way))
         ]
 
@@ -117,7 +123,7 @@ class Roster:
             return min(
                 range(len(self._servers)),
                 key=lambda number: (
-                    self._servers[number].due or 0.0,
+                    self._servers[number].due or self._servers[number].rests_until,
                     self._servers[number].under_way,
                 ),
             )
@@ -159,16 +165,17 @@ class Roster:
         return f"{server.url} answers again{self._left()}" if was_aside else None
 
     def failed(
-        self, number: int, reason: str, *, busy: bool = False, down: bool = False
+        self, number: int, reason: str, *, busy_s: float | None = None, down: bool = False
     ) -> str | None:
         """It gave no reply; what to say where it is put aside now.
 
-        A ``busy`` one answered that it is, which puts no server aside; one that is ``down`` needs no second
-        request to tell.
+        One that said that it is busy for so many seconds rests, and is not put aside; one that is ``down``
+        needs no second request to tell.
         """
         server = self._servers[number]
         server.reason = reason
-        if busy:
+        if busy_s is not None:
+            server.rests_until = self._clock() + min(busy_s, _LONGEST_PAUSE_S)
             return None
         server.failures += 1
         if server.due is not None:
@@ -179,7 +186,7 @@ class Roster:
             return None
         server.due = self._clock() + server.pause
         server.seen.clear()
-        return f"{server.url} is put aside and tried again later: {reason}{self._left()}"
+        return f"a server is put aside and tried again later: {reason}{self._left()}"
 
     def _left(self) -> str:
         return f" ({len(self.up)} of {len(self._servers)} servers answer)"
@@ -319,7 +326,7 @@ class ServerPool:
                 reply = server.generate(request)
             except NoReply as error:
                 tried.add(number)
-                self._note(self._roster.failed, number, str(error), busy=error.busy)
+                self._note(self._roster.failed, number, str(error), busy_s=error.busy_s)
                 if is_last:
                     raise self._none_answered() from error
             except SufficeError:
@@ -362,7 +369,7 @@ class ServerPool:
             self._roster.begin(number, blocks)
             return number, not self._roster.candidates({*tried, number})
 
-    def _note(self, note: Callable[..., str | None], number: int, *what: str, **how: bool) -> None:
+    def _note(self, note: Callable[..., str | None], number: int, *what: str, **how: Any) -> None:
         """Tell the roster, and whoever waits for it; say what there is to say."""
         with self._free:
             said = note(number, *what, **how)

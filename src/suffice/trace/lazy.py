@@ -18,6 +18,7 @@ from suffice.trace.reader import StoredFile, readable
 
 _BATCH = 4096  # rows decoded at a time
 _PIECE = 16_384  # rows of which some are kept
+_FEW = 0.25  # the share of rows up to which the others are not kept
 _BUFFER = 1 << 20  # bytes of a column chunk held at a time
 
 Rows = NDArray[np.int64]
@@ -117,7 +118,7 @@ class Source(Protocol):
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column, or of its structs some fields, in the order of the rows."""
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column in some rows, ascending."""
 
     def holds(self, name: str) -> bool | None:
@@ -181,7 +182,7 @@ class Files:
         parts = [self._of_span(span, name, fields, kind) for span in self.spans]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column in some rows: the others are let go of as they are read."""
         parts = []
         first_row = 0
@@ -191,10 +192,10 @@ class Files:
                 piece = Span(span.file, start, min(start + _PIECE, span.stop))
                 among = slice(*np.searchsorted(rows, (first_row, first_row + piece.rows)))
                 if among.start < among.stop:
-                    cells = Files([piece], self._checks, reading).read(name, ())
+                    cells = Files([piece], self._checks, reading).read(name, fields)
                     parts.append(cells.take(pa.array(rows[among] - first_row)))
                 first_row += piece.rows
-        kind = self.kind(name)
+        kind = narrowed(self.kind(name), fields)
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def holds(self, name: str) -> bool | None:
@@ -293,11 +294,22 @@ class LazyTable:
             if not self.num_rows:
                 cells = pa.chunked_array([], narrowed(self.source.kind(name), fields))
             else:
-                cells = self.source.read(name, fields)
-                if self._order is not None:
-                    cells = cells.take(pa.array(self._order))
+                cells = self._read(name, fields)
             self._columns[name, fields] = cells
         return self._columns[name, fields]
+
+    def _read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        if self._order is None:
+            return self.source.read(name, fields)
+        if len(self._order) < _FEW * self.source.n_rows:
+            return self._taken_from_source(name, self._order, fields)
+        return self.source.read(name, fields).take(pa.array(self._order))
+
+    def _taken_from_source(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        order = np.argsort(rows, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return self.source.at(name, rows[order], fields).take(pa.array(back))
 
     def select(self, names: Sequence[str]) -> pa.Table:
         """A table of some columns."""
@@ -323,15 +335,14 @@ class LazyTable:
         flags = np.asarray(chosen, bool)
         return LazyTable(_Rows(self), np.flatnonzero(flags))
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...] = ()) -> pa.ChunkedArray:
         """A column in some rows, in this order, without keeping it."""
-        if (name, ()) in self._columns or not self.num_rows:
-            return self.column(name).take(pa.array(rows))
+        known = self._columns.get((name, ()), self._columns.get((name, fields)))
+        if known is not None or not self.num_rows:
+            known = self.column(name, fields) if known is None else known
+            return known.take(pa.array(rows))
         there = rows if self._order is None else self._order[rows]
-        order = np.argsort(there, kind="stable")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return self.source.at(name, there[order]).take(pa.array(back))
+        return self._taken_from_source(name, there, fields)
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
         """The same rows with a column of the schema replaced, or added."""
@@ -385,8 +396,8 @@ class _Rows:
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         return self.table.column(name, fields)
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
-        return self.table.at(name, rows)
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        return self.table.at(name, rows, fields)
 
     def holds(self, name: str) -> bool | None:
         return None if name in self.besides else self.table.holds(name)
