@@ -5,15 +5,26 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import ray
 
+import suffice
 from suffice.errors import BackendError, DataError
 from suffice.integrations import ray as shim
 from suffice.integrations.ray import RayExecutor
+from suffice.measures.measures import Measures
+from suffice.measures.shards import SHARD_ROWS, shards_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +81,57 @@ def test_a_shard_that_kills_every_worker_ends_in_an_error(
 ) -> None:
     with pytest.raises(BackendError, match=r"died 4 times over one shard.*smaller files"):
         executor.submit(dies, str(tmp_path / "calls"), 99).result()
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of a record in two files, enough rounds for several tasks of shards."""
+    example = pq.read_table(EXAMPLE)
+    folder = tmp_path_factory.mktemp("traces")
+    copies = 20 * SHARD_ROWS // example.num_rows
+    for part, numbers in enumerate(np.array_split(np.arange(copies), 2)):
+        ids = [
+            pc.binary_join_element_wise(example.column("question_id"), str(number), "-")
+            for number in numbers
+        ]
+        tables = [example.set_column(0, "question_id", column) for column in ids]
+        pq.write_table(pa.concat_tables(tables), folder / f"part-{part}.parquet")
+    return folder
+
+
+class Killing(RayExecutor):
+    """The second call kills its worker before it ends, once."""
+
+    def __init__(self, address: str, aside: Path) -> None:
+        self.calls = 0
+        self.aside = aside
+        super().__init__(address)
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        self.calls += 1
+        if self.calls != 3:  # the first one asks for the version
+            return super().submit(function, *arguments, **named)
+        return super().submit(cut_short, str(self.aside), function, *arguments, **named)
+
+
+def cut_short(aside: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    done = function(*arguments, **named)
+    dies(aside, 1)
+    return done
+
+
+def test_a_record_is_measured_alike_though_a_worker_dies(
+    cluster: str, record: Path, tmp_path: Path
+) -> None:
+    traces = suffice.read_traces(record)
+    assert len(shards_of(traces)) > 16
+    executor = Killing(cluster, tmp_path / "deaths")
+    policy = suffice.RulePolicy(rule="answer_stable and overlap > 0.1")
+    there, here = Measures(traces, executor=executor), Measures(traces)
+    assert there.stop_rounds(policy).tolist() == here.stop_rounds(policy).tolist()
+    assert np.array_equal(there.score("f1"), here.score("f1"), equal_nan=True)
+    assert executor.calls > 3
+    assert (tmp_path / "deaths").read_text() == "xx"
 
 
 def test_shut_down_it_takes_nothing_and_leaves_a_cluster_of_others_running(cluster: str) -> None:

@@ -32,7 +32,26 @@ OWN_PHRASES = abstained_signal(
 )
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
-_HOSTILE = ("İstanbul", "ß", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—", "\0", "K", "ΟΔΟΣ–")
+_HOSTILE = (
+    "İstanbul",
+    "ß",
+    "SS",
+    "ss",
+    "ı",
+    "i",
+    "ﬁ",
+    "\x1f",
+    "\x85",
+    " ",
+    "　",
+    "é",
+    "é",
+    "_",
+    "—",
+    "\0",
+    "K",
+    "ΟΔΟΣ–",
+)
 # what abstains, and what conflicts with what
 _SAID = (
     *(

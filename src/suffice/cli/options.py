@@ -13,9 +13,12 @@ from suffice.errors import UsageError
 from suffice.options import read_names
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
+    from concurrent.futures import Executor
+
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
     from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.measures.measures import Measures
     from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
     from suffice.trace.durable import Shard
@@ -115,9 +118,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_traces(
-    parser: argparse.ArgumentParser, *, several: bool = False, sampled: bool = False
+    parser: argparse.ArgumentParser,
+    *,
+    several: bool = False,
+    sampled: bool = False,
+    measured: bool = False,
 ) -> None:
-    """TRACES, ``--skip-invalid``, ``--abstention`` and, of a command that has ``--seed``, ``--sample``."""
+    """TRACES, ``--skip-invalid``, ``--abstention`` and, of a command that has ``--seed``, ``--sample``.
+
+    A command that opens them with :func:`open_measures` (``measured``) has ``--workers`` too.
+    """
     if several:
         meaning = "Parquet files or directories of them, each evaluated by itself"
         parser.add_argument("traces", metavar="TRACES", nargs="+", help=meaning)
@@ -144,6 +154,34 @@ def add_traces(
             help="only N questions, drawn by --seed; the same whatever else is asked, and part of those of a "
             "larger N",
         )
+    if measured:
+        add_workers(parser)
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """``--workers``."""
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="processes that measure shards of a large record side by side; the results are the same for any "
+        "number (default: one a core)",
+    )
+
+
+def workers_of(arguments: argparse.Namespace) -> Executor | None:
+    """Who measures shards side by side; ``None``: this process alone."""
+    from suffice.measures.shards import Workers, usable_cores
+
+    count = arguments.workers or usable_cores()
+    return Workers(count) if count > 1 else None
+
+
+def open_measures(arguments: argparse.Namespace, say: Callable[[str], None]) -> Measures:
+    """:func:`open_traces`, to be measured by as many workers as asked."""
+    from suffice.measures.measures import Measures
+
+    return Measures(open_traces(arguments, say), executor=workers_of(arguments))
 
 
 def open_traces(

@@ -125,7 +125,7 @@ class _Pairs:
 
     same: NDArray[np.bool_]
     said: NDArray[np.bool_]
-    other: NDArray[np.int32]
+    other: NDArray[np.int64]
     answer: Codes
     gold: Codes
     forms: pa.Array
@@ -133,11 +133,15 @@ class _Pairs:
     @classmethod
     def of(cls, answer: Codes, gold: Codes, forms: pa.Array) -> _Pairs:
         same = equal(forms, answer, gold)
-        keys = answer[~same] * len(forms) + gold[~same]
-        distinct = pa.array(keys).dictionary_encode()
-        of_answer, of_gold = np.divmod(distinct.dictionary.to_numpy(), max(1, len(forms)))
+        rows = np.flatnonzero(~same)
+        keys = answer[rows] * len(forms) + gold[rows]
+        order = np.argsort(keys)
+        new = np.diff(keys[order], prepend=-1) != 0
+        other = np.empty(len(rows), np.int64)
+        other[order] = np.cumsum(new) - 1
+        place = rows[order[new]]
         said = pc.greater(pc.binary_length(forms), 0).to_numpy(zero_copy_only=False)
-        return cls(same, same & said[gold], distinct.indices.to_numpy(), of_answer, of_gold, forms)
+        return cls(same, same & said[gold], other, answer[place], gold[place], forms)
 
     def score(self, name: ScoreName, f1_kind: F1Kind) -> Array:
         """(n_pairs,)"""

@@ -117,11 +117,6 @@ def _alphabet(*, ascii_only: bool) -> Alphabet:
 Form = Callable[[Alphabet, pa.Array], Characters]
 
 
-def in_lower_case(alphabet: Alphabet, texts: pa.Array) -> Characters:
-    """In lower case."""
-    return alphabet.read(texts)
-
-
 def normal(alphabet: Alphabet, texts: pa.Array) -> Characters:
     """In lower case without punctuation, then without articles."""
     characters = alphabet.read(texts, less=_PUNCTUATION)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.ragged import ranges
+from suffice.columns.texts import slices
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -39,10 +40,17 @@ def contained(texts: pa.Array, part: Positions, whole: Positions) -> NDArray[np.
     for power in np.unique(size).tolist():
         alike = perhaps[size == power]
         for rows in _blocks(alike, lengths[whole[alike]]):
-            one, other = (
+            if len(rows) == 1:  # perhaps very long
+                one, other = (
+                    data[offsets[of] : offsets[of + 1]].tobytes()
+                    for of in (int(part[rows[0]]), int(whole[rows[0]]))
+                )
+                found[rows] = one in other
+                continue
+            ones, others = (
                 _of_one_width(data, offsets[of], lengths[of]) for of in (part[rows], whole[rows])
             )
-            found[rows] = np.char.find(other, one) >= 0
+            found[rows] = np.char.find(others, ones) >= 0
     return found
 
 
@@ -72,22 +80,26 @@ def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> Array:
 # --- words ------------------------------------------------------------------------------------------
 def _bits_of_words(texts: pa.Array) -> NDArray[np.uint64]:
     """A bit for every word, (n_texts,): texts without a common bit have no common word."""
-    data, offsets = _bytes(texts)
-    size = int(offsets[-1])
-    word = data[:size] != _BLANK
-    edge = np.zeros(size + 1, bool)
-    edge[offsets] = True
-    begins, ends = edge[:-1].copy(), edge[1:].copy()
-    begins[1:] |= ~word[:-1]
-    ends[:-1] |= ~word[1:]
-    starts, lasts = np.flatnonzero(begins & word), np.flatnonzero(ends & word)
-    mixed = data[starts].astype(np.int64) * 5 + data[lasts] * 23 + (lasts - starts) * 11
-    of_words = np.uint64(1) << (mixed & 63).astype(np.uint64)
+    bits = [np.zeros(0, np.uint64), *(_bits_of_slice(part) for part in slices(texts))]
+    return np.concatenate(bits)
+
+
+def _bits_of_slice(texts: pa.Array) -> NDArray[np.uint64]:
+    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    data = np.frombuffer(b" %b  " % pc.binary_join(whole, " ")[0].as_buffer(), np.uint8)
+    blank = data == _BLANK
+    starts = np.flatnonzero(blank[:-1] > blank[1:]) + 1
+    first = np.zeros(len(data), bool)
+    filled = np.flatnonzero(lengths)
+    first[(np.cumsum(lengths + 1) - lengths)[filled]] = True
+    # by its first letters
+    mixed = data[starts] * np.uint8(5) + data[starts + 1] * np.uint8(23)
+    mixed += np.where(blank[starts + 1], np.uint8(0), data[starts + 2] * np.uint8(11))
+    of_words = np.left_shift(np.uint64(1), mixed & np.uint8(63), dtype=np.uint64)
     bits = np.zeros(len(texts), np.uint64)
-    filled = np.flatnonzero(np.diff(offsets))
     if len(filled):
-        first_words = np.cumsum(begins & word)[offsets[filled]] - 1
-        bits[filled] = np.bitwise_or.reduceat(of_words, first_words)
+        bits[filled] = np.bitwise_or.reduceat(of_words, np.flatnonzero(first[starts]))
     return bits
 
 

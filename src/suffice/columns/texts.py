@@ -71,26 +71,6 @@ def by_text(one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
     return lambda texts: pa.array([one(text) for text in texts.to_pylist()], pa.string())
 
 
-def by_ascii(
-    in_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]
-) -> Callable[[pa.Array], pa.Array]:
-    """A form that Arrow gives of ASCII texts, and a function of one text of all others.
-
-    The two may differ where texts are not ASCII: Arrow's words, blanks and small letters end there.
-    """
-
-    def form(texts: pa.Array) -> pa.Array:
-        ascii_only = pc.string_is_ascii(texts)
-        if pc.all(ascii_only, min_count=0).as_py():
-            return in_arrow(texts)
-        forms = in_arrow(pc.if_else(ascii_only, texts, ""))
-        others = pc.invert(ascii_only)
-        by_one = by_text(one)(texts.filter(others)).cast(forms.type)
-        return pc.replace_with_mask(forms, others, by_one)
-
-    return form
-
-
 def slices(texts: pa.Array) -> Iterator[pa.Array]:
     """Texts without nulls in parts, none empty, of which what is made stays in the cache."""
     ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -78,12 +78,59 @@ class CostModel:
     charge: Charging = "as-run"
 
 
-class RecordedUsage:
-    """A record's columns, each read once, and what its calls were for; (n_questions, n_rounds) throughout."""
+_TELLING = ("llm_calls", "samples", "answer_calls", "sample_latency_s")
 
-    def __init__(self, traces: TraceSet) -> None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFacts:
+    """What how a record is charged depends on as a whole, whatever stands in a part of it.
+
+    Parameters
+    ----------
+    columns
+        Those of the columns that tell what calls were for that it has at all.
+    samples_answer
+        Whether answers are chosen among samples.
+    named
+        Whether it names the loop that made it.
+    """
+
+    columns: frozenset[str]
+    samples_answer: bool
+    named: bool
+
+    def add(self, other: UsageFacts) -> UsageFacts:
+        """Those of two parts together."""
+        return UsageFacts(
+            columns=self.columns | other.columns,
+            samples_answer=self.samples_answer or other.samples_answer,
+            named=self.named and other.named,
+        )
+
+
+class RecordedUsage:
+    """A record's columns, each read once, and what its calls were for; (n_questions, n_rounds) throughout.
+
+    ``whole``: of a part of a record, the facts of all of it.
+    """
+
+    def __init__(self, traces: TraceSet, whole: UsageFacts | None = None) -> None:
         self.traces = traces
+        self._whole = whole
         self._columns: dict[str, _Array | None] = {}
+
+    def facts(self, *, of_samples: bool = True) -> UsageFacts:
+        """Its own; ``of_samples``: whether what samples are for is asked, which reads them."""
+        own = RecordedUsage(self.traces)
+        return UsageFacts(
+            columns=frozenset(filter(self.traces.has, _TELLING)),
+            samples_answer=of_samples and own.samples_answer,
+            named=bool(self.traces.origin.run.get("pipeline")),
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether the record has the column, perhaps elsewhere."""
+        return self.traces.has(name) or (self._whole is not None and name in self._whole.columns)
 
     @property
     def source(self) -> str:
@@ -100,7 +147,8 @@ class RecordedUsage:
     def sparse(self, name: str) -> _Array | None:
         """A column as recorded, NaN: null; ``None``: no such column."""
         if name not in self._columns:
-            self._columns[name] = self.traces.column(name)
+            elsewhere = self.has(name) and not self.traces.has(name)
+            self._columns[name] = self.nothing * np.nan if elsewhere else self.traces.column(name)
         return self._columns[name]
 
     def filled(self, name: str, otherwise: _Array) -> _Array:
@@ -118,6 +166,8 @@ class RecordedUsage:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        if not self.traces.has(column):
+            return self.nothing
         lengths = pc.list_value_length(self.traces.table.column(column))
         if null is not None:
             lengths = pc.fill_null(lengths, pa.scalar(null, lengths.type))
@@ -152,7 +202,7 @@ class RecordedUsage:
         calls, inferred = self.sparse("llm_calls"), self.nothing
         if calls is None:
             return self.nothing
-        if self.traces.has("samples"):
+        if self.has("samples"):
             drawn = self.lengths("samples")
             inferred = np.where(drawn < calls, drawn, 0.0)
         return np.nan_to_num(self.filled("sample_calls", inferred))
@@ -198,6 +248,8 @@ class RecordedUsage:
     @cached_property
     def samples_answer(self) -> bool:
         """Whether answers are chosen among samples, so that whoever reads samples pays for the answers."""
+        if self._whole is not None:
+            return self._whole.samples_answer
         calls = self.sparse("llm_calls")
         if calls is None or not self.traces.has("samples"):
             return False
@@ -296,7 +348,7 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
         tokens = ledger.divided(record.column(name), lambda: _answer_tokens(record, name))
         if ledger.part == "answer":
             return tokens
-        if ledger.reads.samples and record.traces.has("samples"):
+        if ledger.reads.samples and record.has("samples"):
             tokens = tokens + ledger.read(record.column(f"sample_{name}"))
         return tokens + _judge_tokens(ledger, f"judge_{name}")
 

@@ -389,7 +389,7 @@ def open_client(url: str, settings: OpenAISettings, attempts: _Attempts | None =
     openai = require("openai", extra="openai", purpose="A model server")
     http_client = None
     if attempts is not None and settings.concurrency == "auto":
-        http_client = openai.DefaultHttpxClient(event_hooks=attempts.hooks)
+        http_client = _http_client(openai.DefaultHttpxClient, attempts)
     return openai.OpenAI(
         api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY,
         base_url=url.rstrip("/"),
@@ -397,6 +397,17 @@ def open_client(url: str, settings: OpenAISettings, attempts: _Attempts | None =
         max_retries=settings.max_retries,
         http_client=http_client,
     )
+
+
+def _http_client(kind: Any, attempts: _Attempts) -> Any:
+    """One that is closed when nobody needs it any more, as the package's own is."""
+
+    class Heard(kind):  # type: ignore[misc]
+        def __del__(self) -> None:
+            if not self.is_closed:
+                self.close()
+
+    return Heard(event_hooks=attempts.hooks)
 
 
 def reply_json(raw: Any, url: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from suffice._optional import require
@@ -40,13 +41,13 @@ class NoReply(BackendError):  # noqa: N818 - reads as what it is
 
     Parameters
     ----------
-    busy
-        Whether it said that it has too much to do.
+    busy_s
+        For how many seconds it wants to be left alone, where it said that it has too much to do.
     """
 
-    def __init__(self, message: str, *, busy: bool = False) -> None:
+    def __init__(self, message: str, *, busy_s: float | None = None) -> None:
         super().__init__(message)
-        self.busy = busy
+        self.busy_s = busy_s
 
 
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
@@ -88,7 +89,9 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     said = f"{url} answered {status}: {_message(error)}"
     words = f"{error} {error.body}".lower()
     if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
-        return NoReply(f"{said}. Wait, lower concurrency, and run the same again", busy=True)
+        return NoReply(
+            f"{said}. Wait, lower concurrency, and run the same again", busy_s=_pause_s(error)
+        )
     if status in (401, 403):
         return UsageError(
             f"{said}. Set the environment variable OPENAI_API_KEY, or pass "
@@ -107,7 +110,17 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
             f"{said}. The server does not accept the request for {model!r}; check that its interface "
             "is the chosen one (chat or completion) and that it allows the options asked for"
         )
-    return NoReply(f"{said} (after the allowed retries)", busy=status == 429)
+    busy_s = _pause_s(error) if status == 429 else None
+    return NoReply(f"{said} (after the allowed retries)", busy_s=busy_s)
+
+
+def _pause_s(error: Any) -> float:
+    """What the server asks for in its headers; a second where it does not say, or by a date."""
+    headers = error.response.headers
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(TypeError, ValueError):
+            return max(0.0, float(headers.get(name)) * unit)
+    return 1.0
 
 
 def _message(error: Any) -> str:

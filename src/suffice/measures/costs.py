@@ -17,6 +17,7 @@ from suffice.costs.usage import (
     CostReads,
     RecordedUsage,
     StopCosts,
+    UsageFacts,
     cost_matrix,
     find_cost,
     stop_costs,
@@ -103,13 +104,18 @@ class CostBook:
     """Costs at every stop of one trace set by what is read; each combination is computed once.
 
     ``choosing`` is what everybody reads, fixed budgets too, to choose among answers; ``None``: none does.
+    ``whole``: of a part of a record, the facts of all of it.
     """
 
     def __init__(
-        self, traces: TraceSet, model: CostModel, choosing: CostReads | None = None
+        self,
+        traces: TraceSet,
+        model: CostModel,
+        choosing: CostReads | None = None,
+        whole: UsageFacts | None = None,
     ) -> None:
         self._traces = traces
-        self._record = RecordedUsage(traces)
+        self._record = RecordedUsage(traces, whole)
         self._model = model
         self._choosing = choosing
         self._at_stops: dict[CostReads, StopCosts] = {}
@@ -170,7 +176,6 @@ class CostBook:
             When the cost asked for is unknown for a policy or the fixed budgets, with what is missing.
         """
         everyone = {"fixed-k": CostReads(), **readers}
-        reason = ""
         if wanted is None:
             books = ((self, tuple(everyone.values())), (beside, (CostReads(),)))
             known = [
@@ -183,60 +188,28 @@ class CostBook:
                     for reads in readings
                 )
             ]
-            wanted, reason = self._usual(known, capped=capped)
+            if capped:
+                fit = [name for name in known if name in _CAPPED]
+            else:
+                fit = [name for name in known if self._tells_apart(name)]
+            return usual_axis(known, fit, self._model)
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
             if self.at_stops(reads)[wanted] is None:
                 self._refuse(wanted, policy, reads)
-        return CostAxis(name=cost.name, label=cost.label, unit=cost.unit, reason=reason)
-
-    def _usual(self, known: Sequence[str], *, capped: bool) -> tuple[str, str]:
-        """The first of the known that fixed budgets differ in, and why no earlier one of the usual."""
-        usual = COSTS[USUAL_COSTS[0]]
-        fit = [name for name in known if (name in _CAPPED if capped else self._tells_apart(name))]
-        chosen = next(iter(fit), known[0])
-        if chosen == usual.name:
-            return chosen, ""
-        if usual.name in known:
-            why = f"every fixed-k costs the same in {usual.label}"
-        else:
-            why = f"{usual.label} are not known for every policy"
-        return chosen, f"compared at {COSTS[chosen].label}: {why} ({self._model.charge})"
+        return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
     def _tells_apart(self, name: str) -> bool:
         paid = self.of_fixed(name)
-        return paid is not None and bool(np.ptp(paid.mean(axis=0)) > 1e-9)
+        return paid is not None and tells_apart(paid.mean(axis=0))
 
     def notes(self, axis: CostAxis) -> list[str]:
         """What a reader of figures at this cost must know."""
-        notes = [axis.reason] if axis.reason else []
-        notes += self._charged()
-        if self._model.prices is not None:
-            notes.append(f"prices: {self._model.prices.summary}")
-        if axis.name == "joules" or self._model.energy != EnergyModel():
-            notes.append(f"energy: {self._model.energy.summary}")
-        apart = self._traces.has("sample_latency_s")
-        if axis.name == "seconds" and self._traces.has("samples") and not apart:
-            notes.append(
-                "seconds are those of the recorded rounds, samples included, also for policies that "
-                "read none"
-            )
-        return notes
-
-    def _charged(self) -> list[str]:
-        """How costs are charged, where it is not plain."""
-        if self._model.charge == "published":
-            return [
-                "costs are charged as published: every round's answer up to the stop, read or not"
-            ]
-        traces = self._traces
-        unnamed = not traces.has("answer_calls") and not traces.origin.run.get("pipeline")
-        if unnamed and self.at_stops(CostReads())["llm_calls"] is not None:
-            return [
-                "the record says neither which calls answered (answer_calls) nor what loop made it: the "
-                "one call of a round is taken to answer, so a policy that reads no answers pays for one"
-            ]
-        return []
+        of_fixed = self.at_stops(CostReads())
+        facts = self._record.facts(of_samples=False)
+        return cost_notes(
+            axis, self._model, facts, counts_calls=lambda: of_fixed["llm_calls"] is not None
+        )
 
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
         reads = paid_together(reads, self._choosing)
@@ -245,6 +218,55 @@ class CostBook:
         except UsageError as error:
             known = [name for name in COSTS if self.at_stops(reads)[name] is not None]
             raise UsageError(f"{policy}: {error}; known here: {', '.join(known)}") from error
+
+
+def usual_axis(known: Sequence[str], fit: Sequence[str], model: CostModel) -> CostAxis:
+    """The first of the usual costs that is ``fit`` to compare at, and why no earlier one.
+
+    ``known`` are those of them known for every policy, ``fit`` in the same order those of these that tell
+    fixed budgets apart, or that a cap is of.
+    """
+    usual = COSTS[USUAL_COSTS[0]]
+    chosen = COSTS[next(iter(fit), known[0])]
+    reason = ""
+    if chosen.name != usual.name:
+        if usual.name in known:
+            why = f"every fixed-k costs the same in {usual.label}"
+        else:
+            why = f"{usual.label} are not known for every policy"
+        reason = f"compared at {chosen.label}: {why} ({model.charge})"
+    return CostAxis(name=chosen.name, label=chosen.label, unit=chosen.unit, reason=reason)
+
+
+def tells_apart(fixed: NDArray[np.float64]) -> bool:
+    """Whether these mean costs of fixed budgets, (n_rounds,), differ."""
+    return bool(np.ptp(fixed) > 1e-9)
+
+
+def cost_notes(
+    axis: CostAxis, model: CostModel, facts: UsageFacts, *, counts_calls: Callable[[], bool]
+) -> list[str]:
+    """What a reader of figures at this cost must know; ``counts_calls``: whether calls are known."""
+    notes = [axis.reason] if axis.reason else []
+    if model.charge == "published":
+        notes.append(
+            "costs are charged as published: every round's answer up to the stop, read or not"
+        )
+    elif not facts.named and "answer_calls" not in facts.columns and counts_calls():
+        notes.append(
+            "the record says neither which calls answered (answer_calls) nor what loop made it: the "
+            "one call of a round is taken to answer, so a policy that reads no answers pays for one"
+        )
+    if model.prices is not None:
+        notes.append(f"prices: {model.prices.summary}")
+    if axis.name == "joules" or model.energy != EnergyModel():
+        notes.append(f"energy: {model.energy.summary}")
+    together = "samples" in facts.columns and "sample_latency_s" not in facts.columns
+    if axis.name == "seconds" and together:
+        notes.append(
+            "seconds are those of the recorded rounds, samples included, also for policies that read none"
+        )
+    return notes
 
 
 def shared_axis(

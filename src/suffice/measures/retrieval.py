@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.signals.by_columns.passages import gold_passages, listings
+from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -49,40 +51,17 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
     Paper 1, table 2, gives no formula; this is our reading. Passages are told apart by id alone: where
     a corpus holds a paragraph under several ids, both figures come out too low.
     """
-    gold = [frozenset(question_gold.passage_ids) for question_gold in traces.gold]
-    if not any(gold) or not traces.has("passages"):
+    if not (traces.has("gold_passage_ids") and traces.has("passages")):
         unknown = np.full((traces.n_questions, traces.n_rounds), np.nan)
         return RetrievalQuality(precision=unknown, recall=unknown)
-    sizes = np.array([len(passages) or np.nan for passages in gold], np.float64)[:, None]
-    distinct, right = (np.cumsum(traces.dense(counted), axis=1) for counted in _new(traces, gold))
+    rounds = RoundColumns(traces)
+    listed, gold = rounds.once(listings), gold_passages(rounds)
+    gold_new = np.bincount(listed.rows[gold.listed], minlength=rounds.n_rows)
+    distinct, right = (
+        np.cumsum(traces.dense(np.where(listed.lists.valid, counted, np.nan)), axis=1)
+        for counted in (listed.new, gold_new)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
-        recall = right / sizes
+        recall = right / np.where(gold.named > 0, gold.named, np.nan)[:, None]
         precision = np.where(np.isnan(recall), np.nan, right / distinct)
     return RetrievalQuality(precision=precision, recall=recall)
-
-
-def _new(traces: TraceSet, gold: list[frozenset[str]]) -> list[NDArray[np.float64]]:
-    """Passages of every row that no earlier one of its question holds, and how many of them are gold.
-
-    Both are (n_rows,), NaN where none are recorded, which a sum over rounds then keeps.
-    """
-    column = traces.table.column("passages").combine_chunks()
-    counts = column.value_lengths()
-    recorded = counts.is_valid().to_numpy(zero_copy_only=False)
-    row = np.repeat(np.arange(len(counts)), counts.fill_null(0).to_numpy())
-    words = column.flatten().field("id").fill_null("").dictionary_encode()
-    code_of = {name: code for code, name in enumerate(words.dictionary.to_pylist())}
-    question_of = np.repeat(np.arange(traces.n_questions), traces.last_rounds)[row]
-    shown = question_of * len(code_of) + words.indices.to_numpy()
-    wanted = [
-        question * len(code_of) + code_of[name]
-        for question, names in enumerate(gold)
-        for name in names
-        if name in code_of
-    ]
-    passages, firsts = np.unique(shown, return_index=True)
-    is_gold = np.isin(passages, np.array(wanted, np.int64))
-    return [
-        np.where(recorded, np.bincount(row[firsts_of], minlength=len(counts)), np.nan)
-        for firsts_of in (firsts, firsts[is_gold])
-    ]

@@ -6,6 +6,7 @@ so they are the same for any number of workers.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -117,6 +118,13 @@ def _cuts(starts: NDArray[np.int64], n_rows: int, size: int) -> Iterator[tuple[i
     yield from ((begin, end) for begin, end in zip(cuts.tolist(), ends, strict=True) if begin < end)
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 # --- executors ------------------------------------------------------------------------------------
 class Workers(Executor):
     """Processes that share nothing; one that dies is replaced."""
@@ -164,7 +172,7 @@ def map_shards(
     BackendError
         Where workers die over one shard again and again.
     """
-    if executor is None:
+    if executor is None or len(shards) <= _TOGETHER:  # to start them would take longer
         yield from zip(shards, _in_turn(work, shards), strict=True)
         return
     tasks = [shards[i : i + _TOGETHER] for i in range(0, len(shards), _TOGETHER)]

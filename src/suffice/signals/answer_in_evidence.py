@@ -7,10 +7,11 @@ from functools import lru_cache
 from suffice.protocols import Absence
 from suffice.scoring import normalize_answer
 from suffice.signals.answer_stability import published_normalizer
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
-_NOT_EXTRACTIVE = frozenset({"", "yes", "no"})
+NOT_EXTRACTIVE = frozenset({"", "yes", "no"})
+"""Normalised answers that are not looked for."""
 
 
 @lru_cache(maxsize=1024)
@@ -28,7 +29,7 @@ def answer_in_evidence(view: LoopView) -> float:
     passages.
     """
     answer = normalize_answer(view.current.answer_text)
-    if answer in _NOT_EXTRACTIVE:
+    if answer in NOT_EXTRACTIVE:
         return UNDEFINED
     wanted = f" {answer} "
     complete = True
@@ -53,10 +54,11 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_in_evidence,
+    in_columns=InColumns("answer_in_evidence", "in_evidence"),
     undefined=(
         Absence(
             "the answer is yes, no or empty, or the letter A",
-            lambda view: normalize_answer(view.current.answer_text) in _NOT_EXTRACTIVE,
+            lambda view: normalize_answer(view.current.answer_text) in NOT_EXTRACTIVE,
         ),
         _UNREAD,
     ),
@@ -95,6 +97,7 @@ ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_in_evidence_published,
+    in_columns=InColumns("answer_in_evidence", "in_evidence_published"),
     undefined=(_UNREAD,),
     binary=True,
     variant_of="answer_in_evidence",

@@ -139,9 +139,12 @@ def answer_similarity_seq(view: LoopView) -> float:
     if pair is None:
         return UNDEFINED
     previous, current = map(answer_form, pair)
-    if not previous or not current:
-        return 0.0
-    return difflib.SequenceMatcher(None, previous, current, autojunk=False).ratio()
+    return matching_characters(previous, current) if previous and current else 0.0
+
+
+def matching_characters(one: str, other: str) -> float:
+    """Their ratio as ``difflib`` finds it, to which their order matters, in [0, 1]."""
+    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
 ANSWER_SIMILARITY_F1 = SignalSpec(
@@ -150,6 +153,7 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_similarity_f1,
+    in_columns=InColumns("answers", "similarity_f1"),
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )
 ANSWER_SIMILARITY_SEQ = SignalSpec(
@@ -158,5 +162,6 @@ ANSWER_SIMILARITY_SEQ = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_similarity_seq,
+    in_columns=InColumns("answers", "similarity_seq"),
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

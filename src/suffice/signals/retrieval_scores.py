@@ -13,7 +13,7 @@ import numpy as np
 
 from suffice.protocols import Absence
 from suffice.signals.evidence import candidate_scores
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 
@@ -41,13 +41,13 @@ def retrieval_z_robust(view: LoopView) -> float:
     if min(scores) == max(scores):
         return 0.0
     low, median, high = np.percentile(scores, [25, 50, 75])
-    return float((max(scores) - median) / (high - low)) if high > low else UNDEFINED
+    return float((max(scores) - median) / (high - low)) + 0.0 if high > low else UNDEFINED
 
 
 def retrieval_gap(view: LoopView) -> float:
     """Best minus second best score (paper 0), >= 0; undefined with fewer than two scores."""
     scores = sorted(candidate_scores(view.rounds), reverse=True)
-    return scores[0] - scores[1] if len(scores) > 1 else UNDEFINED
+    return scores[0] - scores[1] + 0.0 if len(scores) > 1 else UNDEFINED
 
 
 _of_scores = partial(SignalSpec, needs=("candidate_scores",), answers=False, low=0.0)
@@ -58,12 +58,14 @@ RETRIEVAL_Z = _of_scores(
     name="retrieval_z",
     summary="z-score of the best candidate among those retrieved",
     compute=retrieval_z,
+    in_columns=InColumns("scores", "retrieval_z"),
     undefined=(_NO_SCORES,),
 )
 RETRIEVAL_Z_ROBUST = _of_scores(
     name="retrieval_z_robust",
     summary="the same from median and interquartile range",
     compute=retrieval_z_robust,
+    in_columns=InColumns("scores", "retrieval_z_robust"),
     undefined=(
         _NO_SCORES,
         Absence("the middle half of the candidate scores is one number", lambda _: True),
@@ -73,5 +75,6 @@ RETRIEVAL_GAP = _of_scores(
     name="retrieval_gap",
     summary="best minus second best candidate score",
     compute=retrieval_gap,
+    in_columns=InColumns("scores", "retrieval_gap"),
     undefined=(_NO_SCORES, Absence("there is only one candidate score", lambda _: True)),
 )

@@ -98,12 +98,12 @@ def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal
     return specs
 
 
-def declared(name: str, traces: TraceSet) -> SignalSpec:
-    """A signal by name, ``abstained`` by the phrases that the record states."""
+def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> SignalSpec:
+    """A signal by name, ``abstained`` by the phrases that the record states; ``also``: known elsewhere."""
     stated = stated_phrases(traces.origin.run)
     if name == ABSTAINED.name and stated is not None:
         return abstained_signal(stated)
-    return resolve(name, also=traces.signal_names)
+    return resolve(name, also=(*traces.signal_names, *also))
 
 
 def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:

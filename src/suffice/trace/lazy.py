@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.trace.reader import StoredFile, readable
+from suffice.trace.reader import StoredFile, coerce_column, readable
 
 _BATCH = 4096  # rows decoded at a time
 _PIECE = 16_384  # rows of which some are kept
+_FEW = 0.25  # the share of rows up to which the others are not kept
 _BUFFER = 1 << 20  # bytes of a column chunk held at a time
 
 Rows = NDArray[np.int64]
@@ -117,7 +118,7 @@ class Source(Protocol):
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column, or of its structs some fields, in the order of the rows."""
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column in some rows, ascending."""
 
     def holds(self, name: str) -> bool | None:
@@ -181,7 +182,7 @@ class Files:
         parts = [self._of_span(span, name, fields, kind) for span in self.spans]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column in some rows: the others are let go of as they are read."""
         parts = []
         first_row = 0
@@ -191,10 +192,10 @@ class Files:
                 piece = Span(span.file, start, min(start + _PIECE, span.stop))
                 among = slice(*np.searchsorted(rows, (first_row, first_row + piece.rows)))
                 if among.start < among.stop:
-                    cells = Files([piece], self._checks, reading).read(name, ())
+                    cells = Files([piece], self._checks, reading).read(name, fields)
                     parts.append(cells.take(pa.array(rows[among] - first_row)))
                 first_row += piece.rows
-        kind = self.kind(name)
+        kind = narrowed(self.kind(name), fields)
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def holds(self, name: str) -> bool | None:
@@ -218,9 +219,10 @@ class Files:
         read = {
             one: self._cells(span, one, fields if one == name else ()) for one in (name, *beside)
         }
-        table = file.coerced(pa.table(read), span.start, {name: kind})
+        alone = {name: kind} if _share_a_field(read[name].type, kind) else {}
+        table = file.coerced(pa.table(read), span.start, alone)
         self._checks.check(file, table, span.start)
-        return table.column(name)
+        return table.column(name) if alone else coerce_column(table.column(name), kind)
 
     def _cells(self, span: Span, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         file = span.file
@@ -235,11 +237,33 @@ class Files:
         return readings[key].rows(span.start, span.stop).column(name)
 
 
+def _share_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether lists of structs have a field of these; true of all else."""
+    names = [_fields(one) for one in (stored, kind)]
+    return not all(names) or not names[0].isdisjoint(names[1])
+
+
+def _fields(kind: pa.DataType) -> set[str]:
+    nested = pa.types.is_nested(kind) and pa.types.is_struct(kind.field(0).type)
+    return {field.name for field in kind.field(0).type} if nested else set()
+
+
 def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
-    """A list of structs with some of their fields only; none named: the type itself."""
+    """A list of structs with some of their fields only; none named: the type itself.
+
+    One of a list in a struct is ``LIST.FIELD``.
+    """
     if not fields:
         return kind
-    return pa.list_(pa.struct([kind.value_type.field(name) for name in fields]))
+    inner: dict[str, list[str]] = {}
+    for field in fields:
+        name, _, of_list = field.partition(".")
+        inner.setdefault(name, []).extend([of_list] if of_list else [])
+    kept = [
+        (name, narrowed(kind.value_type.field(name).type, tuple(of_list)))
+        for name, of_list in inner.items()
+    ]
+    return pa.list_(pa.struct(kept))
 
 
 def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str]:
@@ -248,9 +272,15 @@ def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str
         return [name]
     with readable(file.file), pq.ParquetFile(file.file) as parquet:
         leaves = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
-    under = [path for path in leaves if path.startswith(f"{name}.")]
-    # NAME.list.element.FIELD, whatever the writer calls the two between
-    wanted = [path for path in under if path.split(".")[3:4] and path.split(".")[3] in fields]
+    # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
+    named = {
+        path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")
+    }
+    wanted = [
+        path
+        for path, field in named.items()
+        if any(f"{field}.".startswith(f"{one}.") for one in fields)
+    ]
     return wanted or [name]
 
 
@@ -293,11 +323,22 @@ class LazyTable:
             if not self.num_rows:
                 cells = pa.chunked_array([], narrowed(self.source.kind(name), fields))
             else:
-                cells = self.source.read(name, fields)
-                if self._order is not None:
-                    cells = cells.take(pa.array(self._order))
+                cells = self._read(name, fields)
             self._columns[name, fields] = cells
         return self._columns[name, fields]
+
+    def _read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        if self._order is None:
+            return self.source.read(name, fields)
+        if len(self._order) < _FEW * self.source.n_rows:
+            return self._taken_from_source(name, self._order, fields)
+        return self.source.read(name, fields).take(pa.array(self._order))
+
+    def _taken_from_source(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        order = np.argsort(rows, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return self.source.at(name, rows[order], fields).take(pa.array(back))
 
     def select(self, names: Sequence[str]) -> pa.Table:
         """A table of some columns."""
@@ -323,15 +364,14 @@ class LazyTable:
         flags = np.asarray(chosen, bool)
         return LazyTable(_Rows(self), np.flatnonzero(flags))
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...] = ()) -> pa.ChunkedArray:
         """A column in some rows, in this order, without keeping it."""
-        if (name, ()) in self._columns or not self.num_rows:
-            return self.column(name).take(pa.array(rows))
+        known = self._columns.get((name, ()), self._columns.get((name, fields)))
+        if known is not None or not self.num_rows:
+            known = self.column(name, fields) if known is None else known
+            return known.take(pa.array(rows))
         there = rows if self._order is None else self._order[rows]
-        order = np.argsort(there, kind="stable")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return self.source.at(name, there[order]).take(pa.array(back))
+        return self._taken_from_source(name, there, fields)
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
         """The same rows with a column of the schema replaced, or added."""
@@ -340,12 +380,15 @@ class LazyTable:
         return table
 
     def slim(self, name: str) -> pa.ChunkedArray:
-        """A column, of whose structs only what is shortest to read: for its nulls and its lengths."""
+        """A column, of whose structs only what is short to read: for its nulls and its lengths."""
+        field = self.slimmest(name)
+        return self.column(name, (field,) if field else ())
+
+    def slimmest(self, name: str) -> str:
+        """A field of a column's structs that is short to read; empty: they are no structs."""
         kind = self.source.kind(name)
-        if (name, ()) in self._columns or not pa.types.is_list(kind):
-            return self.column(name)
-        structs = pa.types.is_struct(kind.value_type)
-        return self.column(name, (kind.value_type.field(0).name,) if structs else ())
+        structs = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
+        return str(kind.value_type.field(0).name) if structs else ""
 
     def valid(self, name: str) -> NDArray[np.bool_]:
         """Rows where a column is not null, (n_rows,)."""
@@ -385,8 +428,8 @@ class _Rows:
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         return self.table.column(name, fields)
 
-    def at(self, name: str, rows: Rows) -> pa.ChunkedArray:
-        return self.table.at(name, rows)
+    def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
+        return self.table.at(name, rows, fields)
 
     def holds(self, name: str) -> bool | None:
         return None if name in self.besides else self.table.holds(name)

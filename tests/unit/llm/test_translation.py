@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from suffice.errors import BackendError, SufficeError, UsageError
-from suffice.llm.translation import translate
+from suffice.llm.translation import NoReply, translate
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -54,12 +54,12 @@ def test_every_error_of_the_package_is_translated(kind: type[openai.OpenAIError]
         (404, UsageError, f"curl {URL}/models"),
         (405, UsageError, "does not accept"),
         (422, UsageError, "does not accept"),
-        (402, BackendError, "402"),
-        (408, BackendError, "retries"),
-        (409, BackendError, "retries"),
-        (429, BackendError, "retries"),
-        (500, BackendError, "retries"),
-        (503, BackendError, "retries"),
+        (402, NoReply, "402"),
+        (408, NoReply, "retries"),
+        (409, NoReply, "retries"),
+        (429, NoReply, "retries"),
+        (500, NoReply, "retries"),
+        (503, NoReply, "retries"),
     ],
 )
 def test_who_must_act(status: int, kind: type[SufficeError], words: str) -> None:
@@ -166,11 +166,11 @@ def test_a_key_or_name_is_never_about_the_prompt(status: int) -> None:
 @pytest.mark.parametrize(
     ("status", "message", "kind"),
     [
-        (403, "You have exceeded a secondary rate limit. Please wait a few minutes.", BackendError),
+        (403, "You have exceeded a secondary rate limit. Please wait a few minutes.", NoReply),
         (403, "Quota exceeded for this project", UsageError),
         (403, "Country not supported", UsageError),
-        (429, "Rate limit reached for requests", BackendError),
-        (429, "You exceeded your current quota, please check your plan.", BackendError),
+        (429, "Rate limit reached for requests", NoReply),
+        (429, "You exceeded your current quota, please check your plan.", NoReply),
     ],
 )
 def test_a_rate_limit_passes_and_a_quota_does_not(

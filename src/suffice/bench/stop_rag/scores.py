@@ -18,8 +18,8 @@ from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.protocols import StopPolicy
-from suffice.replay.run.engine import at_stop
 from suffice.replay.run.references import ORACLES
+from suffice.replay.run.runs import at_stop
 from suffice.scoring import F1Kind
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.labels import labelled

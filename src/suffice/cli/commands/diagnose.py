@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from suffice.cli.options import add_traces, open_traces
+from suffice.cli.options import add_traces, open_measures
 from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import DiagnosisSettings
@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and look-ahead values; at policies by question type and by their confidence; and, where both "
         "splits hold token margins, at which calibrator is better."
     )
-    add_traces(parser, sampled=True)
+    add_traces(parser, sampled=True, measured=True)
     add_settings(parser, DiagnosisSettings)
     add_format(parser)
     parser.set_defaults(run=run)
@@ -29,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     from suffice.replay.diagnose.diagnosis import diagnosis
 
     settings = read_settings(arguments, DiagnosisSettings)
-    traces = open_traces(arguments, say)
+    measures = open_measures(arguments, say)
     with waiting("diagnosing"):
-        result = diagnosis(traces, settings)
+        result = diagnosis(measures, settings)
     print_result(arguments, result.tables(), result.to_json, result.notes)
     return 0

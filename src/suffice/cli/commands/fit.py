@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.cli.options import add_json, add_traces, open_traces, out_path
+from suffice.cli.options import add_json, add_traces, open_measures, out_path
 from suffice.cli.output import fit_progress, print_json, print_lines, say, waiting
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import (
@@ -22,7 +22,6 @@ from suffice.cli.settings_options import (
     said_with,
 )
 from suffice.errors import InternalError, UsageError, did_you_mean
-from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
@@ -89,7 +88,7 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
     )
     if method is not None:
         add_settings(parser, method.settings(method.presets[0]), positional=True)
-    add_traces(parser)
+    add_traces(parser, measured=True)
     parser.add_argument(
         "--out",
         required=True,
@@ -214,8 +213,8 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     known = {name: list(_options(types[name])) for name in types}
     refuse_options(method.name, preset, options, known)
     settings = read_settings(arguments, types[preset])
-    traces = open_traces(arguments, say)
-    measures = Measures.of(traces)
+    measures = open_measures(arguments, say)
+    traces = measures.traces
     if isinstance(method, TellingMethod):
         return method.fit_told(measures, preset, settings, arguments.split)
     measures = measures.by(arguments.metric)

@@ -11,8 +11,8 @@ from suffice.cli.options import (
     add_replay,
     add_traces,
     comparison_settings,
+    open_measures,
     open_more,
-    open_traces,
     sampled,
     write_policy,
 )
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Scores policies on recorded rounds: what each would have cost and scored, with "
         "paired intervals."
     )
-    add_traces(parser, sampled=True)
+    add_traces(parser, sampled=True, measured=True)
     add_replay(parser)
     parser.add_argument(
         "--macro",
@@ -51,7 +51,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
-    from suffice.measures.measures import Measures
     from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
     from suffice.replay.run.macro import macro_means
@@ -63,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"--out writes the rule of one --stop-when, found {len(settings.rules)}; a method is fitted and "
             "written by: suffice fit METHOD TRACES --out policy.json"
         )
-    traces = open_traces(arguments, say)
-    measures = Measures(traces)
+    measures = open_measures(arguments, say)
+    traces = measures.traces
     watched = FitRun(progress=fit_progress())
     with waiting("replaying"):
         comparison = compare(measures, settings, run=watched)

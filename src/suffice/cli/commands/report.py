@@ -11,12 +11,11 @@ from suffice.cli.options import (
     add_traces,
     comparison_settings,
     names,
-    open_traces,
+    open_measures,
     out_path,
 )
 from suffice.cli.output import fit_progress, print_json, say, waiting
 from suffice.errors import unknown_name
-from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.diagnose.question_histories import report_data
@@ -36,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and the report says why. Without --policy it shows every fixed-K, the oracles and, where the "
         "trace allows, TASR."
     )
-    add_traces(parser, sampled=True)
+    add_traces(parser, sampled=True, measured=True)
     add_replay(parser)
     _add_parts(parser)
     parser.add_argument(
@@ -92,9 +91,9 @@ def _parts(text: str) -> tuple[str, ...]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, compute the parts and write the file."""
-    traces = open_traces(arguments, say)
+    measures = open_measures(arguments, say)
     settings = comparison_settings(arguments)
-    measures = Measures(traces).by(settings.metric)
+    measures = measures.by(settings.metric)
     with waiting("replaying"):
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     with waiting("computing the report"):

@@ -9,7 +9,7 @@ from suffice.cli.options import (
     add_policy_out,
     add_traces,
     number,
-    open_traces,
+    open_measures,
     positive,
     write_policy,
 )
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "the tune split, figures from the eval split, with intervals that hold for all rules together. "
         "Every rule is one line that 'replay --stop-when' accepts."
     )
-    add_traces(parser, sampled=True)
+    add_traces(parser, sampled=True, measured=True)
     add_settings(parser, SearchSettings)
     parser.add_argument(
         "--max-calls", type=number, metavar="C", help="the cap of --max-cost, on model calls"
@@ -54,13 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search and print."""
-    from suffice.measures.measures import Measures
     from suffice.policies.fitting import fit_rule
     from suffice.replay.choose.search import search
 
     if arguments.pick is not None and arguments.out is None:
         raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
-    measures = Measures(open_traces(arguments, say))
+    measures = open_measures(arguments, say)
     settings = _settings(arguments)
     with waiting("searching"):
         result = search(measures, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from suffice.cli.options import add_policy_out, add_traces, open_traces, write_policy
+from suffice.cli.options import add_policy_out, add_traces, open_measures, write_policy
 from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import SweepSettings
@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Tries a grid of numbers in place of the '?' in a rule: out of fold on tune, then on "
         "eval, with the knee of the curve and a five-fold cross-validation of the choice."
     )
-    add_traces(parser, sampled=True)
+    add_traces(parser, sampled=True, measured=True)
     add_settings(parser, SweepSettings)
     add_policy_out(parser, "the rule with the number chosen")
     add_format(parser)
@@ -26,11 +26,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Sweep and print."""
-    from suffice.measures.measures import Measures
     from suffice.policies.fitting import fit_rule
     from suffice.replay.choose.sweep import sweep
 
-    measures = Measures(open_traces(arguments, say))
+    measures = open_measures(arguments, say)
     settings = read_settings(arguments, SweepSettings)
     with waiting("sweeping"):
         result = sweep(measures, settings)

@@ -19,7 +19,7 @@ from suffice.replay.diagnose.selective import (
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
 from suffice.replay.diagnose.tables import diagnosis_tables
 from suffice.replay.run.compare import compare
-from suffice.replay.run.results import ReplayResult
+from suffice.replay.run.results import NOT_KEPT, ReplayResult
 from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -91,21 +91,25 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
             seed=settings.signals.seed,
         ),
     )
-    selective = selective_prediction(
-        comparison.measures,
-        comparison.result,
-        SelectiveSettings(
-            confidence=settings.confidence,
-            threshold=settings.threshold,
-            resamples=settings.signals.resamples,
-            seed=settings.signals.seed,
-        ),
+    asked = SelectiveSettings(
+        confidence=settings.confidence,
+        threshold=settings.threshold,
+        resamples=settings.signals.resamples,
+        seed=settings.signals.seed,
     )
     result = comparison.result
+    selective: tuple[SelectiveResult, ...] = ()
+    types: tuple[TypeBreakdown, ...] = ()
+    if result.question_ids is not None:
+        selective = selective_prediction(comparison.measures, result, asked)
+        types = breakdown(comparison.measures, result)
     notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
     confident = {result.policy for result in selective}
-    if named and comparison.result.labelled and settings.confidence is None:
+    if result.question_ids is None:
+        of = "scores of single questions, which question types and confidences are judged by,"
+        notes.append(NOT_KEPT.format(of=of))
+    elif named and comparison.result.labelled and settings.confidence is None:
         notes += [
             f"{policy.label} has no confidence of its own; name a signal with --confidence, in Python "
             "with confidence="
@@ -116,7 +120,7 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,
-        types=breakdown(comparison.measures, comparison.result),
+        types=types,
         selective=selective,
         calibrators=calibrators,
         no_calibrators=no_calibrators,

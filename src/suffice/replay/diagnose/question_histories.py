@@ -15,6 +15,7 @@ from suffice.measures.seen import record_banners
 from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
+from suffice.replay.run.engine import again
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
@@ -94,7 +95,8 @@ def report_data(
 
     Of more than ``most_stories`` questions as many of each kind are told as there are room for, drawn by the
     replay's seed. A kind is a question type and an outcome: right or wrong at the full budget and where the
-    first policy that decides by what it reads stops.
+    first policy that decides by what it reads stops. Where the replay keeps no single question the full
+    budget alone tells the kinds, and those drawn are replayed again.
     """
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
@@ -107,15 +109,19 @@ def report_data(
         if policy.policy is not None
     }
     drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
-    turns = {index: turn for turn, index in enumerate(drawn)}
-    stories = tuple(
-        replace(
-            _story(index, question, result, _Shown(table, tuple(shown), scored, read)),
-            turn=turns[index],
+    if result.question_ids is None:
+        some = measures.take(np.isin(np.arange(record.n_questions), drawn))
+        stories = report_data(some, again(result, some)).stories
+    else:
+        turns = {index: turn for turn, index in enumerate(drawn)}
+        stories = tuple(
+            replace(
+                _story(index, question, result, _Shown(table, tuple(shown), scored, read)),
+                turn=turns[index],
+            )
+            for index, question in enumerate(record.records())
+            if index in turns
         )
-        for index, question in enumerate(record.records())
-        if index in turns
-    )
     return ReportData(
         result=result,
         stories=stories,
@@ -148,7 +154,8 @@ _Kind = tuple[str | None, ...]
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> list[_Kind]:
     """What type every question is of, and how it went."""
-    deciding = next((policy for policy in result.policies if policy.adaptive), None)
+    adaptive = (policy for policy in result.policies if policy.adaptive and policy.taken)
+    deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
     ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
     went = np.stack([scored.em[rows, at - 1] for at in ends], axis=1)

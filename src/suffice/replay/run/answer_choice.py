@@ -13,9 +13,10 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.protocols import ConfidentPolicy, StopPolicy
+from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
 from suffice.scoring import AnswerChoice
-from suffice.signals.table import specs_for
+from suffice.signals.available import lack
+from suffice.signals.table import SignalTable, declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +46,11 @@ class AnswerRounds:
 
 
 def answer_rounds(
-    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
+    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None, *, part: bool = False
 ) -> AnswerRounds:
     """Whose answer a policy returns that stops after any round; ``None``: one that reads nothing.
+
+    Of a ``part`` of a record, what it lacks throughout is undefined there: other parts may hold it.
 
     Of rounds 1 to the stop the one with the greatest or least value, of equal ones the latest. A round
     with an undefined value, or without the answer that is scored, is never chosen; where that leaves none it
@@ -67,7 +70,7 @@ def answer_rounds(
             "agreement is with the full budget's latest answer, so no other answer can be chosen; compare "
             "by gold answers or scores (--metric f1, --metric score), or leave out --answer"
         )
-    values, reads = _preference(measures, choice, policy)
+    values, reads = _preference(measures, choice, policy, part=part)
     if values is None:
         return AnswerRounds(rounds=latest)
     usable = np.isfinite(values) & measures.traces.exists
@@ -77,19 +80,45 @@ def answer_rounds(
 
 
 def _preference(
-    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
+    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None, *, part: bool
 ) -> tuple[NDArray[np.float64] | None, CostReads]:
     """How much each round's answer is preferred, (n_questions, n_rounds), and what that reads."""
+    traces = measures.traces
     if choice.signal:
-        table = measures.signals([choice.signal])
-        values = table.signal(choice.signal)
-        return (
-            -values if choice.rule == "lowest" else values,
-            cost_reads(specs_for(measures.traces, [choice.signal])),
-        )
-    if not isinstance(policy, ConfidentPolicy):
+        own = (choice.signal,) if part else ()
+        specs: Sequence[Signal] = (declared(choice.signal, traces, also=own),)
+    elif isinstance(policy, ConfidentPolicy):
+        specs = policy.specs
+    else:
         return None, CostReads()
-    return policy.confidence(measures.signals(policy.specs)), cost_reads(policy.specs)
+    table = signals_of_part(measures, specs) if part else measures.signals(specs)
+    if isinstance(policy, ConfidentPolicy) and not choice.signal:
+        return policy.confidence(table), cost_reads(specs)
+    values = table.signal(specs[0].name)
+    return -values if choice.rule == "lowest" else values, cost_reads(specs)
+
+
+def signals_of_part(
+    measures: Measures, specs: Sequence[Signal], n_rounds: int | None = None
+) -> SignalTable:
+    """Signals of a part of a record, in so many rounds (``None``: its own).
+
+    One that the part lacks throughout is undefined in it: whether the record holds it, others tell.
+    """
+    traces = measures.traces
+    table = measures.signals([spec for spec in specs if lack(spec, traces) is None])
+    more = 0 if n_rounds is None else n_rounds - table.n_rounds
+    absent = np.full((table.n_rounds, table.n_questions), np.nan)
+
+    def wide(name: str) -> NDArray[np.float64]:
+        rounds_first = table.values[name].T if name in table.values else absent
+        return np.pad(rounds_first, ((0, more), (0, 0)), constant_values=np.nan).T
+
+    return SignalTable(
+        values={spec.name: wide(spec.name) for spec in specs},
+        exists=np.pad(table.exists, ((0, 0), (0, more))),
+        question_ids=table.question_ids,
+    )
 
 
 def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:
@@ -125,8 +154,11 @@ def running_best(values: NDArray[np.float64]) -> NDArray[np.int16]:
     return rounds
 
 
-def answer_notes(choice: AnswerChoice, answers: Mapping[str, AnswerRounds]) -> Sequence[str]:
-    """Which answer was scored, where that is not the stop's; by what tables call the policies."""
+def answer_notes(choice: AnswerChoice, chooses: Mapping[str, bool]) -> Sequence[str]:
+    """Which answer was scored, where that is not the stop's.
+
+    ``chooses``: by what tables call the policies, whether something is known to choose an answer by.
+    """
     if choice.rule == "latest":
         return []
     by = (
@@ -138,7 +170,7 @@ def answer_notes(choice: AnswerChoice, answers: Mapping[str, AnswerRounds]) -> S
         f"the answer returned is that of the round up to the stop with {by}, of equal ones the latest; "
         "whoever chooses pays for the answers of all these rounds"
     ]
-    unsure = [name for name, of_policy in answers.items() if of_policy.reads is None]
+    unsure = [name for name, known in chooses.items() if not known]
     if unsure:
         notes.append(
             f"no confidence is known of {', '.join(unsure)}: the latest answer is returned; to choose by a "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.protocols import AnswerSet, CoveragePolicy, Retention
+from suffice.numbers.intervals.sums import Sums
+from suffice.protocols import AnswerSet, CoveragePolicy, RecordedSets, Retention
 from suffice.results.as_json import as_json, fields_as_json
 
 
@@ -71,6 +73,59 @@ class AnswerSetResult:
         return entry
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SetsTally:
+    """Sums over the answer sets of a policy, of one part of a record or of several.
+
+    ``covered`` is over labelled questions (``None``: none is, or coverage is not told); ``answering`` counts
+    sets without "Can't Answer". ``objective`` and ``retention`` do not add up: they are of one part.
+    """
+
+    alpha: float
+    covered: Sums | None
+    sizes: Sums
+    answering: int
+    objective: float | None
+    retention: Retention | None
+    notes: tuple[str, ...]
+    parts: int = 1
+
+    def add(self, other: SetsTally) -> SetsTally:
+        """That of both parts; notes that differ by the number that they begin with become one."""
+        covered = self.covered or other.covered
+        if self.covered is not None and other.covered is not None:
+            covered = self.covered.add(other.covered)
+        return SetsTally(
+            alpha=self.alpha,
+            covered=covered,
+            sizes=self.sizes.add(other.sizes),
+            answering=self.answering + other.answering,
+            objective=None,
+            retention=None,
+            notes=_together((*self.notes, *other.notes)),
+            parts=self.parts + other.parts,
+        )
+
+    def result(self, draws: Resampling) -> AnswerSetResult:
+        """What the sets are worth, none of which is kept."""
+        notes = self.notes
+        if self.parts > 1:
+            notes += (
+                "the objective of its fit and what its passage filter keeps are not given of so many "
+                "questions",
+            )
+        return AnswerSetResult(
+            alpha=self.alpha,
+            sets=(),
+            coverage=None if self.covered is None else _of_sums(self.covered, draws),
+            set_size=_of_sums(self.sizes, draws),
+            answer_rate=self.answering / self.sizes.n,
+            objective=self.objective,
+            retention=self.retention,
+            notes=notes,
+        )
+
+
 def answer_sets(
     policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Resampling
 ) -> AnswerSetResult | None:
@@ -81,21 +136,66 @@ def answer_sets(
     promise = policy.facts.coverage
     if promise is None:
         return None
-    recorded = policy.recorded_sets(measures.traces, measures.signals(policy.specs), stops)
-    covered, objective, notes = recorded.covered, recorded.objective, recorded.notes
-    if not measures.metric.gold:
-        covered = objective = None
-        notes = (*notes, "coverage and objective need gold answers")
+    recorded = _recorded(policy, measures, stops)
+    covered = recorded.covered
     return AnswerSetResult(
         alpha=promise.alpha,
         sets=recorded.sets,
         coverage=None if covered is None else _interval(covered.astype(np.float64), draws),
-        set_size=_interval(np.array([float(one.size) for one in recorded.sets]), draws),
+        set_size=_interval(_sizes(recorded), draws),
         answer_rate=float(np.mean([not one.cannot_answer for one in recorded.sets])),
-        objective=objective,
+        objective=recorded.objective,
         retention=recorded.retention,
-        notes=notes,
+        notes=recorded.notes,
     )
+
+
+def tally_sets(
+    policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16]
+) -> SetsTally | None:
+    """What adds up of them over parts of a record; ``None``: this one promises no coverage."""
+    promise = policy.facts.coverage
+    if promise is None:
+        return None
+    recorded = _recorded(policy, measures, stops)
+    covered = recorded.covered
+    return SetsTally(
+        alpha=promise.alpha,
+        covered=None if covered is None else Sums.of(covered[:, None]),
+        sizes=Sums.of(_sizes(recorded)[:, None]),
+        answering=sum(not one.cannot_answer for one in recorded.sets),
+        objective=recorded.objective,
+        retention=recorded.retention,
+        notes=recorded.notes,
+    )
+
+
+def _recorded(policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16]) -> RecordedSets:
+    recorded = policy.recorded_sets(measures.traces, measures.signals(policy.specs), stops)
+    if measures.metric.gold:
+        return recorded
+    notes = (*recorded.notes, "coverage and objective need gold answers")
+    return replace(recorded, covered=None, objective=None, notes=notes)
+
+
+def _sizes(recorded: RecordedSets) -> NDArray[np.float64]:
+    return np.array([float(one.size) for one in recorded.sets])
+
+
+def _together(notes: Sequence[str]) -> tuple[str, ...]:
+    counts: dict[str, int | None] = {}
+    for note in notes:
+        count, _, rest = note.partition(" ")
+        if count.isdecimal():
+            counts[rest] = (counts.get(rest) or 0) + int(count)
+        else:
+            counts[note] = None
+    return tuple(note if count is None else f"{count} {note}" for note, count in counts.items())
+
+
+def _of_sums(sums: Sums, draws: Resampling) -> Interval:
+    drawn = sums.draws(resamples=draws.resamples, seed=draws.seed)
+    return percentile_interval(float(sums.mean[0]), drawn[:, 0])
 
 
 def _interval(values: NDArray[np.float64], draws: Resampling) -> Interval:

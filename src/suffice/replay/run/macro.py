@@ -15,6 +15,7 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.references import CLOSED_BOOK
+from suffice.replay.run.results import NOT_KEPT
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
@@ -203,6 +204,10 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
 
 def _set(comparison: Comparison) -> _Set:
     result = comparison.result
+    if result.question_ids is None:
+        raise UsageError(
+            NOT_KEPT.format(of="scores of single questions, which means over sets need,")
+        )
     if any(policy.kind == CLOSED_BOOK for policy in result.policies):
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
     scored = comparison.measures.scores(result.f1_kind)

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
+from suffice._version import VERSION
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
-from suffice.policies.file import PolicyFile, load_policy, names_policy_file
+from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.policies.fitting import fit_rule
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.registry import (
@@ -59,6 +61,13 @@ class NamedPolicy:
     def adaptive(self) -> bool:
         """Whether it decides by what it reads."""
         return self.policy is not None and bool(self.policy.specs)
+
+    @property
+    def hash(self) -> str:
+        """What tells it from others, whatever it is called."""
+        if self.policy is not None:
+            return policy_hash(self.policy)
+        return sha256(f"{self.kind}:{self.name}:{VERSION}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen
-from suffice.replay.run.results import ReplayResult
+from suffice.replay.run.results import NOT_KEPT, ReplayResult
 from suffice.trace.rounds.table import TraceSet
 
 CLOSED_BOOK = "closed-book"
@@ -42,9 +41,11 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
 
 
 def closed_book_costs(
-    rounds: Measures, model: CostModel, axis: CostAxis
+    rounds: Measures, model: CostModel, axis: str | None
 ) -> Mapping[str, NDArray[np.float64] | None]:
     """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval.
+
+    ``axis`` is the one that policies are compared at; ``None``: not known yet.
 
     Raises
     ------
@@ -53,10 +54,10 @@ def closed_book_costs(
     """
     paid = rounds.costs(model).at_stops(CostReads())
     costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
-    if costs[axis.name] is None:
+    if axis is not None and costs[axis] is None:
         known = ", ".join(name for name, values in costs.items() if values is not None)
         raise UsageError(
-            f"policy {CLOSED_BOOK!r}: cost {axis.name!r} is not recorded in every round 0; compare at "
+            f"policy {CLOSED_BOOK!r}: cost {axis!r} is not recorded in every round 0; compare at "
             f"another (--cost, in Python cost=), known here: {known}"
         )
     return costs
@@ -82,8 +83,10 @@ def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
     Raises
     ------
     UsageError
-        When they are others.
+        When they are others, and where the replay keeps no single question.
     """
+    if result.question_ids is None:
+        raise UsageError(NOT_KEPT.format(of="scores and costs of single questions"))
     measures = Measures.of(traces).by(result.metric.name)
     if measures.traces.question_ids != result.question_ids:
         raise UsageError(

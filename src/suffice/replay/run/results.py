@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.costs.usage import COSTS, CostModel
+from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.sums import draws_in_words
+from suffice.numbers.intervals.sums import SUMS_ABOVE, draws_in_words
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, PastCuts, cut_table
@@ -25,11 +26,34 @@ from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 
+NOT_KEPT = (
+    f"{{of}} are not kept in a replay of more than {SUMS_ABOVE:,} questions; replay fewer: one split "
+    "(--split), or some that are drawn (--sample N)"
+)
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
 _NAME_WIDTH = 20
 _MOST_WITH_DECIMALS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The rounds of every question, (n_questions,) each, see :class:`PolicyResult`."""
+
+    stops: NDArray[np.int16]
+    answers: NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What is told of the questions of a large record: how many stop at each round, by round.
+
+    ``undefined`` of them have no confidence there (``None``: the policy has none).
+    """
+
+    stops: Mapping[int, int]
+    undefined: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +76,10 @@ class PolicyResult:
     its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
     gives them. ``at_stops`` has the scores and costs of every question, and what of them lies past a cut:
     means that are not known for that are ``None``, ``mean_rounds`` and ``p95_rounds`` NaN.
+
+    Of more than :data:`~suffice.numbers.intervals.sums.SUMS_ABOVE` questions, none of them cut, no question's
+    figures are kept: ``taken`` and ``confidence`` are ``None``, ``at_stops`` is empty, and ``counted`` has
+    what is told of all of them.
     """
 
     name: str
@@ -63,9 +91,8 @@ class PolicyResult:
     acc: float | None = field(metadata={"json": "{acc}"})
     mean_rounds: float
     costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
-    stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
-    answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
     beyond_record: int
+    taken: Taken | None = field(default=None, metadata=_ELSEWHERE)
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
@@ -81,7 +108,9 @@ class PolicyResult:
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
     label: str = field(default="", metadata=_ELSEWHERE)
+    max_rounds: int | None = field(default=None, metadata=_ELSEWHERE)
     at_stops: AtStops = field(default_factory=AtStops, metadata=_ELSEWHERE)
+    counted: Counted | None = field(default=None, metadata=_ELSEWHERE)
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -98,6 +127,41 @@ class PolicyResult:
         value: float | None = getattr(self, self.metric.score)
         return value
 
+    @property
+    def stops(self) -> NDArray[np.int16]:
+        """The round taken, (n_questions,).
+
+        Raises
+        ------
+        UsageError
+            Where no question's is kept.
+        """
+        return self._taken.stops
+
+    @property
+    def answers(self) -> NDArray[np.int16]:
+        """The round whose answer is returned, (n_questions,).
+
+        Raises
+        ------
+        UsageError
+            Where no question's is kept.
+        """
+        return self._taken.answers
+
+    @property
+    def _taken(self) -> Taken:
+        if self.taken is None:
+            raise UsageError(NOT_KEPT.format(of="the stops of single questions"))
+        return self.taken
+
+    @property
+    def undefined(self) -> int | None:
+        """Questions at whose stop its confidence is undefined; ``None``: it has none."""
+        if self.counted is not None:
+            return self.counted.undefined
+        return None if self.confidence is None else int(np.isnan(self.confidence).sum())
+
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
         """A mean cost as people read it, or what it is between."""
         past = self.at_stops.past
@@ -111,6 +175,8 @@ class PolicyResult:
 
         Those whose stop was not seen are not among them.
         """
+        if self.counted is not None:
+            return dict(self.counted.stops)
         rounds, at = np.unique(self.stops, return_inverse=True)
         past = self.at_stops.past
         weights = None if past is None else np.nan_to_num(past.weights)
@@ -132,7 +198,7 @@ class PolicyResult:
         }
         if self.recall is not None:
             entry |= {"precision": self.precision, "recall": self.recall}
-        if self.confidence is not None:
+        if self.undefined is not None:
             entry["auroc"] = self.auroc
         if self.sets is not None:
             entry |= self.sets.to_json(question_ids)
@@ -165,7 +231,8 @@ class ReplayResult(Tabular):
     at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
     ``answer`` says which of the answers up to the stop is scored.
     ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
-    worth less than they look. ``cut`` says what questions were cut and what stands for them.
+    worth less than they look. ``question_ids`` is ``None`` where no question's figures are kept, see
+    :class:`PolicyResult`. ``cut`` says what questions were cut and what stands for them.
     """
 
     questions: int
@@ -180,7 +247,7 @@ class ReplayResult(Tabular):
     source: str = field(metadata={"json": "traces"})
     policies: tuple[PolicyResult, ...] = field(metadata=_ELSEWHERE)
     frontier: Frontier | None = field(metadata=_ELSEWHERE)
-    question_ids: tuple[str, ...] = field(metadata=_ELSEWHERE)
+    question_ids: tuple[str, ...] | None = field(metadata=_ELSEWHERE)
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
@@ -193,7 +260,7 @@ class ReplayResult(Tabular):
     @property
     def draws(self) -> str:
         """What its intervals are taken from, in words."""
-        return draws_in_words(self.labelled)
+        return draws_in_words(self.questions if self.question_ids is None else self.labelled)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -254,7 +321,15 @@ class ReplayResult(Tabular):
         return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
-        """The document of ``replay --json``: strict JSON, null where undefined."""
+        """The document of ``replay --json``: strict JSON, null where undefined.
+
+        Raises
+        ------
+        UsageError
+            For single questions of which none is kept.
+        """
+        if per_question and self.question_ids is None:
+            raise UsageError(NOT_KEPT.format(of="the stops of single questions"))
         ids = self.question_ids if per_question else None
         spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
@@ -359,6 +434,53 @@ class ReplayResult(Tabular):
         ]
         if told:
             yield f"Policy files: {'; '.join(told)}."
+
+
+# --- what a reader must know -------------------------------------------------------------------------
+def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
+    """By what tables call the policies, in how many of the labelled questions no score is known."""
+    named = [f"{name} ({count})" for name, count in unscored.items() if count]
+    if not named:
+        return []
+    return [
+        f"no score is known of {', '.join(named)}: in so many of {labelled} questions "
+        f"{metric.scored} it stops at a round {metric.untold}; {metric.remedy}"
+    ]
+
+
+def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
+    """Rounds taken for missing ones, confidences that are undefined, what is not told and why."""
+    notes = [
+        f"{policy.label}: {policy.beyond_record} questions end before the round it wanted; "
+        "their last recorded round was taken"
+        for policy in policies
+        if policy.beyond_record
+    ]
+    notes += [
+        f"{policy.label}: its confidence is undefined at the stop of {policy.undefined} of "
+        f"{questions} questions"
+        for policy in policies
+        if policy.undefined
+    ]
+    sure = [policy.label for policy in policies if policy.undefined is not None]
+    if sure and not metric.gold:
+        notes.append(f"AUROC needs gold answers: {', '.join(sure)}")
+    past = [
+        policy.label
+        for policy in policies
+        if policy.at_stops.past is not None and (policy.adaptive or policy.kind == "oracle")
+    ]
+    if past:
+        said = (
+            "AUROC, precision, recall and answer sets are not given where a policy stops past a cut"
+        )
+        notes.append(f"{said}: {', '.join(past)}")
+    return notes + [
+        f"{policy.label}: {note}"
+        for policy in policies
+        if policy.sets
+        for note in policy.sets.notes
+    ]
 
 
 def _short(cost: float) -> str:

@@ -20,7 +20,7 @@ from suffice.errors import BackendError
 from suffice.protocols import Absence, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
 from suffice.signals.evidence import finite, rerank_scores, seen_passages
-from suffice.signals.spec import RERANKS, UNDEFINED, SignalSpec
+from suffice.signals.spec import RERANKS, UNDEFINED, InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def rerank_top_score(view: LoopView) -> float:
     """Highest raw score so far (paper 0): never falls from round to round."""
     scores = finite(p.rerank_score for round_ in view.rounds for p in round_.passages or ())
-    return max(scores, default=UNDEFINED)
+    return max(scores, default=UNDEFINED) + 0.0
 
 
 def rerank_mean(view: LoopView) -> float:
@@ -189,6 +189,7 @@ RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score",
     summary="highest raw reranker score so far",
     compute=rerank_top_score,
+    in_columns=InColumns("scores", "rerank_top_score"),
 )
 RERANK_VARIANCE = _reranked(
     name="rerank_variance",
@@ -196,15 +197,18 @@ RERANK_VARIANCE = _reranked(
     low=0.0,
     high=0.25,
     compute=rerank_variance,
+    in_columns=InColumns("scores", "rerank_variance"),
 )
 RERANK_MEAN = _reranked(
     name="rerank_mean",
     summary="mean raw reranker score",
     compute=rerank_mean,
+    in_columns=InColumns("scores", "rerank_mean"),
 )
 RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",
     summary="variance of the raw reranker scores",
     low=0.0,
     compute=rerank_variance_raw,
+    in_columns=InColumns("scores", "rerank_variance_raw"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 
 from suffice.columns.answers import answer_forms
 from suffice.columns.characters import by_characters, without_articles_first
-from suffice.columns.texts import NONE, Texts
+from suffice.columns.pairs import f1_of_pairs
+from suffice.columns.texts import NONE, Codes, Texts
 from suffice.signals.abstained import HEAD, Abstentions
-from suffice.signals.answer_stability import published_normalizer
+from suffice.signals.answer_stability import matching_characters, published_normalizer
 from suffice.signals.by_columns.passages import added_nothing
 from suffice.signals.by_columns.rounds import RoundColumns, by_appearance
 
@@ -49,6 +51,55 @@ def repeats(rounds: RoundColumns) -> Array:
 def stable_published(rounds: RoundColumns) -> Array:
     """``answer_stable_published``."""
     return _equal_to_previous(rounds, rounds.once(published_forms))
+
+
+def similarity_f1(rounds: RoundColumns) -> Array:
+    """``answer_similarity_f1``."""
+    pairs, answers = rounds.once(_pairs), rounds.once(forms)
+    return pairs.of_rows(f1_of_pairs(answers.distinct, pairs.current, pairs.previous))
+
+
+def similarity_seq(rounds: RoundColumns) -> Array:
+    """``answer_similarity_seq``; ``difflib`` sees the distinct pairs of two different answers only."""
+    pairs, answers = rounds.once(_pairs), rounds.once(forms)
+    empty = answers.code_of("")
+    same, some = pairs.current == pairs.previous, pairs.current != empty
+    ratios = np.where(same & some, 1.0, 0.0)
+    rows = np.flatnonzero(~same & some & (pairs.previous != empty))
+    texts = [
+        answers.distinct.take(pa.array(codes[rows])).to_pylist()
+        for codes in (pairs.previous, pairs.current)
+    ]
+    ratios[rows] = list(map(matching_characters, *texts))
+    return pairs.of_rows(ratios)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """The different pairs of an answer's form and the previous one's that similarity is measured of.
+
+    ``previous`` and ``current`` (n_pairs,) are codes; ``of_row`` (n_rows,) is each row's pair, or ``NONE``.
+    """
+
+    previous: Codes
+    current: Codes
+    of_row: Codes
+
+    def of_rows(self, values: Array) -> Array:
+        """What is known of pairs, of every row; NaN where it has none."""
+        return np.append(values, np.nan)[self.of_row]
+
+
+def _pairs(rounds: RoundColumns) -> _Pairs:
+    current = rounds.once(forms).codes
+    previous = rounds.before(current, NONE)
+    defined = (previous != NONE) & (current != NONE) & ~rounds.once(added_nothing)
+    rows = np.flatnonzero(defined)
+    keys = previous[rows] * (current.max(initial=0) + 1) + current[rows]
+    pair, places = by_appearance(keys)
+    of_row = np.full(rounds.n_rows, NONE)
+    of_row[rows] = pair
+    return _Pairs(previous[rows][places], current[rows][places], of_row)
 
 
 def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:

@@ -59,3 +59,27 @@ def added_nothing(rounds: RoundColumns) -> NDArray[np.bool_]:
 def unrecorded_so_far(rounds: RoundColumns) -> NDArray[np.bool_]:
     """Rows of whose question this round's passages or an earlier one's were not recorded, (n_rows,)."""
     return rounds.so_far(~rounds.lists("passages").valid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GoldPassages:
+    """How many a question names, (n_questions,), and which of the passages listed are so, (n_passages,)."""
+
+    named: NDArray[np.int64]
+    listed: NDArray[np.bool_]
+
+
+def gold_passages(rounds: RoundColumns) -> GoldPassages:
+    """Those that round 1 of each question names, each once."""
+    named, listed = rounds.lists("gold_passage_ids"), rounds.once(listings)
+    stated = rounds.first[named.rows] & named.values.is_valid().to_numpy(zero_copy_only=False)
+    names = named.values.filter(pa.array(stated))
+    ids = listed.lists.field("id").take(pa.array(listed.places))
+    codes = codes_of_ids(pa.concat_arrays([names, ids]))
+    rows = np.concatenate([named.rows[stated], listed.rows])
+    keys = rounds.question[rows] * (int(codes.max(initial=0)) + 1) + codes
+    wanted, firsts = np.unique(keys[: len(names)], return_index=True)
+    return GoldPassages(
+        np.bincount(rounds.question[rows[firsts]], minlength=rounds.traces.n_questions),
+        np.isin(keys[len(names) :], wanted),
+    )

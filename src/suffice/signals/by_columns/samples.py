@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.answers import answer_forms
-from suffice.columns.characters import by_characters, in_lower_case
 from suffice.columns.ragged import Ragged, ranges
 from suffice.columns.sums import segment_sums
-from suffice.columns.texts import Texts, by_ascii
+from suffice.columns.texts import Texts, by_text
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.signals.samples import Clustering, not_clustered
 
@@ -69,7 +68,7 @@ def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> A
 def candidate_agreement(rounds: RoundColumns) -> Array:
     """``candidate_agreement``: of every round the tokens that are in as many samples as there are."""
     samples = rounds.lists("samples")
-    texts = samples.texts().mapped(by_ascii(_upper_tokens, _upper_tokens_of_one))
+    texts = samples.texts().mapped(_upper_tokens)
     tokens = _TokenSets.of(texts.distinct)
     begins = np.append(tokens.offsets[:-1], 0)[texts.codes]
     ends = np.append(tokens.offsets[1:], 0)[texts.codes]
@@ -82,11 +81,11 @@ def candidate_agreement(rounds: RoundColumns) -> Array:
 
 
 def _upper_tokens(texts: pa.Array) -> pa.Array:
-    return pc.ascii_upper(by_characters(in_lower_case, _upper_tokens_of_one)(texts))
-
-
-def _upper_tokens_of_one(text: str) -> str:
-    return " ".join(text.upper().split())
+    """The tokens of :func:`suffice.signals.candidates.token_set` in their order, blanks between them."""
+    upper = pc.replace_substring_regex(pc.ascii_upper(texts), r"[\t-\r\x1c-\x1f]", " ")
+    others = pc.invert(pc.string_is_ascii(texts))
+    by_one = by_text(lambda text: " ".join(text.upper().split()))(texts.filter(others))
+    return pc.replace_with_mask(upper, others, by_one.cast(upper.type))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
