@@ -311,14 +311,16 @@ class Slots:
             with self._free:
                 self._under_way -= 1
                 if isinstance(limit, AdaptiveLimit):
+                    self._here.call = None
                     limit.finish(replied=replied)
                 self._free.notify_all()
 
     def push_back(self) -> None:
-        """The server pushed back at the call that this thread is at."""
-        if isinstance(self._limit, AdaptiveLimit):
+        """The server pushed back at the call that this thread is at; without one it tells nothing."""
+        call = getattr(self._here, "call", None)
+        if isinstance(self._limit, AdaptiveLimit) and call is not None:
             with self._free:
-                self._limit.push_back(self._here.call)
+                self._limit.push_back(call)
 
 
 @dataclass(frozen=True, slots=True)

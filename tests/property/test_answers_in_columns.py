@@ -29,7 +29,7 @@ from suffice.scoring import (
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.by_columns.answers import as_published
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.labels import labelled
+from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -60,8 +60,7 @@ _SCORES: list[tuple[ScoreName, F1Kind]] = [
 
 
 @pytest.mark.parametrize(("forms", "form"), _FORMS)
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-@given(column=st.lists(texts, max_size=40))
+@given(kind=st.sampled_from((pa.string(), pa.large_string())), column=st.lists(texts, max_size=40))
 @settings(max_examples=examples(60), deadline=None)
 def test_forms_are_those_of_one_text(
     forms: Forms, form: Form, kind: pa.DataType, column: list[str]
@@ -119,6 +118,8 @@ def assert_scored(traces: TraceSet) -> None:
             outcomes = measures.scores(kind)
             labels = measures.traces
             has_gold = [bool(gold.answers) for gold in labels.gold]
+            named = [bool(gold.passage_ids) for gold in labels.gold]
+            assert names_passages(labels).tolist() == named
             assert labelled(labels).tolist() == outcomes.labelled.tolist() == has_gold
             for question, record in enumerate(labels.records()):
                 gold = record.gold.answers
@@ -142,7 +143,7 @@ def assert_scored(traces: TraceSet) -> None:
         max_size=4,
     )
 )
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_rounds_are_scored_where_they_stand(
     recorded: list[tuple[list[str], list[str | None]]],
 ) -> None:
@@ -150,7 +151,7 @@ def test_rounds_are_scored_where_they_stand(
     records = [
         QuestionRecord(
             question=Question(id=f"q{number}", text="?"),
-            gold=Gold(answers=tuple(filter(None, gold))),
+            gold=Gold(answers=tuple(filter(None, gold)), passage_ids=tuple(gold[1:])),
             rounds=tuple(Round(answer=answer) for answer in answers),
         )
         for number, (gold, answers) in enumerate(recorded)

@@ -40,10 +40,17 @@ def contained(texts: pa.Array, part: Positions, whole: Positions) -> NDArray[np.
     for power in np.unique(size).tolist():
         alike = perhaps[size == power]
         for rows in _blocks(alike, lengths[whole[alike]]):
-            one, other = (
+            if len(rows) == 1:  # perhaps very long
+                one, other = (
+                    data[offsets[of] : offsets[of + 1]].tobytes()
+                    for of in (int(part[rows[0]]), int(whole[rows[0]]))
+                )
+                found[rows] = one in other
+                continue
+            ones, others = (
                 _of_one_width(data, offsets[of], lengths[of]) for of in (part[rows], whole[rows])
             )
-            found[rows] = np.char.find(other, one) >= 0
+            found[rows] = np.char.find(others, ones) >= 0
     return found
 
 

@@ -22,23 +22,27 @@ class Ragged:
     """Lists of different lengths, one a row.
 
     ``offsets`` (n_rows + 1,) are where each begins in ``values``; ``valid`` (n_rows,) is false for a null,
-    which is as long as an empty one.
+    which is as long as an empty one. ``read`` gives the values, or structs that have at least the field
+    named, which of a list in a struct is ``LIST.FIELD``.
     """
 
     offsets: NDArray[np.int64]
     valid: NDArray[np.bool_]
-    values: pa.Array
+    read: Callable[[str], pa.Array]
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Ragged:
         """The lists of a column of Arrow lists."""
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        none = pa.array([], column.type)
-        array = chunks[0] if len(chunks) == 1 else pa.concat_arrays([*chunks, none])
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-        valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
-        return cls(offsets, valid, array.flatten())  # which leaves out what lies under nulls
+        array = _one_array(column)
+        values = array.flatten()  # which leaves out what lies under nulls
+        return cls(*_shape(array), lambda _: values)
+
+    @classmethod
+    def reading(cls, cells: Callable[[str], pa.Array | pa.ChunkedArray], slim: str = "") -> Ragged:
+        """The lists of a column whose fields ``cells`` reads; where they begin is that of field ``slim``."""
+        return cls(
+            *_shape(_one_array(cells(slim))), lambda field: _one_array(cells(field)).flatten()
+        )
 
     def __len__(self) -> int:
         return len(self.valid)
@@ -55,7 +59,12 @@ class Ragged:
 
     def field(self, name: str) -> pa.Array:
         """A field of every value that is a struct; null where the struct is."""
-        return pc.struct_field(self.values, name)
+        return pc.struct_field(self.read(name), name)
+
+    @cached_property
+    def values(self) -> pa.Array:
+        """Those of all lists, end to end."""
+        return self.read("")
 
     def texts(self, name: str | None = None) -> Texts:
         """The values as texts, or a field of them."""
@@ -66,9 +75,27 @@ class Ragged:
         values = self.values if name is None else self.field(name)
         return np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
-    def lists(self, name: str) -> Ragged:
-        """A field of every value that is a list itself: its rows are the values."""
-        return Ragged.of(self.field(name))
+    def lists(self, name: str, slim: str = "") -> Ragged:
+        """A field of every value that is a list itself: its rows are the values; ``slim`` as above."""
+
+        def cells(field: str) -> pa.Array:
+            return pc.struct_field(self.read(f"{name}.{field}" if field else name), name)
+
+        return Ragged.reading(cells, slim)
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if len(column.chunks) == 1:
+        return column.chunk(0)
+    return pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+
+
+def _shape(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return offsets, pc.is_valid(array).to_numpy(zero_copy_only=False)
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from suffice.concurrency import AdaptiveLimit, Concurrency, WorkFor
 from suffice.errors import BackendError, SufficeError, SufficeWarning, UsageError
@@ -27,6 +27,18 @@ _LISTING_S = 10.0  # for a list of models, which no model has to be run for
 
 
 # --- which one -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A request that goes to a server, by its number.
+
+    ``trial``: the server was put aside, and this tells whether it answers again. ``last``: no other is left.
+    """
+
+    number: int
+    trial: bool
+    last: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class _Server:
     """What is known of a server.
@@ -36,10 +48,11 @@ class _Server:
 
     url: str
     under_way: int = 0
+    trials: int = 0
     failures: int = 0
     due: float | None = None
     rests_until: float = 0.0
-    pause: float = _FIRST_PAUSE_S
+    pause: float
     reason: str = ""
     seen: OrderedDict[int, None] = field(default_factory=OrderedDict)
 
@@ -88,7 +101,7 @@ class Roster:
         room: Callable[[int], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._servers = [_Server(url=url) for url in urls]
+        self._servers = [_Server(url=url, pause=_FIRST_PAUSE_S) for url in urls]
         self._room = room
         self._clock = clock
         self._turn = 0
@@ -98,10 +111,6 @@ class Roster:
         """Those that are not put aside."""
         return [number for number, server in enumerate(self._servers) if server.due is None]
 
-    def is_aside(self, number: int) -> bool:
-        """Whether it is put aside."""
-        return self._servers[number].due is not None
-
     def candidates(self, tried: Collection[int]) -> list[int]:
         """Those that may be asked now, or once they have room; the aside ones whose pause is over too."""
         now = self._clock()
@@ -110,7 +119,7 @@ class Roster:
             for number, server in enumerate(self._servers)
             if number not in tried
             and server.rests_until <= now
-            and (server.due is None or (server.due <= now and not server.under_way))
+            and (server.due is None or (server.due <= now and not server.trials))
         ]
 
     def choose(self, blocks: Sequence[int], tried: Collection[int] = ()) -> int | None:
@@ -147,43 +156,55 @@ class Roster:
         equals = [number for number in numbers if self._servers[number].under_way == fewest]
         return min(equals, key=lambda number: (number - self._turn) % len(self._servers))
 
-    def begin(self, number: int, blocks: Sequence[int]) -> None:
+    def begin(self, number: int, blocks: Sequence[int], tried: Collection[int] = ()) -> Turn:
         """A request goes to this server."""
-        self._servers[number].under_way += 1
-        self._servers[number].see(blocks)
-        self._turn = (number + 1) % len(self._servers)
-
-    def end(self, number: int) -> None:
-        """It came to its end, whatever that was."""
-        self._servers[number].under_way -= 1
-
-    def answered(self, number: int) -> str | None:
-        """The server replied; what to say where it was aside."""
         server = self._servers[number]
+        trial = server.due is not None
+        server.under_way += 1
+        server.trials += trial
+        server.see(blocks)
+        self._turn = (number + 1) % len(self._servers)
+        return Turn(number=number, trial=trial, last=not self.candidates({*tried, number}))
+
+    def end(self, turn: Turn) -> None:
+        """It came to its end, whatever that was."""
+        self._servers[turn.number].under_way -= 1
+        self._servers[turn.number].trials -= turn.trial
+
+    def answered(self, turn: Turn) -> str | None:
+        """The server replied; what to say where that brings it back.
+
+        A reply to a request that was under way when it was put aside tells nothing of it.
+        """
+        server = self._servers[turn.number]
         was_aside = server.due is not None
+        if was_aside and not turn.trial:
+            return None
         server.failures, server.due, server.pause, server.reason = 0, None, _FIRST_PAUSE_S, ""
         return f"{server.url} answers again{self._left()}" if was_aside else None
 
-    def failed(
-        self, number: int, reason: str, *, busy_s: float | None = None, down: bool = False
-    ) -> str | None:
+    def failed(self, turn: Turn, reason: str, *, busy_s: float | None = None) -> str | None:
         """It gave no reply; what to say where it is put aside now.
 
-        One that said that it is busy for so many seconds rests, and is not put aside; one that is ``down``
-        needs no second request to tell.
+        One that said that it is busy for so many seconds rests, and is not put aside.
         """
-        server = self._servers[number]
+        server = self._servers[turn.number]
         server.reason = reason
         if busy_s is not None:
             server.rests_until = self._clock() + min(busy_s, _LONGEST_PAUSE_S)
             return None
         server.failures += 1
-        if server.due is not None:
+        if server.due is None:
+            return None if server.failures < _ASIDE_AFTER else self.put_aside(turn.number, reason)
+        if turn.trial:
             server.pause = min(2 * server.pause, _LONGEST_PAUSE_S)
             server.due = self._clock() + server.pause
-            return None
-        if server.failures < _ASIDE_AFTER and not down:
-            return None
+        return None
+
+    def put_aside(self, number: int, reason: str) -> str:
+        """It is asked no more for a while; what to say."""
+        server = self._servers[number]
+        server.reason = reason
         server.due = self._clock() + server.pause
         server.seen.clear()
         return f"a server is put aside and tried again later: {reason}{self._left()}"
@@ -192,9 +213,10 @@ class Roster:
         return f" ({len(self.up)} of {len(self._servers)} servers answer)"
 
     def wait_s(self) -> float | None:
-        """Seconds until the next pause ends; ``None``: none is aside."""
-        dues = [server.due for server in self._servers if server.due is not None]
-        return max(0.05, min(dues) - self._clock()) if dues else None
+        """Seconds until the next pause ends; ``None``: none lasts."""
+        now = self._clock()
+        ends = [server.due or server.rests_until for server in self._servers if not server.trials]
+        return min((end - now for end in ends if end > now), default=None)
 
     def reasons(self) -> str:
         """What was wrong with each, last."""
@@ -278,7 +300,7 @@ class ServerPool:
         self._roster = Roster(self._urls, lambda number: self._patient[number].calls_at_once)
         for number, names in enumerate(said):
             if isinstance(names, NoReply):
-                self._note(self._roster.failed, number, str(names), down=True)
+                self._note(self._roster.put_aside, number, str(names))
 
     @property
     def name(self) -> str:
@@ -318,25 +340,25 @@ class ServerPool:
         blocks = prompt_blocks(request)
         tried: set[int] = set()
         while True:
-            number, is_last = self._begin(blocks, tried)
-            server = self._patient[number] if is_last else self._once[number]
+            turn = self._begin(blocks, tried)
+            server = (self._patient if turn.last else self._once)[turn.number]
             try:
-                if not is_last:
-                    self._check_again(number)
+                if turn.trial:
+                    self._check_again(turn)
                 reply = server.generate(request)
             except NoReply as error:
-                tried.add(number)
-                self._note(self._roster.failed, number, str(error), busy_s=error.busy_s)
-                if is_last:
+                tried.add(turn.number)
+                self._note(self._roster.failed, turn, str(error), busy_s=error.busy_s)
+                if turn.last:
                     raise self._none_answered() from error
             except SufficeError:
-                self._note(self._roster.answered, number)
+                self._note(self._roster.answered, turn)
                 raise
             else:
-                self._note(self._roster.answered, number)
+                self._note(self._roster.answered, turn)
                 return reply
             finally:
-                self._note(self._roster.end, number)
+                self._note(self._roster.end, turn)
 
     def supports_logprobs(self) -> bool:
         """Whether all servers that answer give log-probabilities."""
@@ -345,7 +367,7 @@ class ServerPool:
             try:
                 said.append(self._once[number].supports_logprobs())
             except NoReply as error:
-                self._note(self._roster.failed, number, str(error), down=True)
+                self._note(self._roster.put_aside, number, str(error))
         if not said:
             raise self._none_answered()
         return all(said)
@@ -361,31 +383,31 @@ class ServerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _begin(self, blocks: Sequence[int], tried: Collection[int]) -> tuple[int, bool]:
-        """The server that is asked, once it has room, and whether no other is left."""
+    def _begin(self, blocks: Sequence[int], tried: Collection[int]) -> Turn:
+        """Which server is asked, once it has room."""
         with self._free:
             while (number := self._roster.choose(blocks, tried)) is None:
                 self._free.wait(self._roster.wait_s())
-            self._roster.begin(number, blocks)
-            return number, not self._roster.candidates({*tried, number})
+            return self._roster.begin(number, blocks, tried)
 
-    def _note(self, note: Callable[..., str | None], number: int, *what: str, **how: Any) -> None:
+    def _note(self, note: Callable[..., str | None], *what: object, **how: object) -> None:
         """Tell the roster, and whoever waits for it; say what there is to say."""
         with self._free:
-            said = note(number, *what, **how)
+            said = note(*what, **how)
             self._free.notify_all()
         if said is not None:
             self._on_change(said)
 
-    def _check_again(self, number: int) -> None:
+    def _check_again(self, turn: Turn) -> None:
         """Before a server that was aside is asked: it may have been started with another model."""
-        if not self._roster.is_aside(number):
-            return
-        names = self._served(self._patient[number])
+        names = self._served(self._patient[turn.number])
         if isinstance(names, NoReply):
+            if turn.last:  # it is asked with retries and pauses
+                return
             raise names
         if names and self._name not in names and names != self._listed:
-            raise NoReply(f"{self._urls[number]} now serves {', '.join(names)}, not {self._name!r}")
+            url = self._urls[turn.number]
+            raise NoReply(f"{url} now serves {', '.join(names)}, not {self._name!r}")
 
     def _served(self, server: OpenAICompatibleModel) -> tuple[str, ...] | NoReply:
         """The models it lists, or why it does not answer."""

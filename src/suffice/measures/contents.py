@@ -18,7 +18,7 @@ from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.copying import ATTRIBUTES, Source
-from suffice.trace.rounds.labels import LABELS_FILE, Labels, labelled
+from suffice.trace.rounds.labels import LABELS_FILE, Labels, labelled, names_passages
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
@@ -201,7 +201,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         max_rounds=traces.n_rounds,
         closed_book=traces.closed_book.num_rows,
         labelled=int(labelled(traces).sum()),
-        with_gold_passages=sum(bool(gold.passage_ids) for gold in traces.gold),
+        with_gold_passages=int(names_passages(traces).sum()),
         ending=dict(sorted(Counter(traces.last_rounds.tolist()).items())),
         failures=traces.origin.failures,
         groups=tuple(_groups(source)),

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.trace.reader import StoredFile, readable
+from suffice.trace.reader import StoredFile, coerce_column, readable
 
 _BATCH = 4096  # rows decoded at a time
 _PIECE = 16_384  # rows of which some are kept
@@ -219,9 +219,10 @@ class Files:
         read = {
             one: self._cells(span, one, fields if one == name else ()) for one in (name, *beside)
         }
-        table = file.coerced(pa.table(read), span.start, {name: kind})
+        alone = {name: kind} if _share_a_field(read[name].type, kind) else {}
+        table = file.coerced(pa.table(read), span.start, alone)
         self._checks.check(file, table, span.start)
-        return table.column(name)
+        return table.column(name) if alone else coerce_column(table.column(name), kind)
 
     def _cells(self, span: Span, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         file = span.file
@@ -236,11 +237,33 @@ class Files:
         return readings[key].rows(span.start, span.stop).column(name)
 
 
+def _share_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether lists of structs have a field of these; true of all else."""
+    names = [_fields(one) for one in (stored, kind)]
+    return not all(names) or not names[0].isdisjoint(names[1])
+
+
+def _fields(kind: pa.DataType) -> set[str]:
+    nested = pa.types.is_nested(kind) and pa.types.is_struct(kind.field(0).type)
+    return {field.name for field in kind.field(0).type} if nested else set()
+
+
 def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
-    """A list of structs with some of their fields only; none named: the type itself."""
+    """A list of structs with some of their fields only; none named: the type itself.
+
+    One of a list in a struct is ``LIST.FIELD``.
+    """
     if not fields:
         return kind
-    return pa.list_(pa.struct([kind.value_type.field(name) for name in fields]))
+    inner: dict[str, list[str]] = {}
+    for field in fields:
+        name, _, of_list = field.partition(".")
+        inner.setdefault(name, []).extend([of_list] if of_list else [])
+    kept = [
+        (name, narrowed(kind.value_type.field(name).type, tuple(of_list)))
+        for name, of_list in inner.items()
+    ]
+    return pa.list_(pa.struct(kept))
 
 
 def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str]:
@@ -249,9 +272,15 @@ def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str
         return [name]
     with readable(file.file), pq.ParquetFile(file.file) as parquet:
         leaves = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
-    under = [path for path in leaves if path.startswith(f"{name}.")]
-    # NAME.list.element.FIELD, whatever the writer calls the two between
-    wanted = [path for path in under if path.split(".")[3:4] and path.split(".")[3] in fields]
+    # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
+    named = {
+        path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")
+    }
+    wanted = [
+        path
+        for path, field in named.items()
+        if any(f"{field}.".startswith(f"{one}.") for one in fields)
+    ]
     return wanted or [name]
 
 
@@ -351,12 +380,15 @@ class LazyTable:
         return table
 
     def slim(self, name: str) -> pa.ChunkedArray:
-        """A column, of whose structs only what is shortest to read: for its nulls and its lengths."""
+        """A column, of whose structs only what is short to read: for its nulls and its lengths."""
+        field = self.slimmest(name)
+        return self.column(name, (field,) if field else ())
+
+    def slimmest(self, name: str) -> str:
+        """A field of a column's structs that is short to read; empty: they are no structs."""
         kind = self.source.kind(name)
-        if (name, ()) in self._columns or not pa.types.is_list(kind):
-            return self.column(name)
-        structs = pa.types.is_struct(kind.value_type)
-        return self.column(name, (kind.value_type.field(0).name,) if structs else ())
+        structs = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
+        return str(kind.value_type.field(0).name) if structs else ""
 
     def valid(self, name: str) -> NDArray[np.bool_]:
         """Rows where a column is not null, (n_rows,)."""

@@ -15,7 +15,7 @@ from suffice.concurrency import WorkFor, width_of
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAISettings
-from suffice.llm.servers import Roster, ServerPool, prompt_blocks
+from suffice.llm.servers import Roster, ServerPool, Turn, prompt_blocks
 from suffice.protocols import ChatModel, GenerationRequest, Message
 
 QUICK = OpenAISettings(api="completion", max_retries=1, timeout_s=5.0)
@@ -39,15 +39,19 @@ def asked(servers: Roster, text: str = "", *, tried: Sequence[int] = ()) -> int 
     blocks = prompt_blocks(GenerationRequest(prompt=text))
     number = servers.choose(blocks, tried)
     if number is not None:
-        servers.begin(number, blocks)
+        servers.begin(number, blocks, tried)
     return number
+
+
+def turn_at(number: int, *, trial: bool = False) -> Turn:
+    return Turn(number=number, trial=trial, last=False)
 
 
 # --- which one -------------------------------------------------------------------------------------
 def test_the_least_busy_is_asked_and_equals_in_turn() -> None:
     servers = roster()
     assert [asked(servers) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
-    servers.end(2)
+    servers.end(turn_at(2))
     assert asked(servers) == 2
     assert [asked(servers) for _ in range(2)] == [1, 2]
     assert asked(servers, tried=[0, 2]) == 1
@@ -86,10 +90,10 @@ def test_prompts_are_known_by_their_beginnings() -> None:
 def test_a_server_without_replies_is_put_aside_and_tried_again_ever_more_rarely() -> None:
     clock = Clock()
     servers = roster(2, clock=clock)
-    assert servers.failed(0, "refused") is None
-    servers.answered(0)
-    assert servers.failed(0, "refused") is None
-    said = servers.failed(0, "http://s0 cannot be reached")
+    assert servers.failed(turn_at(0), "refused") is None
+    servers.answered(turn_at(0))
+    assert servers.failed(turn_at(0), "refused") is None
+    said = servers.failed(turn_at(0), "http://s0 cannot be reached")
     assert said is not None
     assert "put aside and tried again later: http://s0 cannot be reached" in said
     assert "(1 of 2 servers answer)" in said
@@ -102,26 +106,33 @@ def test_a_server_without_replies_is_put_aside_and_tried_again_ever_more_rarely(
         pauses.append(wait)
         assert asked(servers) == 0
         assert asked(servers) == 1  # one request at a time tries it
-        assert servers.failed(0, "refused") is None
-        servers.end(0)
+        assert servers.failed(turn_at(0, trial=True), "refused") is None
+        servers.end(turn_at(0, trial=True))
     assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
     clock.now += 60
     assert asked(servers) == 0
-    assert servers.answered(0) == "http://s0 answers again (2 of 2 servers answer)"
-    assert servers.answered(0) is None
+    # what was under way before is no sign, whatever comes of it
+    assert servers.answered(turn_at(0)) is None
+    assert servers.failed(turn_at(0), "late") is None
+    assert servers.up == [1]
+    assert (
+        servers.answered(turn_at(0, trial=True))
+        == "http://s0 answers again (2 of 2 servers answer)"
+    )
+    assert servers.answered(turn_at(0)) is None
     assert servers.wait_s() is None
 
 
 def test_a_busy_server_is_left_alone_and_not_put_aside() -> None:
     clock = Clock()
     servers = roster(2, clock=clock)
-    assert [servers.failed(0, "429", busy_s=3.0) for _ in range(9)] == [None] * 9
+    assert [servers.failed(turn_at(0), "429", busy_s=3.0) for _ in range(9)] == [None] * 9
     assert servers.up == [0, 1]
     assert [asked(servers) for _ in range(3)] == [1, 1, 1]
     clock.now += 3.0
     assert [asked(servers) for _ in range(3)] == [0, 0, 0]
-    servers.failed(0, "429", busy_s=900.0)
-    servers.failed(1, "429", busy_s=1.0)
+    servers.failed(turn_at(0), "429", busy_s=900.0)
+    servers.failed(turn_at(1), "429", busy_s=1.0)
     assert asked(servers) == 1  # whose pause is shorter
     clock.now += 60.0
     assert asked(servers, tried=[1]) == 0
@@ -130,9 +141,9 @@ def test_a_busy_server_is_left_alone_and_not_put_aside() -> None:
 def test_when_all_are_aside_the_one_due_first_is_asked() -> None:
     clock = Clock()
     servers = roster(2, clock=clock)
-    servers.failed(0, "refused", down=True)
+    servers.put_aside(0, "refused")
     clock.now += 0.5
-    servers.failed(1, "late", down=True)
+    servers.put_aside(1, "late")
     assert servers.candidates(()) == []
     assert asked(servers) == 0
     assert servers.reasons() == "refused; late"
@@ -261,7 +272,8 @@ def test_a_server_that_hangs_is_put_aside(servers: tuple[Server, Server]) -> Non
 
 def test_when_none_answers_each_ones_reason_is_given(servers: tuple[Server, Server]) -> None:
     first, second = servers
-    with pool(servers) as model:
+    at_once = OpenAISettings(api="completion", max_retries=0)
+    with pool(servers, settings=at_once) as model:
         first.answer = lambda _: refuse(500, "boom")
         second.close()
         for _ in range(2):

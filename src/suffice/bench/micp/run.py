@@ -43,6 +43,7 @@ from suffice.policies.micp.stage2 import (
     evaluate,
 )
 from suffice.protocols import Retention
+from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -177,7 +178,7 @@ def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
 def _relevances(traces: TraceSet) -> Relevances | None:
     relevance = scored_by(traces)
     filtered = traces.origin.run.get("passage_filter") is not None
-    if filtered or relevance is None or not any(gold.passage_ids for gold in traces.gold):
+    if filtered or relevance is None or not names_passages(traces).any():
         return None
     return Relevances.read(traces, relevance)
 

@@ -44,6 +44,17 @@ class SimultaneousBand:
         """A column's mean with the interval that looks at it alone."""
         return _interval(self.estimate[column], self.naive_low[column], self.naive_high[column])
 
+    def of(self, columns: NDArray[np.intp]) -> SimultaneousBand:
+        """The same of columns that are equal to these, by number."""
+        return SimultaneousBand(
+            estimate=self.estimate[columns],
+            low=self.low[columns],
+            high=self.high[columns],
+            naive_low=self.naive_low[columns],
+            naive_high=self.naive_high[columns],
+            critical=self.critical,
+        )
+
 
 def _interval(estimate: float, low: float, high: float) -> Interval:
     return Interval(estimate=float(estimate), low=float(low), high=float(high))

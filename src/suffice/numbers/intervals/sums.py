@@ -43,7 +43,8 @@ def question_blocks(n_questions: int, n_columns: int) -> Iterator[slice]:
 
     Up to there sums over questions are so in one order, to the last bit.
     """
-    step = max(1, _CELLS // max(n_columns, 1)) if from_sums(n_questions) else max(1, n_questions)
+    few = max(64, _CELLS // max(n_columns, 1) // 64 * 64)  # bits of 64 questions are one word
+    step = few if from_sums(n_questions) else max(1, n_questions)
     return (slice(start, min(start + step, n_questions)) for start in range(0, n_questions, step))
 
 

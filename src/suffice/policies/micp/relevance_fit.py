@@ -146,7 +146,8 @@ def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
         ]
     )
     keys = question * len(names.distinct) + names.codes
-    count = len(shown.values) + len(again.values)
+    n_shown = len(shown.rows)
+    count = n_shown + len(again.rows)
     distinct, place = np.unique(keys[:count], return_inverse=True)
     values = np.concatenate([passages.numbers(relevance) for passages in (shown, again)])
     best = np.full(len(distinct), -np.inf)
@@ -157,8 +158,8 @@ def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
     return (
         best[np.searchsorted(distinct, keys[right])],
         question[right] + start,
-        best[place[: len(shown.values)]],
-        question[: len(shown.values)] + start,
+        best[place[:n_shown]],
+        question[:n_shown] + start,
     )
 
 

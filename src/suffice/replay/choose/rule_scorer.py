@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.measures.costs import CostAxis, CostBook, fixed_stops, mean_costs
+from suffice.measures.costs import CostAxis, CostBook, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.formulas import Formula
-from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
-from suffice.replay.choose.thresholded_signals import Operand, condition_fires
+from suffice.replay.choose.rule_stops import RuleStops
+from suffice.replay.choose.rules_as_bits import pack
+from suffice.replay.choose.thresholded_signals import Operand, condition_fires, part
 from suffice.replay.run.frontier import interpolate
 from suffice.replay.settings import GAIN_AT_COST
+from suffice.scoring import ScoreName
 
 _BLOCK = 512
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFigures:
+    """What rules score, by name, what they cost a question and how many rounds they take, (n_rules,) each."""
+
+    scores: Mapping[str, Array]
+    costs: Array
+    rounds: Array
+
+    def of(self, rules: NDArray[np.intp]) -> RuleFigures:
+        """Those of rules, each by the number of one that has the same."""
+        return RuleFigures(
+            scores={name: values[rules] for name, values in self.scores.items()},
+            costs=self.costs[rules],
+            rounds=self.rounds[rules],
+        )
 
 
 class RuleScorer:
@@ -59,74 +79,103 @@ class RuleScorer:
         self.last = measures.ends
         self.labelled = scored.labelled
         fixed = fixed_stops(self.last, measures.traces.n_rounds).T
-        fixed = fixed[self.known(fixed)]
-        self._frontier = (
-            self.costs(fixed, [CostReads()] * len(fixed)),
-            self.means(scored.compared, fixed),
-        )
+        budgets = RuleStops.of_array(fixed)
+        budgets = budgets.take(np.flatnonzero(self.known(budgets)))
+        metric = scored.metric.score
+        of_fixed = self.figures(budgets, [CostReads()] * len(budgets), [metric])
+        self._frontier = (of_fixed.costs, of_fixed.scores[metric])
 
     # --- rules ---------------------------------------------------------------------------------
     def use(self, conditions: Sequence[str]) -> None:
         """Pack the chosen conditions."""
         self._packed = pack(condition_fires(conditions, self._operands, self.columns))
 
-    def stops(self, formulas: Sequence[Formula]) -> NDArray[np.int16]:
+    def stops(self, formulas: Sequence[Formula]) -> RuleStops:
         """(n_formulas, n_questions)."""
-        return stop_rounds_of_formulas(self._packed, formulas, self.last)
+        return RuleStops.of_formulas(self._packed, formulas, self.last)
 
-    def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> NDArray[np.int16]:
+    def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> RuleStops:
         """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
-        stops = np.tile(self.last, (len(thresholds), 1))
-        reachable = [n for n, threshold in enumerate(thresholds) if operand.can_hold(threshold)]
-        if reachable:
-            conditions = [operand.condition(thresholds[n]) for n in reachable]
-            fires = condition_fires(conditions, self._operands, self.columns)
-            stops[reachable] = [first_stops(fired, self.last) for fired in fires]
-        return stops
 
-    def known(self, stops: NDArray[np.int16]) -> NDArray[np.bool_]:
+        def compute(rules: NDArray[np.intp], rows: slice) -> NDArray[np.int16]:
+            last = self.last[rows]
+            tried = [thresholds[number] for number in rules.tolist()]
+            stops = np.tile(last, (len(tried), 1))
+            reachable = [n for n, threshold in enumerate(tried) if operand.can_hold(threshold)]
+            if reachable:
+                conditions = [operand.condition(tried[n]) for n in reachable]
+                fires = condition_fires(conditions, self._operands, part(self.columns, rows))
+                stops[reachable] = [first_stops(fired, last) for fired in fires]
+            return stops
+
+        return RuleStops(len(thresholds), len(self.last), compute)
+
+    def known(self, stops: RuleStops) -> NDArray[np.bool_]:
         """Rules, (n_rules,), none of whose stops (n_rules, n_questions) lies past what is known."""
-        if self._seen is None:
-            return np.ones(len(stops), bool)
-        past = self._seen.unseen & (stops > self._seen.last)
-        return np.logical_not(past.any(axis=1))
+        known = np.ones(len(stops), bool)
+        if self._seen is not None:
+            for rows, taken in stops.by_questions():
+                past = self._seen.unseen[rows] & (taken > self._seen.last[rows])
+                known &= ~past.any(axis=1)
+        return known
 
     # --- figures -------------------------------------------------------------------------------
-    def at(self, values: Array, stops: NDArray[np.int16]) -> Array:
-        """Values (n_questions, n_rounds) at stop rounds, (n_labelled, n_rules)."""
-        taken = np.take_along_axis(values, stops.T.astype(np.int64) - 1, axis=1)
-        return taken[self.labelled]
+    def at(self, values: Array, stops: NDArray[np.int16], rows: slice | None = None) -> Array:
+        """Values (n_questions, n_rounds) at stop rounds of those in ``rows``, (n_labelled, n_rules)."""
+        rows = rows or slice(0, len(values))
+        taken = np.take_along_axis(values[rows], stops.T.astype(np.int64) - 1, axis=1)
+        return taken[self.labelled[rows]]
 
-    def means(self, values: Array, stops: NDArray[np.int16]) -> Array:
-        """Their means over labelled questions, (n_rules,)."""
-        parts = [
-            self.at(values, stops[start : start + _BLOCK]).mean(axis=0)
-            for start in range(0, len(stops), _BLOCK)
-        ]
-        return np.concatenate([np.empty(0), *parts])
+    def figures(
+        self,
+        stops: RuleStops,
+        reads: Sequence[CostReads],
+        scores: Iterable[ScoreName] = (),
+    ) -> RuleFigures:
+        """What every rule scores, costs and how long it runs, in one pass over the questions."""
+        n_rules, n_questions = stops.shape
+        values: dict[str, Array] = {name: getattr(self.scored, name) for name in scores}
+        sums = {name: np.zeros(n_rules) for name in values}
+        paid = {kind: self._paid(kind) for kind in dict.fromkeys(reads)}
+        costs, rounds = np.zeros(n_rules), np.zeros(n_rules)
+        weighted = self._weighted
+        if weighted is not None:
+            shape = self.measures.traces.exists.shape
+            weighted_rounds = weighted(np.broadcast_to(np.arange(1.0, shape[1] + 1), shape))
+        for rows, taken in stops.by_questions():
+            for start in range(0, n_rules, _BLOCK):
+                some = slice(start, min(start + _BLOCK, n_rules))
+                for name, of in values.items():
+                    sums[name][some] += self.at(of, taken[some], rows).sum(axis=0)
+            here = np.arange(rows.start, rows.stop)
+            for number, kind in enumerate(reads):
+                costs[number] += paid[kind][here, taken[number] - 1].sum()
+            if weighted is None:
+                rounds += taken.sum(axis=1)
+            else:
+                rounds += [weighted_rounds[here, one - 1].sum() for one in taken]
+        labelled = int(self.labelled.sum())
+        return RuleFigures(
+            scores={name: total / labelled for name, total in sums.items()},
+            costs=costs / n_questions,
+            rounds=rounds / n_questions,
+        )
 
-    def costs(self, stops: NDArray[np.int16], reads: Sequence[CostReads]) -> Array:
-        """Mean cost per question of every rule, (n_rules,)."""
-        return mean_costs(self.book, self.axis, stops, reads, weighted=self._weighted)
-
-    def rounds(self, stops: NDArray[np.int16]) -> Array:
-        """Mean round of every rule, (n_rules,)."""
-        if self._weighted is None:
-            return np.asarray(stops.mean(axis=1))
-        shape = self.measures.traces.exists.shape
-        rounds = self._weighted(np.broadcast_to(np.arange(1.0, shape[1] + 1), shape))
-        return np.array([rounds[np.arange(shape[0]), one - 1].mean() for one in stops])
+    def _paid(self, reads: CostReads) -> Array:
+        """What stopping after each round costs at the axis, as it counts in a mean."""
+        paid = self.book.known(self.axis, reads)
+        return paid if self._weighted is None else self._weighted(paid)
 
     @property
     def _weighted(self) -> Callable[[Array], Array] | None:
         """How costs count in a mean, where questions were cut."""
         return None if self.measures.seen is None else self.measures.seen.matrix
 
-    def objective(self, name: str, stops: NDArray[np.int16], costs: Array) -> Array:
+    def objective(self, name: str, figures: RuleFigures) -> Array:
         """What rules are ordered by, a score or the gain at equal cost, (n_rules,)."""
         if name != GAIN_AT_COST:
-            return self.means(getattr(self.scored, name), stops)
-        scores = self.means(self.scored.compared, stops)
+            return figures.scores[name]
+        scores, costs = figures.scores[self.scored.metric.score], figures.costs
         if not self._frontier[1].size:
             return np.full(len(scores), np.nan)  # of no fixed budget is known what it scores
         frontier_costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)

@@ -55,6 +55,11 @@ class PackedConditions:
     n_questions: int
     n_rounds: int
 
+    def part(self, rows: slice) -> PackedConditions:
+        """Those of some questions, which begin at a multiple of 64."""
+        words = self.words[:, :, rows.start // 64 : -(-rows.stop // 64)]
+        return PackedConditions(words, rows.stop - rows.start, self.n_rounds)
+
 
 @dataclass(frozen=True, slots=True)
 class RuleBatch:

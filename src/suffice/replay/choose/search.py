@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +17,19 @@ from suffice.measures.seen import record_banners
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
+    bands_from_sums,
     paired_p_values,
+    paired_p_values_from_sums,
     simultaneous_bands,
 )
+from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.tests.p_values import holm
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
 from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.rule_scorer import RuleScorer
+from suffice.replay.choose.rule_scorer import RuleFigures, RuleScorer
+from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
 from suffice.replay.choose.thresholded_signals import (
     Operand,
@@ -42,9 +45,10 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.results.formats import counted
-from suffice.scoring import AnswerChoice
+from suffice.scoring import AnswerChoice, ScoreName
 
 _BLOCK = 512
+_SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
@@ -140,7 +144,10 @@ class _Searched:
 
 def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tuple[Formula, ...]:
     """Those that stop no question past a cut which nothing stands for."""
-    known = np.all([scorer.known(scorer.stops(formulas)) for scorer in scorers], axis=0)
+    cut = [scorer for scorer in scorers if scorer.measures.seen is not None]
+    if not cut:
+        return formulas
+    known = np.all([scorer.known(scorer.stops(formulas)) for scorer in cut], axis=0)
     if not known.any():
         raise UsageError(
             f"of {counted(len(formulas), 'rule')} each goes past the cut of some question, and nothing "
@@ -163,9 +170,9 @@ def _choose(
     tried = grid_of(operand.values(tune.columns), settings.grid).tolist()
     if not tried:
         return _never(operand, budget, ())
-    stops = tune.threshold_stops(operand, tried)
-    costs = tune.costs(stops, [cost_reads((operand.spec,))] * len(tried))
-    objective = tune.objective(settings.objective or tune.scored.metric.score, stops, costs)
+    stops, reads = tune.threshold_stops(operand, tried), [cost_reads((operand.spec,))] * len(tried)
+    figures = tune.figures(stops, reads, _ordered_by(tune, settings))
+    objective, costs = tune.objective(_objective(tune, settings), figures), figures.costs
     objective = np.where(np.isnan(objective), -np.inf, objective)  # stops past a cut
     if settings.max_cost is not None:
         objective = np.where(costs <= settings.max_cost, objective, -np.inf)
@@ -181,6 +188,17 @@ def _choose(
         tried=len(tried),
         grid=tuple(tried),
     )
+
+
+def _objective(tune: RuleScorer, settings: SearchSettings) -> str:
+    return settings.objective or tune.scored.metric.score
+
+
+def _ordered_by(tune: RuleScorer, settings: SearchSettings) -> tuple[ScoreName, ...]:
+    """The scores that rules are ordered by."""
+    asked = _objective(tune, settings)
+    names = (tune.scored.metric.score, *(name for name in _SCORES if name == asked))
+    return tuple(dict.fromkeys(names))
 
 
 def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThreshold:
@@ -205,7 +223,6 @@ class _OnTune:
     objective: Array
     within: NDArray[np.bool_]
     front: NDArray[np.bool_]
-    stops: NDArray[np.int16]  # (n_rules, n_questions)
 
     @property
     def order(self) -> list[int]:
@@ -220,20 +237,50 @@ class _OnTune:
         return [int(number) for number in np.lexsort(keys)]
 
 
-def _on_tune(searched: _Searched, reads: Sequence[CostReads], settings: SearchSettings) -> _OnTune:
+def _on_tune(
+    searched: _Searched, family: _Family, reads: Sequence[CostReads], settings: SearchSettings
+) -> _OnTune:
     tune = searched.tune
-    stops = tune.stops(searched.formulas)
-    costs = tune.costs(stops, reads)
-    scores = tune.means(tune.scored.compared, stops)
+    figures = family.figures(tune, reads, _ordered_by(tune, settings))
+    costs, scores = figures.costs, figures.scores[tune.scored.metric.score]
     cap = np.inf if settings.max_cost is None else settings.max_cost
     return _OnTune(
         scores=scores,
         costs=costs,
-        objective=tune.objective(settings.objective or tune.scored.metric.score, stops, costs),
+        objective=tune.objective(_objective(tune, settings), figures),
         within=costs <= cap,
         front=pareto_front(costs, scores),
-        stops=stops,
     )
+
+
+class _Family:
+    """Rules on one split; where it is large, those that stop every question alike are worked on once."""
+
+    def __init__(self, stops: RuleStops) -> None:
+        self.digests = stops.digests()
+        self.large = from_sums(stops.shape[1])
+        first: dict[bytes, int] = {}
+        for number, digest in enumerate(self.digests):
+            first.setdefault(digest, number)
+        place = {number: at for at, number in enumerate(first.values())}
+        self.stops = stops.take(np.array(list(place), np.intp)) if self.large else stops
+        """Of different rules, of a small split of all of them, (n, n_questions)."""
+        self.same = np.arange(len(stops))
+        """For every rule the number of the one there that has its stops."""
+        if self.large:
+            self.same = np.array([place[first[digest]] for digest in self.digests], np.intp)
+
+    def figures(
+        self, scorer: RuleScorer, reads: Sequence[CostReads], scores: Iterable[ScoreName]
+    ) -> RuleFigures:
+        """What every rule scores and costs, the first ones of which pay for so much."""
+        pairs = list(zip(self.same.tolist(), reads, strict=False))
+        if not self.large:
+            return scorer.figures(self.stops.take(self.same[: len(reads)]), reads, scores)
+        distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+        rules = np.array([rule for rule, _ in distinct], np.intp)
+        figures = scorer.figures(self.stops.take(rules), [kind for _, kind in distinct], scores)
+        return figures.of(np.array([distinct[pair] for pair in pairs], np.intp))
 
 
 def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -> SearchResult:
@@ -247,16 +294,21 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
         for formula in searched.formulas
     ]
     tune, held_out = searched.tune, searched.held_out
-    stops = held_out.stops(searched.formulas)
     baseline_name, baseline = _baseline(measures, held_out, settings)
-    family = np.concatenate([stops, *_tried_stops(searched)])
+    n_formulas = len(searched.formulas)
+    family = _Family(RuleStops.joined([held_out.stops(searched.formulas), *_tried_stops(searched)]))
     bands, p_holm = _corrected(held_out, family, baseline, settings)
-    rules = _rules(searched, _on_tune(searched, reads, settings), stops, (bands, p_holm), reads)
+    on_tune = _Family(tune.stops(searched.formulas))
+    ordered = _on_tune(searched, on_tune, reads, settings)
+    pairs = zip(on_tune.digests, family.digests[:n_formulas], strict=True)
+    alike = _alike(ordered.order, list(pairs), _texts(searched))
+    figures = family.figures(held_out, reads, _SCORES)
+    rules = _rules(searched, ordered, figures, (bands, p_holm), alike)
     return SearchResult(
         rules=rules,
         evaluated=len(rules),
         thresholds=searched.chosen,
-        family=len(family),
+        family=len(family.digests),
         critical_score=bands[0].critical,
         critical_delta=bands[1].critical,
         baseline=baseline_name,
@@ -279,27 +331,20 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
 def _rules(
     searched: _Searched,
     tune: _OnTune,
-    stops: NDArray[np.int16],
+    figures: RuleFigures,
     corrected: tuple[tuple[SimultaneousBand, ...], Array],
-    reads: Sequence[CostReads],
+    alike: Mapping[int, tuple[int, str | None]],
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
     (score, delta), p_holm = corrected
-    conditions = [threshold.condition for threshold in searched.chosen]
-    held_out = searched.held_out
-    scores = {
-        name: held_out.means(getattr(held_out.scored, name), stops) for name in ("f1", "em", "acc")
-    }
-    order, texts = tune.order, [formula.text(conditions) for formula in searched.formulas]
-    alike = _alike(order, (tune.stops, stops), texts)
-    rounds, costs = searched.held_out.rounds(stops), searched.held_out.costs(stops, reads)
+    held_out, texts = searched.held_out, _texts(searched)
     return tuple(
         SearchedRule(
             rule=texts[n],
             metric=held_out.scored.metric,
-            **{name: float(values[n]) for name, values in scores.items()},
-            mean_rounds=float(rounds[n]),
-            cost=float(costs[n]),
+            **{name: float(values[n]) for name, values in figures.scores.items()},
+            mean_rounds=float(figures.rounds[n]),
+            cost=float(figures.costs[n]),
             interval=_interval(score, n),
             naive=_interval(score, n, naive=True),
             delta=_interval(delta, n),
@@ -313,19 +358,20 @@ def _rules(
             ways=alike[n][0],
             like=alike[n][1],
         )
-        for n in order
+        for n in tune.order
     )
 
 
+def _texts(searched: _Searched) -> list[str]:
+    conditions = [threshold.condition for threshold in searched.chosen]
+    return [formula.text(conditions) for formula in searched.formulas]
+
+
 def _alike(
-    order: Sequence[int], splits: Sequence[NDArray[np.int16]], texts: Sequence[str]
+    order: Sequence[int], digests: Sequence[Hashable], texts: Sequence[str]
 ) -> dict[int, tuple[int, str | None]]:
     """Of each rule how many stop every question alike, and the text of the first in order, if another."""
-    digests = [
-        blake2b(b"".join(stops[n].tobytes() for stops in splits)).digest()
-        for n in range(len(texts))
-    ]
-    first: dict[bytes, int] = {}
+    first: dict[Hashable, int] = {}
     for n in order:
         first.setdefault(digests[n], n)
     ways = Counter(digests)
@@ -335,7 +381,7 @@ def _alike(
     }
 
 
-def _tried_stops(searched: _Searched) -> list[NDArray[np.int16]]:
+def _tried_stops(searched: _Searched) -> list[RuleStops]:
     """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
     held_out = searched.held_out
     tried = [
@@ -343,7 +389,7 @@ def _tried_stops(searched: _Searched) -> list[NDArray[np.int16]]:
         for operand, chosen in zip(searched.operands, searched.chosen, strict=True)
         if chosen.grid
     ]
-    return [stops[held_out.known(stops)] for stops in tried]
+    return [stops.take(np.flatnonzero(held_out.known(stops))) for stops in tried]
 
 
 def _baseline(
@@ -360,8 +406,8 @@ def _baseline(
         stops = np.minimum(held_out.measures.wanted_rounds(candidate.policy), held_out.last)
         if candidate.max_rounds is not None:
             stops = np.minimum(stops, candidate.max_rounds)
-        if held_out.known(stops[None, :])[0]:
-            stops = stops.astype(np.int16)[None, :]
+        stops = stops.astype(np.int16)[None, :]
+        if held_out.known(RuleStops.of_array(stops))[0]:
             return name, held_out.at(held_out.scored.compared, stops)[:, 0]
     raise UsageError(
         f"baseline {name!r} goes past the cut of questions of which nothing shows what lies there; compare "
@@ -370,13 +416,16 @@ def _baseline(
 
 
 def _corrected(
-    held_out: RuleScorer, family: NDArray[np.int16], baseline: Array, settings: SearchSettings
+    held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
 ) -> tuple[tuple[SimultaneousBand, ...], Array]:
+    if family.large:
+        return _corrected_from_sums(held_out, family, baseline, settings)
+    n_rules = len(family.digests)
     columns: Callable[[slice], Array] = lambda part: held_out.at(  # noqa: E731
-        held_out.scored.compared, family[part]
+        held_out.scored.compared, family.stops[part]
     )
     bands = simultaneous_bands(
-        len(family),
+        n_rules,
         columns,
         (None, baseline),
         resamples=settings.resamples,
@@ -384,9 +433,27 @@ def _corrected(
     )
     p_values = [
         paired_p_values(columns(slice(start, start + _BLOCK)) - baseline[:, None])
-        for start in range(0, len(family), _BLOCK)
+        for start in range(0, n_rules, _BLOCK)
     ]
     return bands, holm(np.concatenate(p_values))
+
+
+def _corrected_from_sums(
+    held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
+) -> tuple[tuple[SimultaneousBand, ...], Array]:
+    """The same of so many questions that no rule's scores are held: of rules that differ, then of all."""
+    n_rules = len(family.stops)
+    sums, labelled = Sums.none(n_rules + 1), np.cumsum(held_out.labelled)
+    for rows, stops in family.stops.by_questions():
+        before = int(labelled[rows.start - 1]) if rows.start else 0
+        scores = held_out.at(held_out.scored.compared, stops, rows)
+        against = baseline[before : before + len(scores)]
+        sums = sums.add(Sums.of(np.column_stack([scores, against])))
+    bands = bands_from_sums(
+        sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
+    )
+    p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
+    return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
 
 
 def _interval(band: SimultaneousBand, number: int, *, naive: bool = False) -> Interval:

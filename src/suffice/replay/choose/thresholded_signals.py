@@ -92,6 +92,17 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
     return tuple(operands)
 
 
+def part(columns: RuleColumns, rows: slice) -> RuleColumns:
+    """Those of some questions."""
+    if rows == slice(0, columns.shape[0]):
+        return columns
+    return RuleColumns(
+        shape=(rows.stop - rows.start, columns.shape[1]),
+        signals={name: values[rows] for name, values in columns.signals.items()},
+        calibrations={name: values[rows] for name, values in columns.calibrations.items()},
+    )
+
+
 def condition_fires(
     conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
 ) -> NDArray[np.bool_]:

@@ -231,6 +231,8 @@ class _Weights:
 
     def of_all(self, held: Integers, level: Integers) -> Array:
         """The weight of ``held`` (n_rows, most + 1) words of each frequency, (n_rows,)."""
+        # a question that is not compared may hold a word in more passages than any that is
+        held = held[:, : self.high.shape[1]]
         high, low = (part[level, : held.shape[1]] * held for part in (self.high, self.low))
         return _joined(high.sum(axis=1), low.sum(axis=1))
 

@@ -78,7 +78,7 @@ def _answer_margins(rounds: RoundColumns) -> _Margins:
 
 def _tops(rounds: RoundColumns) -> Ragged:
     """The alternatives of every token."""
-    return rounds.lists("tokens").lists("top")
+    return rounds.lists("tokens").lists("top", "logprob")
 
 
 def _margins(tops: Ragged, tokens: Places) -> Array:

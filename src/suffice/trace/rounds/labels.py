@@ -32,11 +32,21 @@ LABEL_COLUMNS = ("gold_answers", "question_type", "score")
 
 def labelled(traces: TraceSet) -> NDArray[np.bool_]:
     """Which questions have a gold answer, as round 1 states them, (n_questions,); an empty one is none."""
-    gold = traces.first_rounds("gold_answers").combine_chunks()
-    said = pc.greater(pc.binary_length(pc.list_flatten(gold)), 0)
-    has = np.zeros(traces.n_questions, bool)
-    has[pc.list_parent_indices(gold).filter(said).to_numpy()] = True
-    return has
+    return _holds_any(traces.first_rounds("gold_answers"), characters=1)
+
+
+def names_passages(traces: TraceSet) -> NDArray[np.bool_]:
+    """Which questions have a gold passage, as round 1 states them, (n_questions,)."""
+    return _holds_any(traces.first_rounds("gold_passage_ids"), characters=0)
+
+
+def _holds_any(lists: pa.ChunkedArray, *, characters: int) -> NDArray[np.bool_]:
+    """Which lists hold a text of so many characters or more, (n_lists,)."""
+    whole = lists.combine_chunks()
+    texts = pc.greater_equal(pc.binary_length(pc.list_flatten(whole)), characters)
+    holds = np.zeros(len(whole), bool)
+    holds[pc.list_parent_indices(whole).filter(texts).to_numpy()] = True
+    return holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from tests.cut_population import run_live
 from suffice.costs.usage import CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_rule
 from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
@@ -535,3 +536,27 @@ def test_rules_past_what_nothing_stands_for_are_left_out() -> None:
     assert search(to_trace_set(all_cut), settings).evaluated == 4  # without a fit that is as good
     with pytest.raises(UsageError, match="goes past the cut"):  # of a cut question, nothing
         search(log, dataclasses.replace(settings, metric="agreement", objective="gain-at-cost"))
+
+
+def test_above_the_bound_rules_are_worked_on_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = made(11, count=300)
+    asked = SearchSettings(signals=NAMES[:3], form="dnf", objective="gain-at-cost", resamples=500)
+    whole = search(traces, asked)
+    monkeypatch.setattr(sums, "SUMS_ABOVE", 64)
+    monkeypatch.setattr(sums, "_CELLS", 1000)  # 64 questions at a time
+    blocks = search(traces, asked)
+    assert [rule.rule for rule in blocks.rules] == [rule.rule for rule in whole.rules]
+    assert (blocks.thresholds, blocks.family) == (whole.thresholds, whole.family)
+    assert blocks.critical_score == pytest.approx(whole.critical_score, abs=0.2)
+    names = ("f1", "em", "acc", "mean_rounds", "cost", "tune_score", "tune_cost", "tune_objective")
+    for one, other in zip(blocks.rules, whole.rules, strict=True):
+        figures = [getattr(one, name) for name in names]
+        assert figures == pytest.approx([getattr(other, name) for name in names], rel=1e-12)
+        assert (one.ways, one.like, one.pareto) == (other.ways, other.like, other.pareto)
+        assert one.p_holm == pytest.approx(other.p_holm, rel=1e-6)
+        for name in ("interval", "naive", "delta", "naive_delta"):
+            found, known = getattr(one, name), getattr(other, name)
+            width = known.high - known.low
+            assert found.estimate == pytest.approx(known.estimate, abs=1e-12)
+            ends = (known.low, known.high)
+            assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * width + 1e-12)

@@ -1,0 +1,52 @@
+"""Columns read when they are asked for, and of structs the fields alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_columns
+from suffice.trace.lazy import LazyTable
+from suffice.trace.rounds.reader import read_traces
+
+GENERATED = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
+_NARROW = {
+    "answer_token_margin": [("tokens", "top.logprob"), ("tokens", "token")],
+    "token_probability": [("tokens", "logprob")],
+    "answer_stable": [("passages", "id")],
+}
+
+
+@pytest.mark.parametrize("name", _NARROW)
+def test_only_the_fields_that_a_signal_needs_are_read(name: str) -> None:
+    traces = read_traces(GENERATED, lazily_above=0)
+    (values,) = signal_columns(traces, [SIGNALS[name]])
+    (whole,) = signal_columns(read_traces(GENERATED), [SIGNALS[name]])
+    assert np.array_equal(values, whole, equal_nan=True)
+    assert isinstance(traces.table, LazyTable)
+    read = {(column, *fields) for column, fields in traces.table._columns}
+    assert {*_NARROW[name]} <= read
+    assert not {("tokens",), ("tokens", "top"), ("passages",), ("passages", "text")} & read
+
+
+def test_lists_of_other_writers_read_alike(tmp_path: Path) -> None:
+    table = pq.read_table(GENERATED)
+    passages = table.column("passages").combine_chunks()
+    titles = pa.StructArray.from_arrays([passages.values.field("title")], ["title"])
+    short = pa.ListArray.from_arrays(passages.offsets, titles)  # without the ids
+    place = table.column_names.index("passages")
+    file = tmp_path / "other.parquet"
+    pq.write_table(
+        table.set_column(place, "passages", short), file, use_compliant_nested_type=False
+    )
+    names = [*_NARROW, "new_passages"]
+    lazily = signal_columns(read_traces(file, lazily_above=0), [SIGNALS[name] for name in names])
+    whole = signal_columns(read_traces(file), [SIGNALS[name] for name in names])
+    for one, other in zip(lazily, whole, strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+    assert not np.isnan(lazily[0]).any()
