@@ -168,7 +168,7 @@ class RecordedUsage:
         lengths = self.traces.lengths(column)
         if null is None:
             return lengths
-        return np.where(self.traces.exists & np.isnan(lengths), null, lengths)
+        return np.where(np.isnan(lengths) & self.traces.exists, float(null), lengths)
 
     def known(self, values: _Array, what: str) -> _Array:
         """The values, refused where one is null, negative or infinite."""
