@@ -96,7 +96,7 @@ def _asked(draw: st.DrawFn) -> tuple[list[list[str | None] | None], list[tuple[i
 def test_scores_are_those_of_one_answer(
     asked: tuple[list[list[str | None] | None], list[tuple[int, str | None]]],
 ) -> None:
-    """In any order of rows, with aliases, unlabelled questions and null answers, of either width of offsets."""
+    """In any order of rows, with aliases, unlabelled questions and null answers, offsets of either width."""
     gold, rows = asked
     kind = pa.large_string() if len(rows) % 2 else pa.string()
     halves = [pa.array(part, pa.list_(kind)) for part in (gold[:2], gold[2:])]
