@@ -34,6 +34,7 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.available import refuse_lacking
+from suffice.signals.by_columns.answers import abstaining
 from suffice.signals.by_columns.questions import of_first_rounds, of_last_rounds
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
@@ -258,8 +259,9 @@ def gold_of(measures: Measures) -> tuple[str, ...]:
     if not measures.metric.gold:
         return ()
     stated = stated_phrases(measures.traces.origin.run)
-    answers = gold_answers(measures.traces).texts.distinct.to_pylist()
-    return _abstaining(answers, ABSTENTION_PHRASES if stated is None else stated)
+    phrases = ABSTENTION_PHRASES if stated is None else stated
+    answers = gold_answers(measures.traces).texts.distinct
+    return _abstaining(answers.filter(abstaining(answers, ready(phrases))).to_pylist(), phrases)
 
 
 def _abstaining(answers: Iterable[str], phrases: tuple[str, ...]) -> tuple[str, ...]:

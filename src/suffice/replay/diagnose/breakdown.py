@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.columns.texts import NONE, Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -85,11 +86,14 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBr
     measures = replayed(traces, result)
     result = of_rounds(result)
     scored = measures.scores(result.f1_kind)
-    types = [question.type for question in measures.traces.questions]
-    names = sorted({kind for kind in types if kind is not None})
+    types = Texts.of(measures.traces.first_rounds("question_type"))
+    codes = {kind: code for code, kind in enumerate(types.distinct.to_pylist())}
+    rows = {kind: types.codes == codes[kind] for kind in sorted(codes)}
+    untyped = types.codes == NONE
     return tuple(
-        _of_type(kind, np.array([named == kind for named in types], bool), scored, result)
-        for kind in (*names, *([None] if None in types else []))
+        _of_type(kind, of_kind, scored, result)
+        for kind, of_kind in (*rows.items(), (None, untyped))
+        if of_kind.any()
     )
 
 

@@ -76,7 +76,7 @@ def calibrated_margins(
     All NaN, and the reason, where nothing can be fitted.
     """
     record = measures.traces
-    tune = np.array([question.split == tune_split for question in record.questions], bool)
+    tune = record.in_split(tune_split)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)  # of few rows; the calibrators say it
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 
 import numpy as np
+from numpy.typing import NDArray
 
+from suffice.columns.texts import Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
@@ -113,14 +114,14 @@ def report_data(
         some = measures.take(np.isin(np.arange(record.n_questions), drawn))
         stories = report_data(some, again(result, some)).stories
     else:
-        turns = {index: turn for turn, index in enumerate(drawn)}
+        turns = np.argsort(drawn).tolist()
+        told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
         stories = tuple(
             replace(
                 _story(index, question, result, _Shown(table, tuple(shown), scored, read)),
-                turn=turns[index],
+                turn=turn,
             )
-            for index, question in enumerate(record.records())
-            if index in turns
+            for index, turn, question in zip(np.sort(drawn).tolist(), turns, told, strict=True)
         )
     return ReportData(
         result=result,
@@ -149,30 +150,34 @@ class _Shown:
     read: Mapping[str, SignalTable]
 
 
-_Kind = tuple[str | None, ...]
+_UNKNOWN = -1.0
 
 
-def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> list[_Kind]:
-    """What type every question is of, and how it went."""
+def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
+    """Equal where questions are of one type and went alike, by these in words, (n_questions,)."""
     adaptive = (policy for policy in result.policies if policy.adaptive and policy.taken)
     deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
     ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
-    went = np.stack([scored.em[rows, at - 1] for at in ends], axis=1)
-    return [
-        (question.type, *("" if math.isnan(one) else str(one) for one in outcome))
-        for question, outcome in zip(record.questions, went.tolist(), strict=True)
+    types = Texts.of(record.first_rounds("question_type"))
+    went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
+    went[np.isnan(went)] = _UNKNOWN
+    kinds, of_question = np.unique(went, axis=0, return_inverse=True)
+    names = [*types.distinct.to_pylist(), None]
+    told = [
+        str((names[int(code)], *("" if one == _UNKNOWN else str(one) for one in outcome)))
+        for code, *outcome in kinds.tolist()
     ]
+    return np.argsort(np.argsort(told))[of_question.reshape(-1)]
 
 
-def _in_turn(kinds: Sequence[_Kind], seed: int) -> list[int]:
+def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """All questions by index: one of each kind, then another of each, within a kind in drawn order."""
-    rng = np.random.default_rng(seed)
-    of_kind: dict[_Kind, list[int]] = {}
-    for index in rng.permutation(len(kinds)).tolist():
-        of_kind.setdefault(kinds[index], []).append(index)
-    queues = [of_kind[kind] for kind in sorted(of_kind, key=str)]
-    return [index for turn in zip_longest(*queues) for index in turn if index is not None]
+    drawn = np.random.default_rng(seed).permutation(len(kinds))
+    drawn = drawn[np.argsort(kinds[drawn], kind="stable")]
+    kinds = kinds[drawn]
+    turn = np.arange(len(kinds)) - np.searchsorted(kinds, kinds)
+    return drawn[np.lexsort((kinds, turn))]
 
 
 def _number(value: float) -> float | None:

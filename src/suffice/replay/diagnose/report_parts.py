@@ -169,7 +169,7 @@ class _Gathering:
         return diagnose(self.measures, settings)
 
     def types(self) -> tuple[TypeBreakdown, ...]:
-        if not any(question.type is not None for question in self.comparison.traces.questions):
+        if not self.comparison.traces.has("question_type"):
             raise UsageError("no question has a type")
         return breakdown(self.comparison.measures, self.comparison.result)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
+from suffice.columns.texts import Texts
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
@@ -235,7 +236,7 @@ class _Data:
 
     table: SignalTable
     em: NDArray[np.float64]
-    types: NDArray[np.object_]  # (n_questions,) of str or None
+    types: Texts  # (n_questions,)
     names: tuple[str, ...]
     calibrated: NDArray[np.float64]  # margins; why there are none, where all are NaN
     not_calibrated: str | None
@@ -270,7 +271,7 @@ def diagnose(
     data = _Data(
         table=table,
         em=measures.score("em"),
-        types=np.array([question.type for question in record.questions], object),
+        types=Texts.of(record.first_rounds("question_type")),
         names=names,
         calibrated=calibrated,
         not_calibrated=not_calibrated,
@@ -317,8 +318,7 @@ def _choose_parts(
     if absent:
         note = f"no question lies in split {' or '.join(absent)}: all questions are taken together"
         return {ALL_QUESTIONS: np.ones(traces.n_questions, bool)}, [note]
-    splits = np.array([question.split for question in traces.questions], object)
-    return {split: splits == split for split in wanted}, []
+    return {split: traces.in_split(split) for split in wanted}, []
 
 
 def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
@@ -352,14 +352,15 @@ def _diagnose_part(
     data: _Data, rows: NDArray[np.bool_], resamples: int, seed: int
 ) -> dict[str, _PartAndDraws]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
-    em, exists, types = data.em[rows], data.table.exists[rows], data.types[rows]
+    em, exists, types = data.em[rows], data.table.exists[rows], data.types.codes[rows]
     labelled = np.isfinite(em).any(axis=1)
     number = np.cumsum(labelled) - 1  # of each labelled question among those resampled
     usable = np.isfinite(em)
-    kinds = sorted({kind for kind in types if kind is not None})
+    code_of = {kind: code for code, kind in enumerate(data.types.distinct.to_pylist())}
+    kinds = [kind for kind in sorted(code_of) if (types == code_of[kind]).any()]
     masks = [usable]
     masks += [usable & (np.arange(em.shape[1]) == t)[None, :] for t in range(em.shape[1])]
-    masks += [usable & (types == kind)[:, None] for kind in kinds]
+    masks += [usable & (types == code_of[kind])[:, None] for kind in kinds]
     result = {}
     for name in data.names:
         values = data.table.signal(name)[rows]

@@ -125,7 +125,7 @@ def refuse_unusable(
 
 
 def _tune_rows(traces: TraceSet, split: str) -> tuple[NDArray[np.bool_], str]:
-    chosen = np.array([question.split == split for question in traces.questions], bool)
+    chosen = traces.in_split(split)
     if chosen.any():
         return chosen, f"split {split}"
     return np.ones(traces.n_questions, bool), "the whole record"

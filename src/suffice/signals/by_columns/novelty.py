@@ -19,7 +19,7 @@ from suffice.signals.by_columns.words import Words
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Keys = NDArray[np.int32] | NDArray[np.int64]
-_BLOCK = 1 << 16  # words at a time: what is made of them stays in the cache
+_BLOCK = 1 << 17  # words at a time: what is made of them stays in the cache
 _OF_PASSAGE, _OF_ROW = 64, 16  # count as many words, since tables are by passages and rows
 _NARROW = 31  # bits of keys that sort fastest
 _LOW_BITS = 28
@@ -231,6 +231,8 @@ class _Weights:
 
     def of_all(self, held: Integers, level: Integers) -> Array:
         """The weight of ``held`` (n_rows, most + 1) words of each frequency, (n_rows,)."""
+        # a question that is not compared may hold a word in more passages than any that is
+        held = held[:, : self.high.shape[1]]
         high, low = (part[level, : held.shape[1]] * held for part in (self.high, self.low))
         return _joined(high.sum(axis=1), low.sum(axis=1))
 
