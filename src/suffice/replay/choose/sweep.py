@@ -370,7 +370,7 @@ def _on_eval(
         stops = np.minimum(policy.stop_rounds(table), ends)
         mean_rounds = float(rounds[rows, stops - 1][scored.labelled].mean())
         score = score_stops(threshold, stops, scored, costs)
-        scores.append(replace(score, mean_rounds=mean_rounds, paid=np.empty(0)))
+        scores.append(replace(score, mean_rounds=mean_rounds))
     return scores
 
 
@@ -417,9 +417,12 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     def columns(part: slice) -> Array:
         """What every threshold pays for some questions, then what it scores."""
         rows = labelled[part]
-        paid = [score.paid[rows] for score in scores]
-        values = [scored.compared[rows, score.stops[rows] - 1] for score in scores]
-        return np.stack([*paid, *values], axis=1)
+        at = [score.stops[rows] - 1 for score in scores]
+        paid = [
+            stop + 1.0 if score.costs is None else score.costs[rows, stop]
+            for score, stop in zip(scores, at, strict=True)
+        ]
+        return np.stack([*paid, *(scored.compared[rows, stop] for stop in at)], axis=1)
 
     if from_sums(len(labelled)):
         sums = Sums.by_blocks(len(labelled), 2 * count, columns)
