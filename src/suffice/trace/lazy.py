@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from suffice.errors import DataError
 from suffice.trace.reader import StoredFile, coerce_column, readable
+from suffice.trace.schema import MEASURED
 
 _BATCH = 4096  # rows decoded at a time
 _PIECE = 16_384  # rows of which some are kept
@@ -173,11 +175,15 @@ class Files:
         return span, span.start + row - int(ends[index] - span.rows)
 
     def kind(self, name: str) -> pa.DataType:
-        """The type of a column in the schema."""
-        return self.spans[0].file.kind.arrow.field(name).type
+        """The type of a column in the schema; one that was measured has its own."""
+        if not name.startswith(MEASURED):
+            return self.spans[0].file.kind.arrow.field(name).type
+        return next(s.file.stored.field(name).type for s in self.spans if name in s.file.names)
 
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column, checked."""
+        if name not in self.names:
+            raise _not_there(self.spans[0].file, name)
         kind = narrowed(self.kind(name), fields)
         parts = [self._of_span(span, name, fields, kind) for span in self.spans]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
@@ -235,6 +241,16 @@ class Files:
         if key not in readings:
             readings[key] = _Reading(file, paths)
         return readings[key].rows(span.start, span.stop).column(name)
+
+
+def _not_there(file: StoredFile, name: str) -> DataError:
+    measured = any(column.startswith(MEASURED) for column in file.names)
+    why = (
+        "measures do not hold it; name the traces that they are of"
+        if measured
+        else "no such column"
+    )
+    return DataError(why, file=str(file.file), column=name)
 
 
 def _share_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
