@@ -32,20 +32,29 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA
 
 ROUNDS, SAMPLES, ANSWERS = 5, 5, 20_000
-METHODS = ("tasr", "ab-rag", "micp", "gate", "certified", "rewards")
+READS: dict[str, tuple[str, ...]] = {
+    "tasr": ("answer_token_margin",),
+    "ab-rag": ("token_probability", "answer_in_evidence", "rerank_variance"),
+    "micp": (),
+    "gate": ("candidate_agreement", "contradiction"),
+    "certified": ("answer_token_margin",),
+    "rewards": (),
+}
+"""The stored signals that each fit reads; one without any reads samples."""
 _GROUP = 50_000  # questions
 
 
 # --- the record ---------------------------------------------------------------------------------------
-def written(folder: Path, questions: int) -> Path:
-    """A record of so many questions of split tune, written unless it is there."""
-    path = folder / f"narrow-{questions}.parquet"
+def written(folder: Path, method: str, questions: int) -> Path:
+    """A record of so many questions of split tune for a method, written unless it is there."""
+    stored = READS[method]
+    path = folder / f"{'-'.join(stored) or 'samples'}-{questions}.parquet"
     if path.exists():
         return path
     unfinished = path.with_suffix(".unfinished")
     rng, writer = np.random.default_rng(42), None
     for start in range(0, questions, _GROUP):
-        table = _rows(rng, np.arange(start, min(start + _GROUP, questions)))
+        table = _rows(rng, np.arange(start, min(start + _GROUP, questions)), stored)
         writer = writer or pq.ParquetWriter(unfinished, table.schema)
         writer.write_table(table)
     if writer is not None:
@@ -53,7 +62,9 @@ def written(folder: Path, questions: int) -> Path:
     return unfinished.rename(path)
 
 
-def _rows(rng: np.random.Generator, questions: NDArray[np.int64]) -> pa.Table:
+def _rows(
+    rng: np.random.Generator, questions: NDArray[np.int64], stored: Sequence[str]
+) -> pa.Table:
     """Answers are right more often in later rounds and tend to stay; samples agree with them mostly."""
     rows = len(questions) * ROUNDS
     question = np.repeat(questions, ROUNDS)
@@ -62,8 +73,6 @@ def _rows(rng: np.random.Generator, questions: NDArray[np.int64]) -> pa.Table:
     gold = np.repeat(rng.integers(0, ANSWERS, len(questions)), ROUNDS)
     first = rng.integers(0, ROUNDS + 2, len(questions))
     known = (np.arange(ROUNDS) >= first[:, None]).ravel()
-    drawn = np.repeat(known, SAMPLES) ^ (rng.random(rows * SAMPLES) < 0.25)
-    samples = np.where(drawn, np.repeat(gold, SAMPLES), rng.integers(0, 3, rows * SAMPLES))
     columns = {
         "question_id": pc.binary_join_element_wise("q", names, ""),
         "round": pa.array(np.tile(np.arange(1, ROUNDS + 1, dtype=np.int16), len(questions))),
@@ -71,18 +80,21 @@ def _rows(rng: np.random.Generator, questions: NDArray[np.int64]) -> pa.Table:
         "gold_answers": _lists(words.take(pa.array(gold)), 1),
         "split": pc.binary_join_element_wise("tune", pa.array([""] * rows), ""),
         "answer": words.take(pa.array(np.where(known, gold, rng.integers(0, 3, rows)))),
-        "samples": _lists(words.take(pa.array(samples)), SAMPLES),
-        "signals": _map(
-            {
-                "answer_token_margin": rng.gamma(2.0, 1.0, rows) + known,
-                "token_probability": rng.random(rows),
-                "answer_in_evidence": np.where(rng.random(rows) < 0.1, np.nan, known * 1.0),
-                "rerank_variance": rng.random(rows),
-                "candidate_agreement": rng.integers(1, 6, rows) / 5,
-                "contradiction": (rng.random(rows) < 0.1) * 1.0,
-            }
-        ),
     }
+    if stored:
+        signals = {
+            "answer_token_margin": rng.gamma(2.0, 1.0, rows) + known,
+            "token_probability": rng.random(rows),
+            "answer_in_evidence": np.where(rng.random(rows) < 0.1, np.nan, known * 1.0),
+            "rerank_variance": rng.random(rows),
+            "candidate_agreement": rng.integers(1, 6, rows) / 5,
+            "contradiction": (rng.random(rows) < 0.1) * 1.0,
+        }
+        columns["signals"] = _map({name: signals[name] for name in stored})
+    else:
+        right = np.repeat(known, SAMPLES) ^ (rng.random(rows * SAMPLES) < 0.25)
+        said = np.where(right, np.repeat(gold, SAMPLES), rng.integers(0, 3, rows * SAMPLES))
+        columns["samples"] = _lists(words.take(pa.array(said)), SAMPLES)
     return pa.table(columns, schema=pa.schema([SCHEMA.field(name) for name in columns]))
 
 
@@ -129,7 +141,7 @@ def figures(questions: Sequence[int], methods: Sequence[str], folder: Path) -> d
     for method in methods:
         each = []
         for count in questions:
-            of_fit = measured(method, written(folder, count))
+            of_fit = measured(method, written(folder, method, count))
             each.append(of_fit["cpu_s"] / count * 1e6)
             told[f"{method}, {count:,} x {ROUNDS}: CPU microseconds a question"] = each[-1]
             told[f"{method}, {count:,} x {ROUNDS}: peak memory, MB"] = of_fit["peak_mb"]
@@ -139,7 +151,7 @@ def figures(questions: Sequence[int], methods: Sequence[str], folder: Path) -> d
 
 def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        return figures((10_000, 100_000), METHODS, Path(folder))
+        return figures((10_000, 100_000), list(READS), Path(folder))
 
 
 def _one(method: str, path: str) -> None:
@@ -156,7 +168,7 @@ def _one(method: str, path: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--questions", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(READS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--one", nargs=2, metavar=("METHOD", "FILE"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
