@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import BackendError
-from suffice.trace.lazy import Files, LazyTable, Readings, Span
+from suffice.trace.lazy import LazyTable, Readings, Span
 from suffice.trace.reader import StoredFile
 from suffice.trace.rounds.reader import of_spans
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
@@ -51,11 +51,15 @@ class Shard:
     chosen: NDArray[np.bool_] | None = None
 
     def only(self, chosen: NDArray[np.bool_]) -> Shard:
-        """Those of its questions where ``chosen`` (of all of the record) is true; of a whole shard."""
+        """Those of its questions where ``chosen`` (of all of the record) is true."""
         there = chosen[self.questions]
         if there.all():
             return self
-        return replace(self, questions=self.questions[there], chosen=there)
+        asked = there
+        if self.chosen is not None:
+            asked = self.chosen.copy()
+            asked[self.chosen] = there
+        return replace(self, questions=self.questions[there], chosen=asked)
 
     def traces(self, readings: Readings | None = None) -> TraceSet:
         """The questions; shards of one file that are read in turn share ``readings``.
@@ -77,29 +81,38 @@ class Shard:
 
 
 def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
-    """The shards of a record that is read when asked for; none of one that lies in memory.
+    """The shards of a record, or of a part of one, that is read when asked for; none of one in memory.
 
     One in whose files the rows of some question lie apart has none: it is measured whole.
     """
-    source = traces.table.source if isinstance(traces.table, LazyTable) else None
-    if not isinstance(source, Files) or source.runs is None or traces.table.num_rows <= rows:
+    if not isinstance(traces.table, LazyTable) or traces.table.num_rows <= rows:
+        return ()
+    source, in_files = traces.table.in_files(traces.starts[:-1])
+    if source.runs is None:
         return ()
     origin = replace(traces.origin, skipped=())
+    starts = source.runs.starts
+    asked = np.full(len(source.runs.place), -1)  # by run the place among these questions
+    asked[np.searchsorted(starts, in_files, side="right") - 1] = np.arange(traces.n_questions)
     shards: list[Shard] = []
     first_row = 0
-    starts, place = source.runs.starts, source.runs.place
     for span in source.spans:
         last_row = first_row + span.rows
         runs = slice(*np.searchsorted(starts[:-1], (first_row, last_row)))
         within = starts[runs] - first_row
         for begin, end in _cuts(within, span.rows, _rows_of(span.file, rows)):
+            by_id = np.argsort(source.runs.place[runs][begin:end])
+            questions = asked[runs][begin:end][by_id]
+            if (questions < 0).all():
+                continue
             shards.append(
                 Shard(
                     file=span.file,
-                    start=int(within[begin]),
-                    stop=int(within[end]) if end < len(within) else span.rows,
-                    questions=np.sort(place[runs][begin:end]),
+                    start=span.start + int(within[begin]),
+                    stop=span.start + (int(within[end]) if end < len(within) else span.rows),
+                    questions=questions[questions >= 0],
                     origin=origin,
+                    chosen=None if (questions >= 0).all() else questions >= 0,
                 )
             )
         first_row = last_row

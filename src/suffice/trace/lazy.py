@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.errors import DataError
+from suffice.errors import DataError, InternalError
 from suffice.trace.reader import StoredFile, coerce_column, readable
 from suffice.trace.schema import MEASURED
 
@@ -51,6 +52,13 @@ class Span:
     def rows(self) -> int:
         """How many."""
         return self.stop - self.start
+
+    def pieces(self) -> Iterator[Span]:
+        """The same rows, a few at a time, none over the end of a row group."""
+        ends = [*accumulate(self.file.row_groups)]
+        for first, last in zip([0, *ends], ends, strict=False):
+            for start in range(max(first, self.start), min(last, self.stop), _PIECE):
+                yield Span(self.file, start, min(start + _PIECE, last, self.stop))
 
 
 class _Reading:
@@ -174,6 +182,36 @@ class Files:
         span = self.spans[index]
         return span, span.start + row - int(ends[index] - span.rows)
 
+    def row(self, file: Path, row: int) -> int:
+        """Where a row of a file stands among all, -1: it is none of them."""
+        first_row = 0
+        for span in self.spans:
+            if span.file.file == file and span.start <= row < span.stop:
+                return first_row + row - span.start
+            first_row += span.rows
+        return -1
+
+    def without(self, left_out: NDArray[np.bool_]) -> list[Span]:
+        """The spans of the rows that are not left out (n_rows,)."""
+        kept: list[Span] = []
+        first_row = 0
+        for span in self.spans:
+            there = np.flatnonzero(~left_out[first_row : first_row + span.rows]) + span.start
+            first_row += span.rows
+            for run in np.split(there, np.flatnonzero(np.diff(there) > 1) + 1):
+                if not len(run):
+                    continue
+                start, stop = int(run[0]), int(run[-1]) + 1
+                if kept and kept[-1].file is span.file and kept[-1].stop == start:
+                    start = kept.pop().start
+                kept.append(Span(span.file, start, stop))
+        return kept
+
+    def read_all(self) -> None:
+        """Read every column, to see that it can be."""
+        for name in self.names:
+            self.read(name, ())
+
     def kind(self, name: str) -> pa.DataType:
         """The type of a column in the schema; one that was measured has its own."""
         if not name.startswith(MEASURED):
@@ -185,7 +223,8 @@ class Files:
         if name not in self.names:
             raise _not_there(self.spans[0].file, name)
         kind = narrowed(self.kind(name), fields)
-        parts = [self._of_span(span, name, fields, kind) for span in self.spans]
+        readings = {} if self._readings is None else self._readings
+        parts = [self._of_span(span, name, fields, kind, readings) for span in self.spans]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
@@ -216,27 +255,34 @@ class Files:
         return None if None in said or len(said) < len(self.spans) else False
 
     def _of_span(
-        self, span: Span, name: str, fields: tuple[str, ...], kind: pa.DataType
+        self,
+        span: Span,
+        name: str,
+        fields: tuple[str, ...],
+        kind: pa.DataType,
+        readings: Readings,
     ) -> pa.ChunkedArray:
         file = span.file
         if name not in file.names:
             return pa.chunked_array([pa.nulls(span.rows, kind)])
         beside = [other for other in self._checks.beside.get(name, ()) if other in file.names]
         read = {
-            one: self._cells(span, one, fields if one == name else ()) for one in (name, *beside)
+            one: self._cells(span, one, fields if one == name else (), readings)
+            for one in (name, *beside)
         }
         alone = {name: kind} if _share_a_field(read[name].type, kind) else {}
         table = file.coerced(pa.table(read), span.start, alone)
         self._checks.check(file, table, span.start)
         return table.column(name) if alone else coerce_column(table.column(name), kind)
 
-    def _cells(self, span: Span, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+    def _cells(
+        self, span: Span, name: str, fields: tuple[str, ...], readings: Readings
+    ) -> pa.ChunkedArray:
         file = span.file
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
             with readable(file.file), pq.ParquetFile(file.file) as parquet:
                 return parquet.read(columns=paths).column(name)
-        readings = {} if self._readings is None else self._readings
         key = (file.file, name, fields)
         if key not in readings:
             readings[key] = _Reading(file, paths)
@@ -388,6 +434,15 @@ class LazyTable:
             return known.take(pa.array(rows))
         there = rows if self._order is None else self._order[rows]
         return self._taken_from_source(name, there, fields)
+
+    def in_files(self, rows: Rows) -> tuple[Files, Rows]:
+        """The files that the rows of this table come from, and where these rows stand there."""
+        there = rows if self._order is None else self._order[rows]
+        if isinstance(self.source, _Rows):
+            return self.source.table.in_files(there)
+        if not isinstance(self.source, Files):
+            raise InternalError(f"a table of {type(self.source).__name__} is of no files")
+        return self.source, there
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
         """The same rows with a column of the schema replaced, or added."""

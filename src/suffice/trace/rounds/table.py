@@ -83,6 +83,11 @@ class TraceSet:
         starts = [np.zeros(1, np.int64), np.flatnonzero(changed) + 1, np.array([len(ids)])]
         return np.concatenate(starts)
 
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The row of each question's round 1, and how many rows there are, (n_questions + 1,)."""
+        return self._starts
+
     @cached_property
     def question_ids(self) -> tuple[str, ...]:
         """Sorted question ids."""
