@@ -92,6 +92,8 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
         return ()
     origin = replace(traces.origin, skipped=())
     starts = source.runs.starts
+    if not np.isin(np.cumsum([span.rows for span in source.spans]), starts).all():
+        return ()  # a question runs on in the next file
     asked = np.full(len(source.runs.place), -1)  # by run the place among these questions
     asked[np.searchsorted(starts, in_files, side="right") - 1] = np.arange(traces.n_questions)
     shards: list[Shard] = []

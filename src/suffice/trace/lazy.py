@@ -81,10 +81,12 @@ class _Reading:
             tables = [] if self._held is None else [self._held]
             held = sum(table.num_rows for table in tables)
             while self._at + held < stop:
-                batch = pa.Table.from_batches([next(self._batches)])
-                tables.append(batch)
+                batch = next(self._batches, None)
+                if batch is None:
+                    self._open_group(self._group + 1)
+                    continue
+                tables.append(pa.Table.from_batches([batch]))
                 held += batch.num_rows
-                self._group = self._group_of(min(self._at + held, self._file.rows - 1))
                 while tables and self._at + tables[0].num_rows <= start:
                     self._at += tables[0].num_rows
                     held -= tables.pop(0).num_rows
@@ -101,13 +103,21 @@ class _Reading:
     def _open_at(self, start: int) -> None:
         if self._parquet is not None:
             self._parquet.close()
-        self._parquet = pq.ParquetFile(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
-        self._group = self._group_of(start)
-        groups = range(self._group, len(self._file.row_groups))
-        self._at = sum(self._file.row_groups[: self._group])
+        self._parquet = self._opened()
         self._held = None
-        self._batches = self._parquet.iter_batches(
-            batch_size=_BATCH, row_groups=list(groups), columns=self._paths, use_threads=False
+        group = self._group_of(start)
+        self._at = sum(self._file.row_groups[:group])
+        self._open_group(group)
+
+    def _opened(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
+
+    def _open_group(self, group: int) -> None:
+        """Go on with a row group; one at a time, so that a damaged one spoils no other."""
+        self._group = group
+        parquet = self._parquet or self._opened()
+        self._batches = parquet.iter_batches(
+            batch_size=_BATCH, row_groups=[group], columns=self._paths, use_threads=False
         )
 
 
