@@ -156,7 +156,7 @@ class StoredFile:
             leaves = [
                 leaf
                 for leaf in range(len(parquet.schema))
-                if parquet.schema.column(leaf).path.partition(".")[0] == name
+                if f"{parquet.schema.column(leaf).path}.".startswith(f"{name}.")
             ]
             flat = parquet.schema.column(leaves[0]).path == name
             for group in range(known.num_row_groups):
