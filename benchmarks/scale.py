@@ -273,7 +273,7 @@ def small(asked: Asked) -> Figures:
 def beyond_memory(asked: Asked) -> Figures:
     """A padded record of ten times the questions: replayed, searched and certified under 2 GB."""
     questions = asked.questions * 10
-    files = max(1, questions // 100_000)
+    files = max(1, questions // 50_000)
     record = written(
         asked.folder, Record(questions=questions, files=files, padded=True, group=4_000)
     )

@@ -65,7 +65,8 @@ def answers_record(folder: Path, questions: int) -> Path:
     from suffice.trace.rounds.schema import QUESTIONS
 
     named = ("question_id", "round", "question", "gold_answers", "answer", "llm_calls", "signals")
-    schema = pa.schema([QUESTIONS.arrow.field(name) for name in named], QUESTIONS.arrow.metadata)
+    stated = {QUESTIONS.key: str(QUESTIONS.version).encode()}
+    schema = pa.schema([QUESTIONS.arrow.field(name) for name in named], stated)
     rng = np.random.default_rng(11)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for begin in range(0, questions, 50_000):

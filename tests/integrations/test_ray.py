@@ -18,6 +18,7 @@ import pytest
 import ray
 
 import suffice
+from suffice.cli.main import main
 from suffice.errors import BackendError, DataError
 from suffice.integrations import ray as shim
 from suffice.integrations.ray import RayExecutor
@@ -132,6 +133,59 @@ def test_a_record_is_measured_alike_though_a_worker_dies(
     assert np.array_equal(there.score("f1"), here.score("f1"), equal_nan=True)
     assert executor.calls > 3
     assert (tmp_path / "deaths").read_text() == "xx"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--stop-when", "answer_stable and overlap > 0.1", "--json"),
+        ("search", "--signals", "answer_stable,overlap,self_consistency", "--json"),
+    ],
+)
+def test_commands_print_what_they_print_without(
+    cluster: str, record: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for who in (("--workers", "1"), ("--ray", cluster)):
+        assert main([words[0], str(record), *words[1:], *who]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+
+
+def test_recording_is_spread_over_the_workers(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "record",
+        "--dataset",
+        "generated",
+        "--limit",
+        "24",
+        "--llm",
+        "scripted",
+        "--rounds",
+        "3",
+    )
+    assert main([*words, "--out", str(tmp_path / "there"), "--ray", cluster]) == 0
+    assert "24 questions (24 recorded now, 0 before)" in capsys.readouterr().out
+    assert main([*words, "--out", str(tmp_path / "here")]) == 0
+    there, here = (
+        suffice.read_traces(tmp_path / name).table.select(
+            ["question_id", "round", "answer", "split"]
+        )
+        for name in ("there", "here")
+    )
+    assert there.equals(here)
+    shards = {file.name.split("-")[1] for file in (tmp_path / "there").glob("*.parquet")}
+    assert shards == {"1of2", "2of2"}
+
+
+def test_a_shard_of_a_shard_is_refused(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("record", "--dataset", "generated", "--llm", "scripted", "--shard", "1/2")
+    assert main([*words, "--out", str(tmp_path), "--ray", cluster]) == 2
+    assert "leave --shard away" in capsys.readouterr().err
 
 
 def test_shut_down_it_takes_nothing_and_leaves_a_cluster_of_others_running(cluster: str) -> None:

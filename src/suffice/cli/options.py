@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
 
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
+    from suffice.integrations.ray import RayExecutor
     from suffice.llm.openai_compatible import OpenAISettings
     from suffice.measures.measures import Measures
     from suffice.protocols import ChatModel, StopPolicy
@@ -126,7 +127,7 @@ def add_traces(
 ) -> None:
     """TRACES, ``--skip-invalid``, ``--abstention`` and, of a command that has ``--seed``, ``--sample``.
 
-    A command that opens them with :func:`open_measures` (``measured``) has ``--workers`` too.
+    A command that opens them with :func:`open_measures` (``measured``) has ``--workers`` and ``--ray`` too.
     """
     if several:
         meaning = "Parquet files or directories of them, each evaluated by itself"
@@ -159,29 +160,62 @@ def add_traces(
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    """``--workers``."""
-    parser.add_argument(
+    """``--workers`` or ``--ray``."""
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
         "--workers",
         type=positive,
         metavar="N",
         help="processes that measure shards of a large record side by side; the results are the same for any "
         "number (default: one a core)",
     )
+    add_ray(who, "the workers that measure shards of a large record are those of a Ray cluster")
+
+
+def add_ray(parser: argparse._ActionsContainer, what: str) -> None:
+    """``--ray``, which says ``what``."""
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        type=_ray_address,
+        metavar="HOST:PORT",
+        help=f"{what}, which see the same files (default: the cluster in RAY_ADDRESS, one that runs on this "
+        "machine, or a new one here)",
+    )
+
+
+@argument_type
+def _ray_address(text: str) -> str:
+    from suffice.integrations.ray import ray_address
+
+    return ray_address(text)
 
 
 def workers_of(arguments: argparse.Namespace) -> Executor | None:
     """Who measures shards side by side; ``None``: this process alone."""
     from suffice.measures.shards import Workers, usable_cores
 
+    if arguments.ray is not None:
+        return ray_workers(arguments.ray)
     count = arguments.workers or usable_cores()
     return Workers(count) if count > 1 else None
+
+
+def ray_workers(address: str) -> RayExecutor:
+    """The workers of ``--ray``, joined."""
+    from suffice.integrations.ray import RayExecutor
+
+    with waiting(f"joining Ray {address}".rstrip()):
+        return RayExecutor(address)
 
 
 def open_measures(arguments: argparse.Namespace, say: Callable[[str], None]) -> Measures:
     """:func:`open_traces`, to be measured by as many workers as asked."""
     from suffice.measures.measures import Measures
 
-    return Measures(open_traces(arguments, say), executor=workers_of(arguments))
+    workers = workers_of(arguments)  # one that cannot be had is told before the record is read
+    return Measures(open_traces(arguments, say), executor=workers)
 
 
 def open_traces(

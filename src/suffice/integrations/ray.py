@@ -11,6 +11,8 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -77,6 +79,7 @@ class RayExecutor(Executor):
         self._task = self._ray.remote(num_cpus=1, max_retries=REPLACED)(_called)
         self._under_way: dict[Future[Any], Any] = {}
         self._closed = False
+        self._folder = str(Path.cwd())
         self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._check_version()
 
@@ -86,7 +89,7 @@ class RayExecutor(Executor):
         """The future of a call; the function is one of a module that the workers have too."""
         if self._closed:
             raise RuntimeError("the executor was shut down")
-        reference = self._task.remote(function, arguments, named)
+        reference = self._task.remote(self._folder, function, arguments, named)
         future: Future[Result] = Future()
         future.set_running_or_notify_cancel()
         self._under_way[future] = reference
@@ -105,6 +108,10 @@ class RayExecutor(Executor):
         if self._connected_here:
             self._connected_here = False
             self._ray.shutdown()
+
+    def __exit__(self, *raised: object) -> None:
+        """Let go; one who interrupts does not wait for what is under way."""
+        self.shutdown(cancel_futures=raised[0] is KeyboardInterrupt)
 
     def _end(self, future: Future[Any], ended: Future[Any]) -> None:
         self._under_way.pop(future, None)
@@ -137,7 +144,7 @@ class RayExecutor(Executor):
                 f"no worker of the Ray cluster took a task within {ANSWERS_S:g} seconds: all are busy or "
                 "none is there; look at: ray status"
             ) from error
-        except (ImportError, RuntimeError, BackendError) as error:
+        except (ImportError, RuntimeError, BackendError, self._ray.exceptions.RayError) as error:
             self.shutdown(cancel_futures=True)
             raise BackendError(
                 "workers of the Ray cluster cannot import suffice; install this version on every machine of "
@@ -152,8 +159,14 @@ class RayExecutor(Executor):
 
 
 def _called(
-    function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]
+    folder: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    named: Mapping[str, Any],
 ) -> Any:
+    """Call it where the command was typed, so that relative paths mean the same; paths from / always do."""
+    with suppress(OSError):
+        os.chdir(folder)
     return function(*arguments, **named)
 
 
@@ -180,12 +193,14 @@ def _connect(ray: Any, address: str) -> None:
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raised.append(error)
 
-    # an address that takes a connection and says nothing makes Ray wait for minutes
-    connecting = threading.Thread(target=connect, daemon=True)
-    connecting.start()
-    connecting.join(ANSWERS_S)
-    if connecting.is_alive():
-        raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
+    if place is None:  # the processes of a new cluster end with the thread that started them
+        connect()
+    else:  # an address that takes a connection and says nothing makes Ray wait for minutes
+        connecting = threading.Thread(target=connect, daemon=True)
+        connecting.start()
+        connecting.join(ANSWERS_S)
+        if connecting.is_alive():
+            raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
     if raised:
         raise BackendError(_silent(stated, f"was not joined: {_reason(raised[0])}")) from raised[0]
     if not ray.is_initialized():

@@ -41,8 +41,8 @@ class ThresholdScore:
 
     That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`),
     ``other`` the one to read beside it.
-    ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``paid``
-    (n_questions,) what each then costs, in rounds unless another cost was meant; ``cost`` is its mean
+    ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``costs``
+    (n_questions, n_rounds) what stopping after each round costs (``None``: its number); ``cost`` is the mean
     over labelled questions, as the scores are.
     """
 
@@ -53,7 +53,18 @@ class ThresholdScore:
     mean_rounds: float
     cost: float
     stops: NDArray[np.int16] = field(compare=False, repr=False)
-    paid: NDArray[np.float64] = field(compare=False, repr=False)
+    costs: NDArray[np.float64] | None = field(compare=False, repr=False)
+
+    @property
+    def paid(self) -> NDArray[np.float64]:
+        """What every question costs at its stop, (n_questions,)."""
+        return _paid(self.stops, self.costs)
+
+
+def _paid(stops: NDArray[np.int16], costs: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    if costs is None:
+        return stops.astype(np.float64)
+    return np.asarray(costs[np.arange(len(stops)), stops - 1])
 
 
 def fill(template: str, threshold: float) -> str:
@@ -235,7 +246,7 @@ def score_stops(
     labelled = outcomes.labelled
     questions = np.arange(len(stops))
     scores = outcomes.compared[questions, stops - 1][labelled]
-    paid = stops.astype(np.float64) if costs is None else costs[questions, stops - 1]
+    paid = _paid(stops, costs)
     beside: NDArray[np.float64] = getattr(outcomes, outcomes.metric.beside)
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return ThresholdScore(
@@ -246,7 +257,7 @@ def score_stops(
         mean_rounds=float(stops[labelled].mean()),
         cost=float(paid[labelled].mean()),
         stops=stops,
-        paid=paid,
+        costs=costs,
     )
 
 

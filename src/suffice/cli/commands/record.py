@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from suffice.cli.options import (
     add_json,
     add_model,
+    add_ray,
     add_shard,
     argument_type,
     connect_model,
     natural,
     out_path,
     positive,
+    ray_workers,
 )
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say, waiting
 from suffice.cli.retrieval_options import (
@@ -51,7 +54,7 @@ from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_filter
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.trace.durable import failures_file
+from suffice.trace.durable import Shard, failures_file
 from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import Passage, sampled_ids
 
@@ -96,6 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="only N questions, drawn by --seed; a larger N later adds to them",
     )
     add_shard(parser, "--limit or --sample")
+    add_ray(parser, "the shards are recorded by the workers of a Ray cluster, one each")
     parser.add_argument(
         "--corpus",
         metavar="own|pooled|PATH",
@@ -133,7 +137,42 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load, connect, record, summarise."""
+    """Record here or on a cluster, and summarise."""
+    summary = _recorded(arguments) if arguments.ray is None else _recorded_on_ray(arguments)
+    return show_summary(summary, arguments)
+
+
+def _recorded_on_ray(arguments: argparse.Namespace) -> RecordSummary:
+    """Each worker records a shard; what failed there is tried here once more, and told in one file."""
+    if arguments.shard is not None:
+        raise UsageError(
+            "--ray gives each worker a shard of its own; leave --shard away, or --ray where another "
+            "scheduler starts the shards"
+        )
+    here = {**vars(arguments), "ray": None}
+    line = ProgressLine("shards recorded")
+    summaries: list[RecordSummary] = []
+    with ray_workers(arguments.ray) as workers:
+        shards = [Shard(number, workers.count) for number in range(1, workers.count + 1)]
+        shards[0].check_place(Path(arguments.out))
+        tasks = [
+            workers.submit(_recorded, argparse.Namespace(**{**here, "shard": shard}))
+            for shard in shards
+        ]
+        with waiting("recording"):
+            for task in tasks:
+                summaries.append(task.result())
+                line.show(len(summaries), len(tasks))
+    recorded = sum(summary.recorded for summary in summaries)
+    before = sum(summary.before for summary in summaries)
+    if not any(summary.failed for summary in summaries):
+        return RecordSummary(recorded=recorded, before=before, failed=0)
+    last = _recorded(argparse.Namespace(**here))
+    return replace(last, recorded=last.recorded + recorded, before=before)
+
+
+def _recorded(arguments: argparse.Namespace) -> RecordSummary:
+    """Load, connect, record."""
     chosen = None if arguments.filter is None else load_filter(arguments.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
@@ -187,7 +226,7 @@ def run(arguments: argparse.Namespace) -> int:
         summary = record_examples(examples, model, Path(arguments.out), recording, progress)
     if isinstance(width := width_of(model), WorkFor):
         say(f"calls at once, in the end: {', '.join(str(limit.now) for limit in width.limits)}")
-    return show_summary(summary, arguments)
+    return summary
 
 
 def _stated_name(arguments: argparse.Namespace) -> str:

@@ -152,8 +152,11 @@ def _fit(rows: FitRows, undefined: float | None) -> LogisticMap | None:
     if half == 0.0:
         return None
     targets = rows.outcomes * ((right + 1) / (right + 2)) + (1 - rows.outcomes) / (wrong + 2)
+
+    def design(part: slice) -> NDArray[np.float64]:
+        return np.stack([(rows.values[part] - centre) / half, np.ones_like(targets[part])])
+
     with np.errstate(over="ignore"):
-        design = np.stack([(rows.values - centre) / half, np.ones_like(targets)])
         scaled_slope, offset = least_cross_entropy(design, targets, np.zeros(2)).tolist()
         slope = float(np.float64(scaled_slope) / half)
         intercept = float(offset - np.float64(slope) * centre)

@@ -115,10 +115,10 @@ _AT_ONCE = 500  # phrases in one pattern, of which RE2 does not take any number
 def abstained(rounds: RoundColumns, phrases: Abstentions) -> Array:
     """``abstained`` by these phrases."""
     answers = rounds.texts("answer")
-    return answers.through(_abstain(answers.distinct, phrases).astype(np.float64), np.nan)
+    return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
 
 
-def _abstain(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
+def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
     """:meth:`Abstentions.holds` of every text, (n,)."""
     forms = answer_forms(texts)
     whole = pa.array(sorted(phrases.whole), forms.type)
