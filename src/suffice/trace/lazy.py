@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -110,7 +110,7 @@ class _Reading:
         self._open_group(group)
 
     def _opened(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
+        return _opened(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
 
     def _open_group(self, group: int) -> None:
         """Go on with a row group; one at a time, so that a damaged one spoils no other."""
@@ -291,12 +291,27 @@ class Files:
         file = span.file
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
-            with readable(file.file), pq.ParquetFile(file.file) as parquet:
+            with readable(file.file), _opened(file.file) as parquet:
                 return parquet.read(columns=paths).column(name)
         key = (file.file, name, fields)
         if key not in readings:
             readings[key] = _Reading(file, paths)
         return readings[key].rows(span.start, span.stop).column(name)
+
+
+def _opened(file: Path, **options: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(file, metadata=_footer_of(file), **options)
+
+
+def _footer_of(file: Path) -> pq.FileMetaData:
+    known = file.stat()
+    return _footer(file, known.st_mtime_ns, known.st_size)
+
+
+@lru_cache(maxsize=64)
+def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
+    """Read once: that of many row groups takes longer than some of their columns."""
+    return pq.read_metadata(file)
 
 
 def _not_there(file: StoredFile, name: str) -> DataError:
@@ -342,8 +357,9 @@ def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str
     """What Parquet calls a column, or some fields of its structs."""
     if not fields:
         return [name]
-    with readable(file.file), pq.ParquetFile(file.file) as parquet:
-        leaves = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+    with readable(file.file):
+        schema = _footer_of(file.file).schema
+    leaves = [schema.column(number).path for number in range(len(schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     named = {
         path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")
