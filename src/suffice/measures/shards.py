@@ -23,6 +23,7 @@ from suffice.trace.lazy import LazyTable, Readings, Span
 from suffice.trace.reader import StoredFile
 from suffice.trace.rounds.reader import of_spans
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.schema import STATED
 
 SHARD_ROWS = 16_384
 """How many rounds a shard has, about; fewer where they are large."""
@@ -90,7 +91,8 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
     source, in_files = traces.table.in_files(traces.starts[:-1])
     if source.runs is None:
         return ()
-    origin = replace(traces.origin, skipped=())
+    run = {name: said for name, said in traces.origin.run.items() if name != STATED}
+    origin = replace(traces.origin, skipped=(), run=run)
     starts = source.runs.starts
     if not np.isin(np.cumsum([span.rows for span in source.spans]), starts).all():
         return ()  # a question runs on in the next file
