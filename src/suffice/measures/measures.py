@@ -40,6 +40,7 @@ from suffice.measures.shards import Shard, map_shards, shards_of
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, specs_for
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
@@ -222,6 +223,8 @@ class Measures:
         return self._by[name]
 
     def _usual(self) -> MetricName:
+        if self._shards and labelled(self._shards[0].traces()).any():
+            return "f1"  # without a look at the others
         if self.labelled.any():
             return "f1"
         return "score" if self.traces.has("score") else "agreement"

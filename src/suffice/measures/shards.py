@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from suffice.errors import BackendError
 from suffice.trace.lazy import LazyTable, Readings, Span
 from suffice.trace.reader import StoredFile
-from suffice.trace.rounds.reader import of_spans
+from suffice.trace.rounds.reader import of_shard
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.schema import STATED
 
-SHARD_ROWS = 16_384
+SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""
 _SHARD_BYTES = 64_000_000
-_TOGETHER = 8  # shards that a worker takes at a time, whose files it reads forwards
+_TOGETHER = 2  # shards that a worker takes at a time, whose files it reads forwards
 _AHEAD = 3  # such tasks a worker that wait for it
 _TRIES = 3
 
@@ -40,13 +40,15 @@ _Given = TypeVar("_Given")
 class Shard:
     """Some questions of a record: rows ``start`` to ``stop`` of a file.
 
-    ``questions`` are their places among all of the record, ascending. ``chosen`` says which of those in the
+    ``starts`` is where each question begins in the rows, and how many there are; ``questions`` are the places
+    of those that are meant among all of the record. ``chosen`` says which of those in the
     rows are meant; ``None``: all.
     """
 
     file: StoredFile
     start: int
     stop: int
+    starts: NDArray[np.int64]
     questions: NDArray[np.int64]
     origin: TraceSetOrigin
     chosen: NDArray[np.bool_] | None = None
@@ -72,7 +74,7 @@ class Shard:
         """
         span = Span(self.file, self.start, self.stop)
         shared = {} if readings is None else readings
-        traces = of_spans([span], self.origin, readings=shared, checked=True)
+        traces = of_shard(span, self.starts, self.origin, shared)
         return traces if self.chosen is None else traces.take(self.chosen)
 
     @property
@@ -105,15 +107,16 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
         runs = slice(*np.searchsorted(starts[:-1], (first_row, last_row)))
         within = starts[runs] - first_row
         for begin, end in _cuts(within, span.rows, _rows_of(span.file, rows)):
-            by_id = np.argsort(source.runs.place[runs][begin:end])
-            questions = asked[runs][begin:end][by_id]
+            questions = asked[runs][begin:end]
             if (questions < 0).all():
                 continue
+            start, stop = int(within[begin]), int([*within[end : end + 1], span.rows][0])
             shards.append(
                 Shard(
                     file=span.file,
-                    start=span.start + int(within[begin]),
-                    stop=span.start + (int(within[end]) if end < len(within) else span.rows),
+                    start=span.start + start,
+                    stop=span.start + stop,
+                    starts=np.append(within[begin:end], stop) - start,
                     questions=questions[questions >= 0],
                     origin=origin,
                     chosen=None if (questions >= 0).all() else questions >= 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, InternalError
-from suffice.trace.reader import StoredFile, coerce_column, readable
+from suffice.trace.reader import StoredFile, coerce_column, footer_of, readable
 from suffice.trace.schema import MEASURED
 
 _BATCH = 4096  # rows decoded at a time
@@ -254,15 +254,11 @@ class Files:
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def holds(self, name: str) -> bool | None:
-        """Whether a file says so of all its rows."""
-        said = [
-            span.file.holds(name)
-            for span in self.spans
-            if span.rows == span.file.rows and span.rows
-        ]
-        if any(said):
+        """Whether the files say so: that one holds something tells nothing of a part of its rows."""
+        said = [(span.rows == span.file.rows, span.file.holds(name)) for span in self.spans]
+        if any(whole and held for whole, held in said):
             return True
-        return None if None in said or len(said) < len(self.spans) else False
+        return False if all(held is False for _, held in said) else None
 
     def _of_span(
         self,
@@ -300,18 +296,7 @@ class Files:
 
 
 def _opened(file: Path, **options: Any) -> pq.ParquetFile:
-    return pq.ParquetFile(file, metadata=_footer_of(file), **options)
-
-
-def _footer_of(file: Path) -> pq.FileMetaData:
-    known = file.stat()
-    return _footer(file, known.st_mtime_ns, known.st_size)
-
-
-@lru_cache(maxsize=64)
-def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
-    """Read once: that of many row groups takes longer than some of their columns."""
-    return pq.read_metadata(file)
+    return pq.ParquetFile(file, metadata=footer_of(file), **options)
 
 
 def _not_there(file: StoredFile, name: str) -> DataError:
@@ -358,7 +343,7 @@ def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str
     if not fields:
         return [name]
     with readable(file.file):
-        schema = _footer_of(file.file).schema
+        schema = footer_of(file.file).schema
     leaves = [schema.column(number).path for number in range(len(schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     named = {
@@ -418,7 +403,7 @@ class LazyTable:
     def _read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         if self._order is None:
             return self.source.read(name, fields)
-        if len(self._order) < _FEW * self.source.n_rows:
+        if len(self._order) < _FEW * self.source.n_rows and self._is_long:
             return self._taken_from_source(name, self._order, fields)
         return self.source.read(name, fields).take(pa.array(self._order))
 
@@ -427,6 +412,11 @@ class LazyTable:
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return self.source.at(name, rows[order], fields).take(pa.array(back))
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether its columns are too long to be read for a few rows."""
+        return self.source.n_rows > 8 * _PIECE
 
     def select(self, names: Sequence[str]) -> pa.Table:
         """A table of some columns."""
@@ -458,6 +448,8 @@ class LazyTable:
         if known is not None or not self.num_rows:
             known = self.column(name, fields) if known is None else known
             return known.take(pa.array(rows))
+        if not self._is_long:
+            return self.column(name, fields).take(pa.array(rows))
         there = rows if self._order is None else self._order[rows]
         return self._taken_from_source(name, there, fields)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
@@ -300,6 +301,35 @@ def of_spans(
         table=table.taken(rows[is_round]),
         closed_book=table.taken(rows[~is_round]),
         origin=origin,
+    )
+
+
+def of_shard(
+    span: Span, starts: NDArray[np.int64], origin: TraceSetOrigin, readings: Readings
+) -> TraceSet:
+    """The questions of some rows of a file that was checked, in the order in which they lie there.
+
+    Parameters
+    ----------
+    span
+        The rows.
+    starts
+        Where each question begins among them, and how many there are, (n_questions + 1,).
+    origin
+        Where they come from.
+    readings
+        What reads the file forwards, shared by spans that are read one after the other.
+    """
+    source = Files([span], Checks(check=_check_rows, beside=CHECKED_WITH), readings)
+    table = LazyTable(source)
+    is_round = np.asarray(table.column("round"), np.int64) > 0
+    ends = np.concatenate([[0], np.cumsum(is_round)])
+    rounds, zeros = np.flatnonzero(is_round), np.flatnonzero(~is_round)
+    return TraceSet(
+        table=table.taken(rounds),
+        closed_book=table.taken(zeros),
+        origin=origin,
+        known_starts=ends[starts],
     )
 
 
