@@ -465,26 +465,41 @@ def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float |
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([9.0, 8.0, 5.0]))
     -1.0
     """
-    if len(first) < 2:
-        return None
-    ranks = [average_ranks(values) for values in (first, second)]
-    centred = [rank - rank.mean() for rank in ranks]
-    length = float(np.sqrt((centred[0] @ centred[0]) * (centred[1] @ centred[1])))
-    if length == 0.0:
-        return None
-    return float(np.clip((centred[0] @ centred[1]) / length, -1.0, 1.0))
+    return None if len(first) < 2 else _correlated(_centred_ranks(first), _centred_ranks(second))
+
+
+def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    ranks = average_ranks(values)
+    return np.asarray(ranks - ranks.mean())
+
+
+def _correlated(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Pearson's correlation of centred values; ``None``: one does not vary."""
+    length = float(np.sqrt((first @ first) * (second @ second)))
+    return float(np.clip((first @ second) / length, -1.0, 1.0)) if length else None
 
 
 def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
-    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined."""
+    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined.
+
+    Signals are ranked once for all pairs that are compared over the same rounds.
+    """
     names = tuple(signals)
     flat = [signals[name].ravel() for name in names]
     defined = [~np.isnan(values) for values in flat]
     rho: list[list[float | None]] = [[None] * len(names) for _ in names]
     rows = [[0] * len(names) for _ in names]
-    for i, first in enumerate(flat):
+    pairs: dict[bytes, list[tuple[int, int]]] = {}
+    for i in range(len(names)):
         for j in range(i, len(names)):
-            both = defined[i] & defined[j]
-            rho[i][j] = rho[j][i] = spearman(first[both], flat[j][both])
-            rows[i][j] = rows[j][i] = int(both.sum())
+            pairs.setdefault(np.packbits(defined[i] & defined[j]).tobytes(), []).append((i, j))
+    for compared in pairs.values():
+        i, j = compared[0]
+        both = defined[i] & defined[j]
+        count = int(both.sum())
+        used = sorted({name for pair in compared for name in pair}) if count > 1 else []
+        ranks = {name: _centred_ranks(flat[name][both]) for name in used}
+        for i, j in compared:
+            rho[i][j] = rho[j][i] = _correlated(ranks[i], ranks[j]) if used else None
+            rows[i][j] = rows[j][i] = count
     return Correlations(signals=names, rho=tuple(map(tuple, rho)), rows=tuple(map(tuple, rows)))

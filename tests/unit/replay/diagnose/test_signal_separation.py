@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.numbers.intervals import sums
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.replay.diagnose.signal_separation import (
     ResampledD,
@@ -175,3 +177,27 @@ def test_no_labelled_question_at_all() -> None:
     ((found, draws),) = separations([empty], 0, resamples=10, seed=0)
     assert found.auroc.estimate is None
     assert np.isnan(draws.auroc).all()
+
+
+@pytest.mark.parametrize("form", [np.arctan, np.sign, np.round])
+def test_draws_from_sums_are_spread_as_resamples_are(
+    form: Callable[[NDArray[np.float64]], NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    sure, number = rng.normal(size=1500), np.repeat(np.arange(500), 3)
+    sure += rng.normal(size=500)[number]  # so that the rounds of a question are alike
+    right = sure + rng.normal(size=1500) > 0.4
+    parts = [
+        Rows(values=form(sure)[some], right=right[some], questions=number[some], sign=sign)
+        for some, sign in ((slice(None), 1.0), (slice(0, None, 3), -1.0))
+    ]
+    resampled = separations(parts, 500, resamples=800, seed=1)
+    monkeypatch.setattr(sums, "SUMS_ABOVE", 499)
+    for (plain, draws), (same, drawn) in zip(
+        resampled, separations(parts, 500, resamples=800, seed=1), strict=True
+    ):
+        assert same.auroc.estimate == plain.auroc.estimate
+        for name in ("d_signed", "pearson", "auroc"):
+            one, other = getattr(draws, name), getattr(drawn, name)
+            assert other.std() == pytest.approx(one.std(), rel=0.12)
+            assert abs(other.mean() - one.mean()) < 0.2 * one.std()
