@@ -25,6 +25,7 @@ COMMANDS = {
     "fit": "calibrate, train or certify a policy on the tune split",
     "replay": "score policies on recorded rounds",
     "search": "enumerate stopping rules exhaustively",
+    "measure": "measure a large record once, for the commands that read it",
     "sweep": "sweep the open number of a rule",
     "report": "compare policies in one HTML file",
     "monitor": "whether a promise of coverage still holds in use",

@@ -86,8 +86,9 @@ def _bits_of_words(texts: pa.Array) -> NDArray[np.uint64]:
 
 def _bits_of_slice(texts: pa.Array) -> NDArray[np.uint64]:
     lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
-    data = np.frombuffer(b" %b  " % pc.binary_join(whole, " ")[0].as_buffer(), np.uint8)
+    ends = pa.array([0, len(texts)], pa.int32())
+    whole = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b" ")[0]
+    data = np.frombuffer(b" %b  " % whole.as_buffer(), np.uint8)
     blank = data == _BLANK
     starts = np.flatnonzero(blank[:-1] > blank[1:]) + 1
     first = np.zeros(len(data), bool)

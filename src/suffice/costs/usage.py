@@ -163,15 +163,12 @@ class RecordedUsage:
 
     def lengths(self, column: str, *, null: int | None = 0) -> _Array:
         """How long each list of a column is; a null one as long as ``null`` says."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not self.traces.has(column):
             return self.nothing
-        lengths = pc.list_value_length(self.traces.table.column(column))
-        if null is not None:
-            lengths = pc.fill_null(lengths, pa.scalar(null, lengths.type))
-        return self.traces.dense(lengths)
+        lengths = self.traces.lengths(column)
+        if null is None:
+            return lengths
+        return np.where(np.isnan(lengths) & self.traces.exists, float(null), lengths)
 
     def known(self, values: _Array, what: str) -> _Array:
         """The values, refused where one is null, negative or infinite."""

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.measures.retrieval import retrieval_quality
@@ -15,6 +16,7 @@ from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.table import signal_columns
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
+from suffice.trace.schema import MEASURED
 
 Array = NDArray[np.float64]
 
@@ -79,12 +81,35 @@ class SignalColumn:
 MeasuredColumn = ScoreColumn | OwnScoreColumn | LabelledColumn | RetrievalColumn | SignalColumn
 
 
+def column_name(key: MeasuredColumn) -> str:
+    """What a column is called where it is written with the record; empty: it is not."""
+    if isinstance(key, ScoreColumn) and not key.agreeing:
+        kind = f".{key.f1_kind}" if key.name == "f1" else ""
+        return f"{MEASURED}score.{key.name}{kind}"
+    if isinstance(key, LabelledColumn):
+        return f"{MEASURED}labelled"
+    if isinstance(key, RetrievalColumn):
+        return f"{MEASURED}{key.name}"
+    if isinstance(key, SignalColumn) and not key.spec.own_settings:
+        return f"{MEASURED}signal.{key.spec.name}"
+    return ""
+
+
+def _written(traces: TraceSet, key: MeasuredColumn) -> Array:
+    """A column that was written with the record."""
+    name = column_name(key)
+    if key.of_rounds:
+        return traces.dense(traces.table.column(name))
+    return np.asarray(pc.cast(traces.first_rounds(name), "float64"), np.float64)[:, None]
+
+
 def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[Array]:
     """The columns of these questions, each (n_questions, n_rounds), or (n_questions, 1) of questions."""
+    written = {key for key in keys if column_name(key) in traces.table.column_names}
+    columns: dict[MeasuredColumn, Array] = {key: _written(traces, key) for key in written}
+    asked, keys = keys, [key for key in keys if key not in written]
     signals = [key for key in keys if isinstance(key, SignalColumn)]
-    columns: dict[MeasuredColumn, Array] = dict(
-        zip(signals, signal_columns(traces, [key.spec for key in signals]), strict=True)
-    )
+    columns |= zip(signals, signal_columns(traces, [key.spec for key in signals]), strict=True)
     if any(isinstance(key, RetrievalColumn) for key in keys):
         quality = retrieval_quality(traces)
         columns[RetrievalColumn("precision")] = quality.precision
@@ -99,7 +124,7 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
             columns[key] = own_scores(traces, key.name)
         elif isinstance(key, LabelledColumn):
             columns[key] = labelled(traces)[:, None].astype(np.float64)
-    return [columns[key] for key in keys]
+    return [columns[key] for key in asked]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from suffice.measures.measured import (
     SignalColumn,
     measured_columns,
 )
+from suffice.measures.narrow import refuse_stale
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
@@ -148,6 +149,7 @@ class Measures:
     ) -> None:
         self.traces = traces
         if of is None:
+            refuse_stale(traces)
             of = _PartOf(_Columns(traces, executor=executor), np.arange(traces.n_questions))
         self._whole, self._rows, self._recorded = of.whole, of.rows, of.recorded
         self._splits: dict[str, Measures] = {}

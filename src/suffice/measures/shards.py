@@ -13,7 +13,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ _TOGETHER = 8  # shards that a worker takes at a time, whose files it reads forw
 _AHEAD = 3  # such tasks a worker that wait for it
 _TRIES = 3
 
+_Task = TypeVar("_Task")
 _Given = TypeVar("_Given")
 
 
@@ -164,27 +165,49 @@ def map_shards(
     shards
         Of one record.
     executor
+        See :func:`map_tasks`.
+    """
+    if len(shards) <= _TOGETHER:  # to start workers would take longer
+        executor = None
+    tasks = tasks_of(shards)
+    for task, given in zip(tasks, map_tasks(_InTurn(work), tasks, executor), strict=True):
+        yield from zip(task, given, strict=True)
+
+
+def tasks_of(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
+    """Shards that one worker takes in turn, since they lie together."""
+    return [shards[i : i + _TOGETHER] for i in range(0, len(shards), _TOGETHER)]
+
+
+def map_tasks(
+    work: Callable[[_Task], _Given], tasks: Sequence[_Task], executor: Executor | None = None
+) -> Iterator[_Given]:
+    """What ``work`` gives of every task, in their order.
+
+    Parameters
+    ----------
+    work, tasks
+        For another process they, and what comes back, must be picklable.
+    executor
         Any of ``concurrent.futures``; ``None``: here, one after the other. One with a method ``renew`` is
         asked for new workers where one died, and what was lost is done again.
 
     Raises
     ------
     BackendError
-        Where workers die over one shard again and again.
+        Where workers die over one task again and again.
     """
-    if executor is None or len(shards) <= _TOGETHER:  # to start them would take longer
-        yield from zip(shards, _in_turn(work, shards), strict=True)
+    if executor is None:
+        yield from map(work, tasks)
         return
-    tasks = [shards[i : i + _TOGETHER] for i in range(0, len(shards), _TOGETHER)]
     ahead = _AHEAD * int(getattr(executor, "count", 16))
-    waiting: deque[tuple[Sequence[Shard], Future[list[_Given]]]] = deque()
-    left = deque(tasks)
+    left, waiting = deque(tasks), deque[tuple[_Task, Future[_Given]]]()
     deaths = 0
     try:
         while left or waiting:
             while left and len(waiting) < ahead:
                 task = left.popleft()
-                waiting.append((task, executor.submit(_of_task, work, task)))
+                waiting.append((task, executor.submit(work, task)))
             task, future = waiting[0]
             try:
                 given = future.result()
@@ -199,27 +222,34 @@ def map_shards(
                 continue
             deaths = 0
             waiting.popleft()
-            yield from zip(task, given, strict=True)
+            yield given
     finally:
         for _, future in waiting:
             future.cancel()
 
 
-def _died(task: Sequence[Shard], error: BrokenExecutor) -> str:
+def _died(task: object, error: BrokenExecutor) -> str:
+    place = (
+        task[0].place if isinstance(task, Sequence) and isinstance(task[0], Shard) else "a shard"
+    )
     return (
-        f"workers died {_TRIES} times over {task[0].place} and the shards after it ({error}): killed, or out "
-        "of memory; type --workers 1, which needs the least, or write narrow measures once: suffice measure"
+        f"workers died {_TRIES} times over {place} and the shards after it ({error}): killed, or out of "
+        "memory; type --workers 1, which needs the least, or measure once: suffice measure TRACES --out NEW"
     )
 
 
-def _of_task(work: Callable[[TraceSet], _Given], shards: Sequence[Shard]) -> list[_Given]:
-    return list(_in_turn(work, shards))
+@dataclass(frozen=True, slots=True)
+class _InTurn(Generic[_Given]):
+    """Does some work for one shard after the other."""
 
+    work: Callable[[TraceSet], _Given]
 
-def _in_turn(work: Callable[[TraceSet], _Given], shards: Sequence[Shard]) -> Iterator[_Given]:
-    readings: Readings = {}
-    file: Path | None = None
-    for shard in shards:
-        if shard.file.file != file:
-            readings, file = {}, shard.file.file
-        yield work(shard.traces(readings))
+    def __call__(self, shards: Sequence[Shard]) -> list[_Given]:
+        readings: Readings = {}
+        file: Path | None = None
+        given = []
+        for shard in shards:
+            if shard.file.file != file:
+                readings, file = {}, shard.file.file
+            given.append(self.work(shard.traces(readings)))
+        return given

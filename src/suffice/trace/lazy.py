@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from suffice.errors import DataError
 from suffice.trace.reader import StoredFile, coerce_column, readable
+from suffice.trace.schema import MEASURED
 
 _BATCH = 4096  # rows decoded at a time
 _PIECE = 16_384  # rows of which some are kept
@@ -91,7 +94,7 @@ class _Reading:
     def _open_at(self, start: int) -> None:
         if self._parquet is not None:
             self._parquet.close()
-        self._parquet = pq.ParquetFile(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
+        self._parquet = _opened(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
         self._group = self._group_of(start)
         groups = range(self._group, len(self._file.row_groups))
         self._at = sum(self._file.row_groups[: self._group])
@@ -173,11 +176,15 @@ class Files:
         return span, span.start + row - int(ends[index] - span.rows)
 
     def kind(self, name: str) -> pa.DataType:
-        """The type of a column in the schema."""
-        return self.spans[0].file.kind.arrow.field(name).type
+        """The type of a column in the schema; one that was measured has its own."""
+        if not name.startswith(MEASURED):
+            return self.spans[0].file.kind.arrow.field(name).type
+        return next(s.file.stored.field(name).type for s in self.spans if name in s.file.names)
 
     def read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column, checked."""
+        if name not in self.names:
+            raise _not_there(self.spans[0].file, name)
         kind = narrowed(self.kind(name), fields)
         parts = [self._of_span(span, name, fields, kind) for span in self.spans]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
@@ -228,13 +235,38 @@ class Files:
         file = span.file
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
-            with readable(file.file), pq.ParquetFile(file.file) as parquet:
+            with readable(file.file), _opened(file.file) as parquet:
                 return parquet.read(columns=paths).column(name)
         readings = {} if self._readings is None else self._readings
         key = (file.file, name, fields)
         if key not in readings:
             readings[key] = _Reading(file, paths)
         return readings[key].rows(span.start, span.stop).column(name)
+
+
+def _opened(file: Path, **options: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(file, metadata=_footer_of(file), **options)
+
+
+def _footer_of(file: Path) -> pq.FileMetaData:
+    known = file.stat()
+    return _footer(file, known.st_mtime_ns, known.st_size)
+
+
+@lru_cache(maxsize=64)
+def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
+    """Read once: that of many row groups takes longer than some of their columns."""
+    return pq.read_metadata(file)
+
+
+def _not_there(file: StoredFile, name: str) -> DataError:
+    measured = any(column.startswith(MEASURED) for column in file.names)
+    why = (
+        "measures do not hold it; name the traces that they are of"
+        if measured
+        else "no such column"
+    )
+    return DataError(why, file=str(file.file), column=name)
 
 
 def _share_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
@@ -270,8 +302,9 @@ def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str
     """What Parquet calls a column, or some fields of its structs."""
     if not fields:
         return [name]
-    with readable(file.file), pq.ParquetFile(file.file) as parquet:
-        leaves = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+    with readable(file.file):
+        schema = _footer_of(file.file).schema
+    leaves = [schema.column(number).path for number in range(len(schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     named = {
         path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")

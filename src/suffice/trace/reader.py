@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SufficeWarning, did_you_mean, first_line, near_misses
-from suffice.trace.durable import failures_file
+from suffice.trace.durable import failures_files
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
@@ -315,10 +315,8 @@ def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def count_failures(root: Path) -> int:
     """How many questions, or runs, a recorder could not finish."""
-    file = failures_file(root)
-    if not file.exists():
-        return 0
-    return sum(1 for line in file.read_bytes().splitlines() if line.strip())
+    lines = (line for file in failures_files(root) for line in file.read_bytes().splitlines())
+    return sum(1 for line in lines if line.strip())
 
 
 def first_error(errors: Sequence[DataError]) -> DataError:

@@ -90,11 +90,15 @@ class RowSet(Generic[_Record]):
         return DataError(f"cannot be stored: {error}")
 
 
+GROUP_ROWS = 16_384
+"""Rows in a row group of what is written, so that a part of a file can be read by itself."""
+
+
 def write_table(table: pa.Table, path: Path) -> None:
     """Write one Parquet file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd", row_group_size=GROUP_ROWS)
     replace_file(path, sink.getvalue().to_pybytes())
 
 

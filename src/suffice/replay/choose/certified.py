@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -136,29 +136,25 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     settings = settings_of(CertifiedSettings, settings)
     questions = Measures.of(traces).by(settings.metric).only_split(settings.split)
     chosen, metric = questions.traces, questions.metric
-    labelled = [
-        question
-        for question, scored in zip(
-            chosen.question_ids, questions.scores(settings.f1_kind).labelled, strict=True
-        )
-        if scored
-    ]
+    labelled = np.flatnonzero(questions.scores(settings.f1_kind).labelled)
     if len(labelled) < _FEWEST:
         raise UsageError(
             f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
             f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
     questions.scores_throughout("certified choice", settings.f1_kind)
-    shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
+    shuffled = np.random.default_rng(settings.seed).permutation(labelled)
     middle = len(shuffled) // 2
+    everyone = np.arange(chosen.n_questions)
     learn, test = (
-        questions.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
+        questions.take(np.isin(everyone, part)) for part in (shuffled[:middle], shuffled[middle:])
     )
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, questions, (learn, test), settings)
     halves = (
         halves[0],
-        _reordered(halves[1], _positions(test.traces.question_ids, shuffled[middle:])),
+        # where those of the second half, as they were shuffled, stand among them
+        _reordered(halves[1], np.searchsorted(np.sort(shuffled[middle:]), shuffled[middle:])),
     )
     outcome = certify(*halves, family.full, settings.promise)
     guarantee = {
@@ -217,7 +213,12 @@ def _halves(
                 of_part.returned(part.scores(settings.f1_kind)), _lost(part.metric, settings)
             ),
             last=part.traces.last_rounds,
-            costs=mean_costs(book, axis, stops, family.reads, weighted=_weighted(part)),
+            costs=np.concatenate(
+                [
+                    mean_costs(book, axis, some, family.reads[rules], weighted=_weighted(part))
+                    for rules, some in stops.by_rules()
+                ]
+            ),
             seen=None if part.seen is None else part.seen.of(part.scores(settings.f1_kind)),
             reach=reach,
         )
@@ -236,16 +237,10 @@ def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.floa
     return lambda paid: seen.anchored(paid, paid[rows, seen.last - 1])
 
 
-def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.intp]:
-    """Where the shuffled ids stand in ``ids``."""
-    place = {question: number for number, question in enumerate(ids)}
-    return np.array([place[question] for question in shuffled], np.intp)
-
-
 def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
     return replace(
         half,
-        stops=half.stops[:, order],
+        stops=half.rules.reordered(order),
         scores=half.scores[order],
         last=half.last[order],
         seen=None if half.seen is None else half.seen.take(order),

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError, unknown_name
@@ -24,7 +23,8 @@ from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
 from suffice.replay.choose.formulas import over_groups
-from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
+from suffice.replay.choose.rule_stops import RuleStops
+from suffice.replay.choose.rules_as_bits import PackedConditions, pack
 from suffice.replay.choose.thresholded_signals import (
     Operand,
     calibrators_of,
@@ -41,6 +41,7 @@ from suffice.trace.rounds.table import TraceSet
 
 _FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
 _MOST_MEMBERS = 200_000
+_CELLS = 1 << 25  # truth values of conditions held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +121,8 @@ class Family:
 
     rules: tuple[str, ...]
     full: int
-    learn_stops: NDArray[np.int16]
-    test_stops: NDArray[np.int16]
+    learn_stops: RuleStops
+    test_stops: RuleStops
     reads: tuple[CostReads, ...]
     calibrators: Mapping[str, PerRoundCalibrator]
     base_rates: tuple[float, ...]
@@ -154,7 +155,9 @@ def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001
     parts = halves.learn, halves.test
     budget = max(part.traces.n_rounds for part in parts)
     rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
-    learn_stops, test_stops = (fixed_stops(part.ends, budget).T for part in parts)
+    learn_stops, test_stops = (
+        RuleStops.of_array(fixed_stops(part.ends, budget).T) for part in parts
+    )
     return Family(
         rules=rules,
         full=budget - 1,
@@ -174,8 +177,8 @@ def _with_fixed(family: Family, halves: _Halves) -> Family:
         family,
         rules=(*family.rules, *fixed.rules),
         full=len(family.rules) + fixed.full,
-        learn_stops=np.concatenate([family.learn_stops, fixed.learn_stops]),
-        test_stops=np.concatenate([family.test_stops, fixed.test_stops]),
+        learn_stops=RuleStops.joined([family.learn_stops, fixed.learn_stops]),
+        test_stops=RuleStops.joined([family.test_stops, fixed.test_stops]),
         reads=(*family.reads, *fixed.reads),
     )
 
@@ -196,8 +199,10 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     family = Family(
         rules=tuple(policy.rule for policy in policies),
         full=0,
-        learn_stops=np.stack([score.stops for score in swept]),
-        test_stops=np.stack([np.minimum(policy.stop_rounds(table), ends) for policy in policies]),
+        learn_stops=RuleStops.of_array(np.stack([score.stops for score in swept])),
+        test_stops=RuleStops.of_array(
+            np.stack([np.minimum(policy.stop_rounds(table), ends) for policy in policies])
+        ),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
         calibrators=fitted.calibrators,
         base_rates=fitted.base_rates,
@@ -232,9 +237,7 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     formulas = tuple(over_groups(_by_operand(conditions), settings.max_signals))
     texts = [condition.text for condition in conditions]
     learn_stops, test_stops = (
-        stop_rounds_of_formulas(
-            pack(condition_fires(texts, operands, columns)), formulas, half.ends
-        )
+        RuleStops.of_formulas(_packed(texts, operands, columns), formulas, half.ends)
         for columns, half in ((learn, halves.learn), (test, halves.test))
     )
     specs = [operands[condition.operand].spec for condition in conditions]
@@ -253,6 +256,19 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
         notes=(*notes, *_without_condition(operands, conditions)),
     )
     return _with_fixed(family, halves)
+
+
+def _packed(
+    texts: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
+) -> PackedConditions:
+    """The conditions bit by bit; few enough at a time are held otherwise."""
+    step = max(1, _CELLS // max(columns.shape[0] * columns.shape[1], 1))
+    packed = [
+        pack(condition_fires(texts[start : start + step], operands, columns))
+        for start in range(0, max(len(texts), 1), step)
+    ]
+    words = np.concatenate([part.words for part in packed])
+    return PackedConditions(words, packed[0].n_questions, packed[0].n_rounds)
 
 
 def _by_operand(conditions: Sequence[_Condition]) -> list[list[int]]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.seen import Seen
+from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.tests.p_values import (
     betting_p_values,
     binomial_p_values,
@@ -25,6 +26,7 @@ from suffice.numbers.tests.p_values import (
     holm,
 )
 from suffice.options import Option
+from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
 
 Array = NDArray[np.float64]
@@ -107,12 +109,17 @@ class Half:
     any question, of either half, could have had: the bounds of a loss.
     """
 
-    stops: NDArray[np.int16]
+    stops: NDArray[np.int16] | RuleStops
     scores: Array
     last: NDArray[np.int16]
     costs: Array
     seen: Seen | None = None
     reach: float = 1.0
+
+    @property
+    def rules(self) -> RuleStops:
+        """The stops, of which no more is written out than is worked on."""
+        return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
 
     def losses(self, members: NDArray[np.intp], loss: LossName) -> Array:
         """Losses in [0, 1], (n_questions, n_members): over the reach, the signed one plus 1 and halved."""
@@ -312,9 +319,10 @@ def _order(
 
 def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
-    seen = {learn.stops[full].tobytes(): full}
+    digests = learn.rules.digests()
+    seen = {digests[full]: full}
     for number in np.argsort(learn.costs, kind="stable").tolist():
-        seen.setdefault(learn.stops[number].tobytes(), number)
+        seen.setdefault(digests[number], number)
     return np.sort(np.array(list(seen.values()), np.intp))
 
 
@@ -332,14 +340,21 @@ def _needed(
     for number in order[:_MOST_ESTIMATED]:
         member = np.array([number])
         losses = np.concatenate([half.losses(member, settings.loss)[:, 0] for half in halves])
-        edge = (limit - losses) / (1.0 - limit)
-        growth.append(float(np.log1p(stakes[:, None] * edge[None, :]).mean(axis=1).max()))
+        growth.append(_growth((limit - losses) / (1.0 - limit), stakes))
     best = max(growth)
     if best <= 1e-9:
         return None
     level = settings.delta / (len(order) if settings.correction == "holm" else 1)
     questions = int(np.ceil(2.0 * -np.log(level) / best))
     return max(questions, sum(len(half.last) for half in halves) + 1)
+
+
+def _growth(edge: Array, stakes: Array) -> float:
+    """The greatest mean growth of a bet at one of the stakes."""
+    if not from_sums(len(edge)):
+        return float(np.log1p(stakes[:, None] * edge[None, :]).mean(axis=1).max())
+    distinct, counts = np.unique(edge, return_counts=True)
+    return max(float(np.log1p(stake * distinct) @ counts) for stake in stakes) / len(edge)
 
 
 def _reason(

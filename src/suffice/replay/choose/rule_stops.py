@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +28,25 @@ class RuleStops:
         Its shape.
     compute
         Gives those of some rules, by number, on some questions, (n, n_rows).
+    written
+        Whether they are at hand; else those of a small record are computed at once and kept.
     """
 
-    def __init__(self, n_rules: int, n_questions: int, compute: _Compute) -> None:
+    def __init__(
+        self, n_rules: int, n_questions: int, compute: _Compute, *, written: bool = False
+    ) -> None:
         self.shape = (n_rules, n_questions)
         self._compute = compute
+        if written:
+            return
         if n_rules * n_questions <= _KEPT_CELLS and not from_sums(n_questions):
-            kept = compute(np.arange(n_rules), slice(0, n_questions))
-            self._compute = lambda rules, rows: kept[rules][:, rows]
+            self._compute = _written(compute(np.arange(n_rules), slice(0, n_questions)))
 
     @classmethod
     def of_array(cls, stops: Stops) -> RuleStops:
         """Of stop rounds that are written out."""
         n_rules, n_questions = stops.shape
-        return cls(n_rules, n_questions, lambda rules, rows: stops[rules][:, rows])
+        return cls(n_rules, n_questions, _written(stops), written=True)
 
     @classmethod
     def of_formulas(
@@ -74,7 +80,7 @@ class RuleStops:
         """Those of some rules on some questions, which begin at a multiple of 64."""
         return self._compute(rules, rows)
 
-    def __getitem__(self, rules: int | slice | NDArray[np.intp] | NDArray[np.bool_]) -> Stops:
+    def __getitem__(self, rules: int | slice | NDArray[Any] | list[int]) -> Stops:
         numbers = np.arange(self.shape[0])[rules]
         stops = self._compute(np.atleast_1d(numbers), slice(0, self.shape[1]))
         return stops[0] if np.ndim(numbers) == 0 else stops
@@ -117,3 +123,7 @@ class RuleStops:
             for digest, row in zip(hashes, np.ascontiguousarray(stops, np.int16), strict=True):
                 digest.update(row)
         return [digest.digest() for digest in hashes]
+
+
+def _written(stops: Stops) -> _Compute:
+    return lambda rules, rows: stops[rules][:, rows]

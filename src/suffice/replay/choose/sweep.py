@@ -16,6 +16,7 @@ from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.options import settings_of
 from suffice.policies.defaults import FLOORS
 from suffice.policies.fitting import FitData, fit_data, fit_notes, fitted_rule, folds
@@ -408,23 +409,35 @@ def _points(
 # --- the knee ------------------------------------------------------------------------------------
 def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: SweepSettings) -> Knee:
     """The knee of the tune curve, and how often resampled questions put it there."""
-    labelled = scored.labelled
-    rows = np.arange(len(labelled))
-    values = np.stack(
-        [scored.compared[rows, score.stops - 1][labelled] for score in scores], axis=1
-    )
-    paid = np.stack([score.paid[labelled] for score in scores], axis=1)
+    labelled, count = np.flatnonzero(scored.labelled), len(scores)
     if len({score.cost for score in scores}) < 3:
         warning = "fewer than three thresholds differ in cost: there is no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    bent = _bend(paid.mean(axis=0), values.mean(axis=0))
+
+    def columns(part: slice) -> Array:
+        """What every threshold pays for some questions, then what it scores."""
+        rows = labelled[part]
+        at = [score.stops[rows] - 1 for score in scores]
+        paid = [
+            stop + 1.0 if score.costs is None else score.costs[rows, stop]
+            for score, stop in zip(scores, at, strict=True)
+        ]
+        return np.stack([*paid, *(scored.compared[rows, stop] for stop in at)], axis=1)
+
+    if from_sums(len(labelled)):
+        sums = Sums.by_blocks(len(labelled), 2 * count, columns)
+        means = sums.mean
+    else:
+        everything = columns(slice(None))
+        means = everything.mean(axis=0)
+    bent = _bend(means[:count], means[count:])
     if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    draws = resampled_means(
-        np.hstack([paid, values]), resamples=settings.resamples, seed=settings.seed
-    )
-    count = len(scores)
+    if from_sums(len(labelled)):
+        draws = sums.draws(resamples=settings.resamples, seed=settings.seed)
+    else:
+        draws = resampled_means(everything, resamples=settings.resamples, seed=settings.seed)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
     near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
     share = near / len(bends)

@@ -136,8 +136,10 @@ def _scores(
 
 def _has_scores(traces: TraceSet) -> bool:
     """Whether a passage carries a reranker's score."""
-    scores = [chunk.flatten().field("rerank_score") for chunk in traces.table["passages"].chunks]
-    return any(chunk.null_count < len(chunk) for chunk in scores)
+    from suffice.signals.by_columns.rounds import RoundColumns  # loads pyarrow
+
+    scores = RoundColumns(traces).lists("passages").field("rerank_score")
+    return bool(scores.null_count < len(scores))
 
 
 def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:

@@ -19,7 +19,7 @@ from suffice.signals.by_columns.words import Words
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Keys = NDArray[np.int32] | NDArray[np.int64]
-_BLOCK = 1 << 16  # words at a time: what is made of them stays in the cache
+_BLOCK = 1 << 17  # words at a time: what is made of them stays in the cache
 _OF_PASSAGE, _OF_ROW = 64, 16  # count as many words, since tables are by passages and rows
 _NARROW = 31  # bits of keys that sort fastest
 _LOW_BITS = 28

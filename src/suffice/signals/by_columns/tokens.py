@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.answers import answer_forms
-from suffice.columns.ragged import Ragged, ranges
+from suffice.columns.ragged import Ragged, by_length, ranges
 from suffice.columns.sums import segment_means
 from suffice.columns.texts import NONE, Texts
 from suffice.signals.by_columns.answers import forms
@@ -54,7 +54,10 @@ def answer_token_margin(rounds: RoundColumns) -> Array:
 def margin(rounds: RoundColumns, statistic: str) -> Array:
     """``margin_min`` and its kin: a statistic of the margins of the answer's tokens that have one."""
     margins = rounds.once(_answer_margins)
-    return _STATISTICS[statistic](margins.values, margins.offsets)
+    values, offsets = margins.values, margins.offsets
+    if statistic == "mean":
+        return segment_means(values, offsets)
+    return by_length(values, offsets[:-1], offsets[1:], _STATISTICS[statistic])
 
 
 # --- margins -------------------------------------------------------------------------------------
@@ -102,25 +105,10 @@ def _margins(tops: Ragged, tokens: Places) -> Array:
     return margins
 
 
-def _by_length(statistic: Callable[[Array], Array]) -> Callable[[Array, Places], Array]:
-    """Of every segment what ``statistic`` gives of rows (n, length) of its length; NaN of an empty one."""
-
-    def of_segments(values: Array, offsets: Places) -> Array:
-        lengths = np.diff(offsets)
-        of_each = np.full(len(lengths), np.nan)
-        for length in np.unique(lengths[lengths > 0]).tolist():
-            segments = np.flatnonzero(lengths == length)
-            of_each[segments] = statistic(values[offsets[segments, None] + np.arange(length)])
-        return of_each
-
-    return of_segments
-
-
-_STATISTICS: Mapping[str, Callable[[Array, Places], Array]] = {
-    "min": _by_length(lambda rows: rows.min(axis=1)),
-    "p10": _by_length(lambda rows: np.percentile(rows, 10, axis=1)),
-    "mean": segment_means,
-    "median": _by_length(lambda rows: np.median(rows, axis=1)),
+_STATISTICS: Mapping[str, Callable[[Array], Array]] = {
+    "min": lambda rows: rows.min(axis=1),
+    "p10": lambda rows: np.percentile(rows, 10, axis=1),
+    "median": lambda rows: np.median(rows, axis=1),
 }
 
 

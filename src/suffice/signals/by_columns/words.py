@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from suffice.columns.ragged import ranges
 from suffice.trace.rounds.tokens import tokenize
 
-_OF_WORDS = (string.ascii_letters + string.digits + "_").encode() + bytes(range(128, 256))
-_SEPARATORS = bytes(sorted({*range(128)}.difference(_OF_WORDS)))
-# separators as zeros, all else in lower case
-_LOWER = bytes(0 if byte in _SEPARATORS else byte for byte in bytes(range(256)).lower())
+_OF_WORDS = (string.ascii_lowercase + string.digits + "_").encode() + bytes(range(128, 256))
+# in lower case, and separators as zeros
+_LOWER = bytes(byte if byte in _OF_WORDS else 0 for byte in bytes(range(256)).lower())
 _SIGMA = "\u03a3".encode()
-_SLICE = 1 << 19  # bytes at a time: what is made of them stays in the cache
+_SLICE = 1 << 20  # bytes at a time: what is made of them stays in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,19 +63,20 @@ def _slices(texts: pa.Array) -> Iterator[pa.Array]:
 
 
 def _runs(texts: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
-    """The runs between separators, ASCII in lower case, and where each text's begin, (n_texts + 1,)."""
+    """Where each text's runs of what is no separator begin, (n_texts + 1,), and these runs.
+
+    ASCII is in lower case; the separators behind a run are its last letters, as zeros.
+    """
     offsets, text = _joined(texts)
     if _SIGMA in text:
         has_sigma = pc.match_substring(texts, "\u03a3")
-        lower = [" ".join(tokenize(word)) for word in texts.filter(has_sigma).to_pylist()]
-        offsets, text = _joined(pc.replace_with_mask(texts, has_sigma, pa.array(lower, texts.type)))
-    inside = np.frombuffer(text.translate(_LOWER), np.uint8) != 0
-    edges = np.flatnonzero(np.diff(inside, prepend=False))
-    starts, ends = edges[::2], edges[1::2]
-    of_runs = np.zeros(len(starts) + 1, np.int32)
-    np.cumsum(ends - starts, out=of_runs[1:])
-    letters = pa.py_buffer(text.translate(_LOWER, _SEPARATORS))
-    runs = pa.StringArray.from_buffers(len(starts), pa.py_buffer(of_runs), letters)
+        words = [" ".join(tokenize(word)) for word in texts.filter(has_sigma).to_pylist()]
+        offsets, text = _joined(pc.replace_with_mask(texts, has_sigma, pa.array(words, texts.type)))
+    lower_case = text.translate(_LOWER)
+    inside = np.frombuffer(lower_case, np.uint8) != 0
+    starts = np.flatnonzero(np.concatenate([inside[:1], inside[1:] > inside[:-1]]))
+    ends = pa.py_buffer(np.append(starts, len(text)).astype(np.int32))
+    runs = pa.StringArray.from_buffers(len(starts), ends, pa.py_buffer(lower_case))
     return np.searchsorted(starts, offsets), runs.dictionary_encode()
 
 
@@ -91,7 +91,8 @@ def _joined(texts: pa.Array) -> tuple[NDArray[np.int32], bytes]:
 class _Spelling:
     """Which words each distinct run holds: one that is not ASCII may hold none or several.
 
-    ``counts`` (n_runs,) of them from ``places`` (n_runs,) on in ``words``; ``plain``: each is the run itself.
+    ``counts`` (n_runs,) of them from ``places`` (n_runs,) on in ``codes``, where ``first`` (n_runs,) is the
+    first of them; ``single``: each holds one.
     """
 
     places: NDArray[np.int64]
@@ -99,26 +100,29 @@ class _Spelling:
     first: NDArray[np.int32]
     codes: NDArray[np.int32]
     n_distinct: int
-    plain: bool
+    single: bool
 
     @classmethod
     def of(cls, runs: pa.StringArray) -> _Spelling:
-        others = np.flatnonzero(~pc.string_is_ascii(runs).to_numpy(zero_copy_only=False))
-        words = [tokenize(run) for run in runs.take(pa.array(others)).to_pylist()]
-        counts = np.ones(len(runs), np.int64)
-        counts[others] = [len(of_run) for of_run in words]
-        places = np.arange(len(runs))
-        places[others] = len(runs) + np.cumsum(counts[others]) - counts[others]
-        flat = pa.array([word for of_run in words for word in of_run], pa.string())
-        known = pa.concat_arrays([runs, flat]).dictionary_encode()
-        codes = known.indices.to_numpy()  # in order, as the runs are distinct
-        first = np.append(codes, np.int32(0))[places]
-        return cls(places, counts, first, codes, len(known.dictionary), not len(others))
+        bare = pc.ascii_rtrim(runs, "\0").dictionary_encode()
+        of_run, plain = bare.indices.to_numpy(), bare.dictionary
+        others = np.flatnonzero(~pc.string_is_ascii(plain).to_numpy(zero_copy_only=False))
+        words = [tokenize(run) for run in plain.take(pa.array(others)).to_pylist()]
+        counts = np.ones(len(plain), np.int64)
+        counts[others] = [len(of_one) for of_one in words]
+        places = np.arange(len(plain))
+        places[others] = len(plain) + np.cumsum(counts[others]) - counts[others]
+        further = pa.array([word for of_one in words for word in of_one], pa.string())
+        known = pa.concat_arrays([plain, further]).dictionary_encode()
+        codes = known.indices.to_numpy()
+        first = np.append(codes, np.int32(0))[places]  # of one that holds none, any
+        n_distinct, single = len(known.dictionary), not len(others)
+        return cls(places[of_run], counts[of_run], first[of_run], codes, n_distinct, single)
 
     def words(self, runs: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The words of runs, and how many the first 0, 1, ... of them hold, (n_runs + 1,)."""
-        if self.plain:
-            return runs, np.arange(len(runs) + 1)
+        if self.single:
+            return self.first[runs], np.arange(len(runs) + 1)
         lengths = self.counts[runs]
         ends = np.concatenate([[0], np.cumsum(lengths)])
         words = np.repeat(self.first[runs], lengths)

@@ -35,6 +35,7 @@ from suffice.trace.rounds.journal import Journal, free_id, journals
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.schema import MEASURED
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
@@ -161,7 +162,7 @@ def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
     """
     if root.is_dir() and (journals(root) or (root / LABELS_FILE).exists()):
         return None
-    if sum(map(_size, parquet_files(root))) <= above:
+    if sum(map(_size, parquet_files(root))) <= above and not _is_measured(root):
         return None
     files: list[StoredFile] = []
     errors: list[DataError] = []
@@ -187,6 +188,15 @@ def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
         for text in _rounds_from_0(traces):
             warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
     return traces
+
+
+def _is_measured(root: Path) -> bool:
+    """Whether its first file holds columns that were measured, and perhaps not those they are of."""
+    try:
+        names = pq.read_schema(parquet_files(root)[0]).names
+    except (pa.ArrowException, UnicodeDecodeError, OSError):
+        return False
+    return any(name.startswith(MEASURED) for name in names)
 
 
 def _size(file: Path) -> int:
@@ -435,7 +445,9 @@ class _Wanted:
         self._known = known if keep_unknown else None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._named or (self._known is not None and name not in self._known)
+        if name in self._named or str(name).startswith(MEASURED):
+            return True
+        return self._known is not None and name not in self._known
 
 
 def _combine(tables: Iterable[pa.Table]) -> pa.Table:

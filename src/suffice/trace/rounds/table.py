@@ -25,6 +25,7 @@ from suffice.trace.rounds.records import (
     sampled_ids,
 )
 from suffice.trace.rounds.schema import SCHEMA, record_from_rows, round_from_row
+from suffice.trace.schema import MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,8 @@ class TraceSet:
 
     def has(self, column: str) -> bool:
         """Whether the column is there and not null throughout."""
+        if f"{MEASURED}length.{column}" in self.table.column_names:
+            column = f"{MEASURED}length.{column}"
         if column not in self.table.column_names or not self.table.num_rows:
             return False
         if isinstance(self.table, LazyTable):
@@ -135,6 +138,8 @@ class TraceSet:
 
     def lengths(self, column: str) -> NDArray[np.float64]:
         """How long each list of a column is, (n_questions, n_rounds); NaN: null, or no such round."""
+        if f"{MEASURED}length.{column}" in self.table.column_names:
+            return self.dense(self.table.column(f"{MEASURED}length.{column}"))
         if isinstance(self.table, LazyTable):
             return self.dense(self.table.lengths(column))
         return self.dense(pc.list_value_length(self.table.column(column)))
@@ -153,6 +158,13 @@ class TraceSet:
         return self.dense(self.table.column(name)) if self.has(name) else None
 
     @cached_property
+    def measured_signals(self) -> frozenset[str]:
+        """Names of the signals that were measured and written."""
+        head = f"{MEASURED}signal."
+        names = self.table.column_names
+        return frozenset(name.removeprefix(head) for name in names if name.startswith(head))
+
+    @cached_property
     def signal_names(self) -> tuple[str, ...]:
         """Names stored in the ``signals`` map of any round, sorted."""
         if not self.has("signals"):
@@ -163,10 +175,14 @@ class TraceSet:
         return tuple(sorted(names))
 
     def stored_signal(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """A signal of the ``signals`` map: values, and where it is stored (perhaps as undefined).
+        """A signal of the ``signals`` map, or one that was measured and written.
+
+        Its values, and where it is stored, perhaps as undefined.
 
         Both are (n_questions, n_rounds); values are NaN where undefined or not stored.
         """
+        if name in self.measured_signals:
+            return self.dense(self.table.column(f"{MEASURED}signal.{name}")), self.exists
         values = pc.map_lookup(self.table.column("signals"), pa.scalar(name), "last")
         stored = np.zeros(self.table.num_rows)
         start = 0

@@ -16,7 +16,9 @@ from tests.cut_population import run_live
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.intervals import sums
 from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.replay.choose import families, rule_stops
 from suffice.replay.choose.certified import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import CertifySettings
@@ -472,3 +474,15 @@ def test_a_promise_on_a_record_that_a_policy_cut(explore: float | None) -> None:
             stated
             == "100 explored questions, of weight 2 at most, stand for 100 that the policy which ran cut"
         )
+
+
+@pytest.mark.parametrize("family", [{"signals": ("own", MARGIN), "levels": 3}, {"family": "fixed"}])
+def test_a_large_record_writes_out_no_more_stops_than_it_works_on(
+    family: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fitted(kept_traces(count=300), family=family)
+    monkeypatch.setattr(sums, "SUMS_ABOVE", 20)
+    monkeypatch.setattr(sums, "_CELLS", 600)  # blocks of 64 questions
+    monkeypatch.setattr(rule_stops, "_CELLS_A_BLOCK", 600)
+    monkeypatch.setattr(families, "_CELLS", 3000)
+    assert fitted(kept_traces(count=300), family=family).to_json() == whole.to_json()

@@ -209,7 +209,7 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
     """On the second half the member that looked safest fails; the next would have passed."""
     learn, tested, full = world(7)
     order = certify(learn, tested, full, settings()).order
-    bad = tested.stops.copy()
+    bad = tested.stops[:].copy()
     bad[order[0]] = 1
     outcome = certify(learn, dataclasses.replace(tested, stops=bad), full, settings())
     assert outcome.order.tolist() == order.tolist()
@@ -315,7 +315,7 @@ def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_halves_are_not_changed() -> None:
     learn, tested, full = world(1)
-    copies: list[NDArray[Any]] = [learn.scores.copy(), tested.stops.copy()]
+    copies: list[NDArray[Any]] = [learn.scores.copy(), tested.stops[:].copy()]
     certify(learn, tested, full, settings())
     np.testing.assert_array_equal(learn.scores, copies[0])
     np.testing.assert_array_equal(tested.stops, copies[1])

@@ -13,6 +13,7 @@ from tests.builders import logged
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.scores import Outcomes
+from suffice.numbers.intervals import sums
 from suffice.policies.defaults import FLOORS
 from suffice.policies.fitting import fit_data, fitted_rule, folds
 from suffice.policies.thresholds import (
@@ -408,3 +409,20 @@ def test_what_nothing_stands_for_cannot_be_swept() -> None:
     ]
     with pytest.raises(UsageError, match=r"were cut where nothing stands.*explore=0.05"):
         sweep(to_trace_set(log), SweepSettings(rule="round >= ?", thresholds=(2.0, 3.0)))
+
+
+def test_the_knee_of_a_large_record_is_drawn_from_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = telling_traces(count=240)
+    whole = run(given, resamples=400).to_json()
+    monkeypatch.setattr(sums, "SUMS_ABOVE", 50)
+    summed = run(given, resamples=400).to_json()
+    knees = [one.pop("knee") for one in (summed, whole)]
+    gaps = [one.pop("cross_validation") for one in (summed, whole)]
+    assert summed == whole
+    assert knees[0]["threshold"] == knees[1]["threshold"]
+    assert knees[0]["share_of_resamples"] == pytest.approx(knees[1]["share_of_resamples"], abs=0.1)
+    for gap in ("selection_gap", "split_gap"):
+        one, other = (found[gap] for found in gaps)
+        assert one["estimate"] == other["estimate"]
+        ends, near = (other["low"], other["high"]), 0.15 * (other["high"] - other["low"])
+        assert (one["low"], one["high"]) == pytest.approx(ends, abs=near)
