@@ -8,7 +8,7 @@ which round is the last one of a budget, are said of a part as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.measured import (
+    DerivedColumn,
     LabelledColumn,
     MeasuredColumn,
     MeasuredShard,
@@ -397,6 +398,13 @@ class Measures:
         """Precision and recall of what was retrieved up to each round."""
         precision, recall = self._local([RetrievalColumn("precision"), RetrievalColumn("recall")])
         return RetrievalQuality(precision=precision, recall=recall)
+
+    def derived(self, work: Callable[[TraceSet], Array]) -> Array:
+        """What a function gives of every question by itself, (n_questions, n_rounds), some read at a time.
+
+        See :class:`suffice.measures.measured.DerivedColumn`.
+        """
+        return self._local([DerivedColumn(work)])[0]
 
     def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:
         """Columns by key; those that some of these questions lack are computed."""
