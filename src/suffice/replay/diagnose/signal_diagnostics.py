@@ -15,6 +15,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
+from suffice.numbers.intervals.sums import from_sums
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.overconfidence import (
     STABLE,
@@ -169,6 +170,12 @@ class Diagnostics(Tabular):
     notes: tuple[str, ...]
 
     @property
+    def draws(self) -> str:
+        """What the draws behind the intervals are called."""
+        by_sums = from_sums(sum(part.questions for part in self.parts))
+        return "draws by sums" if by_sums else "resamples of the questions"
+
+    @property
     def flags(self) -> dict[str, tuple[Flag, ...]]:
         """Flags by signal, as :func:`refuse_unusable` takes them."""
         return {signal.name: signal.flags for signal in self.signals}
@@ -240,6 +247,7 @@ class _Data:
     names: tuple[str, ...]
     calibrated: NDArray[np.float64]  # margins; why there are none, where all are NaN
     not_calibrated: str | None
+    by_sums: bool  # as many questions as all parts hold
 
 
 def diagnose(
@@ -268,6 +276,7 @@ def diagnose(
         if MARGIN in names
         else (np.full(record.exists.shape, np.nan), None)
     )
+    chosen, notes = _choose_parts(record, settings)
     data = _Data(
         table=table,
         em=measures.score("em"),
@@ -275,8 +284,8 @@ def diagnose(
         names=names,
         calibrated=calibrated,
         not_calibrated=not_calibrated,
+        by_sums=from_sums(sum(int(rows.sum()) for rows in chosen.values())),
     )
-    chosen, notes = _choose_parts(record, settings)
     seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
     measured = {
         part: _diagnose_part(data, rows, settings.resamples, seeds[part])
@@ -375,7 +384,13 @@ def _diagnose_part(
             )
             for question, t in cells
         ]
-        separated = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
+        separated = separations(
+            parts,
+            int(labelled.sum()),
+            resamples=resamples,
+            seed=seed,
+            by_sums=data.by_sums,
+        )
         apart = [separation for separation, _ in separated]
         n_pooled = 1 + em.shape[1]
         part = _signal_part(

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.numbers.auroc import ResampledAuroc, auroc, auroc_influence
-from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
+from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
-from suffice.numbers.intervals.sums import from_sums
+from suffice.numbers.intervals.sums import Sums
 
 _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
 
@@ -183,13 +183,21 @@ class _Figures:
 
 
 def separations(
-    parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
+    parts: Sequence[Rows],
+    n_questions: int,
+    *,
+    resamples: int,
+    seed: int,
+    by_sums: bool = False,
 ) -> list[tuple[Separation, SeparationDraws]]:
-    """The separation in every part, all from the same resamples of ``n_questions`` questions."""
+    """The separation in every part, all from the same resamples of ``n_questions`` questions.
+
+    ``by_sums``: from what each question adds instead, as of a large record.
+    """
     figures = [_Figures.of(rows) for rows in parts]
     if n_questions == 0:
         drawn = np.full((3, len(parts), resamples), np.nan)
-    elif from_sums(n_questions):
+    elif by_sums:
         drawn = _from_sums(parts, figures, n_questions, resamples=resamples, seed=seed)
     else:
         drawn = _from_resamples(parts, n_questions, resamples=resamples, seed=seed)
@@ -244,7 +252,7 @@ def _from_sums(
         for rows, of_rows in zip(parts, figures, strict=True)
         for column in _influences(rows, of_rows, n_questions)
     ]
-    off = resampled_means(np.column_stack(added), resamples=resamples, seed=seed)
+    off = Sums.of(np.column_stack(added)).draws(resamples=resamples, seed=seed)
     plain = [figure for of_rows in figures for figure in astuple(of_rows)]
     drawn = (off + plain).T.reshape(len(parts), 3, resamples).transpose(1, 0, 2)
     return np.stack([drawn[0], np.clip(drawn[1], -1.0, 1.0), np.clip(drawn[2], 0.0, 1.0)])

@@ -168,9 +168,12 @@ def asked_policies(
 
 
 def runnable(
-    asked: Sequence[AskedPolicy], measures: Measures
+    asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
 ) -> tuple[list[NamedPolicy], list[LeftOut]]:
-    """Those that can be built and that decide every question of these measures, and why others cannot."""
+    """Those that can be built and that decide every question of these measures, and why others cannot.
+
+    What the answers score is measured with what the policies read.
+    """
     built, left_out = [], []
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
@@ -180,7 +183,7 @@ def runnable(
             built.append((policy.name, candidate))
     if from_sums(measures.traces.n_questions):
         measures = measures.first_shard()  # what a policy cannot read there it can read nowhere
-    measure_usual_signals(measures, [candidate for _, candidate in built])
+    measure_together(measures, [candidate for _, candidate in built], f1_kind)
     able = []
     for name, candidate in built:
         policy_built = candidate.policy
@@ -204,15 +207,18 @@ def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
     return candidate
 
 
-def measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
-    """What candidates read by its usual meaning, in one pass over the record."""
-    measures.signals(
+def measure_together(
+    measures: Measures, candidates: Sequence[NamedPolicy], f1_kind: F1Kind
+) -> None:
+    """What answers score and what candidates read by its usual meaning, in one pass over the record."""
+    specs = [
         spec
         for candidate in candidates
         if candidate.policy is not None
         for spec in candidate.policy.specs
         if is_usual(spec)
-    )
+    ]
+    measures.measure(specs, f1_kind)
 
 
 def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:

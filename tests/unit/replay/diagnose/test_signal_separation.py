@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.numbers.intervals import sums
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.replay.diagnose.signal_separation import (
     ResampledD,
@@ -181,7 +180,7 @@ def test_no_labelled_question_at_all() -> None:
 
 @pytest.mark.parametrize("form", [np.arctan, np.sign, np.round])
 def test_draws_from_sums_are_spread_as_resamples_are(
-    form: Callable[[NDArray[np.float64]], NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch
+    form: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> None:
     rng = np.random.default_rng(5)
     sure, number = rng.normal(size=1500), np.repeat(np.arange(500), 3)
@@ -192,10 +191,8 @@ def test_draws_from_sums_are_spread_as_resamples_are(
         for some, sign in ((slice(None), 1.0), (slice(0, None, 3), -1.0))
     ]
     resampled = separations(parts, 500, resamples=800, seed=1)
-    monkeypatch.setattr(sums, "SUMS_ABOVE", 499)
-    for (plain, draws), (same, drawn) in zip(
-        resampled, separations(parts, 500, resamples=800, seed=1), strict=True
-    ):
+    by_sums = separations(parts, 500, resamples=800, seed=1, by_sums=True)
+    for (plain, draws), (same, drawn) in zip(resampled, by_sums, strict=True):
         assert same.auroc.estimate == plain.auroc.estimate
         for name in ("d_signed", "pearson", "auroc"):
             one, other = getattr(draws, name), getattr(drawn, name)
