@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,20 @@ class SignalColumn:
         return isinstance(other, SignalColumn) and other._key == self._key
 
 
-MeasuredColumn = ScoreColumn | OwnScoreColumn | LabelledColumn | RetrievalColumn | SignalColumn
+@dataclass(frozen=True, slots=True)
+class DerivedColumn:
+    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds).
+
+    Known by the function's value; other processes are sent it.
+    """
+
+    work: Callable[[TraceSet], Array]
+    of_rounds = True
+
+
+MeasuredColumn = (
+    ScoreColumn | OwnScoreColumn | LabelledColumn | RetrievalColumn | SignalColumn | DerivedColumn
+)
 
 
 def column_name(key: MeasuredColumn) -> str:
@@ -124,6 +137,8 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
             columns[key] = own_scores(traces, key.name)
         elif isinstance(key, LabelledColumn):
             columns[key] = labelled(traces)[:, None].astype(np.float64)
+        elif isinstance(key, DerivedColumn):
+            columns[key] = key.work(traces)
     return [columns[key] for key in asked]
 
 

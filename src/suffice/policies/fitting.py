@@ -35,7 +35,6 @@ from suffice.signals.abstained import (
 )
 from suffice.signals.available import refuse_lacking
 from suffice.signals.by_columns.answers import abstaining
-from suffice.signals.by_columns.questions import of_first_rounds, of_last_rounds
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
@@ -107,7 +106,8 @@ def fit_questions(part: Measures) -> FitQuestions:
     seen, record = part.seen, part.recorded
     if not record.has("stopped_by"):
         return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
-    ends = Texts.of(of_last_rounds(record, "stopped_by"))
+    last_rows = np.cumsum(record.last_rounds, dtype=np.int64) - 1
+    ends = Texts.of(record.table.column("stopped_by")).take(last_rows)
     by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
@@ -115,7 +115,7 @@ def fit_questions(part: Measures) -> FitQuestions:
         return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
-    names = of_first_rounds(record, "question_id").filter(never)
+    names = record.first_rounds("question_id").filter(never)
     not_drawn[never] = _between_0_and_1(names) >= seen.propensity[never]
     read = ~(cut | not_drawn)
     if not read.any():

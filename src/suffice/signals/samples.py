@@ -226,8 +226,4 @@ def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
     """How many samples each round holds, null as none, (n_questions, n_rounds); NaN: not recorded."""
     if not traces.has("samples"):
         return np.where(traces.exists, 0.0, np.nan)
-    lengths = [
-        chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-        for chunk in traces.table.column("samples").chunks
-    ]
-    return traces.dense(np.concatenate([*lengths, np.empty(0)]))
+    return np.where(traces.exists, np.nan_to_num(traces.lengths("samples")), np.nan)

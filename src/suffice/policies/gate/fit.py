@@ -87,7 +87,7 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
     return GatePolicy(
         settings=GateSettings.published(**changes),
         rounds=_budget(traces),
-        samples=_samples(traces),
+        samples=_samples(Measures.of(traces)),
     )
 
 
@@ -133,7 +133,7 @@ def fit_gate_policy(
     policy = GatePolicy(
         settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),
         rounds=budget,
-        samples=_samples(whole),
+        samples=_samples(measures),
     )
     fires = executes(policy.settings, policy.confidence(data.table), conflict)
     _warn_of_constant(fires, data.table.exists, policy)
@@ -144,9 +144,9 @@ def _budget(traces: TraceSet) -> int:
     return max(1, traces.n_rounds)
 
 
-def _samples(traces: TraceSet) -> int:
+def _samples(measures: Measures) -> int:
     """How many samples most rounds hold."""
-    counts = sample_counts(traces)
+    counts = measures.derived(sample_counts)
     held = counts[counts > 0].astype(np.int64)
     return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
 

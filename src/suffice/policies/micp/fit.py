@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import Ragged
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
-from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, FitQuestions, fit_questions, refuse_without_gold
@@ -48,8 +46,9 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
-from suffice.signals.by_columns.questions import asked_in_both, of_first_rounds
+from suffice.signals.by_columns.questions import asked_in_both
 from suffice.signals.samples import Clustering
+from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
 
 DEFAULT_ROUNDS = 3
@@ -122,8 +121,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         )
     read = [fit_questions(part) for part in parts]
     optimize, calibration = (
-        part.take(gold_answers(part.traces).labelled & of_part.read)
-        for part, of_part in zip(parts, read, strict=True)
+        part.take(part.labelled & of_part.read) for part, of_part in zip(parts, read, strict=True)
     )
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
         if not part.traces.n_questions:
@@ -176,7 +174,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     record = parts.calibrate.traces
     chosen, filtered = _filter(record, preset, settings)
     draft = replace(
-        draft_policy([parts.optimize.traces, record], settings),
+        draft_policy([parts.optimize, parts.calibrate], settings),
         preset=preset,
         filter=chosen,
         filtered=filtered,
@@ -219,7 +217,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     )
 
 
-def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolicy:
+def draft_policy(questions: Sequence[TraceSet | Measures], settings: MiCPSettings) -> MiCPPolicy:
     """A policy without thresholds or filter, as these records allow it.
 
     Raises
@@ -229,8 +227,10 @@ def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolic
     DataError
         Where the number of samples differs within one, or not all are clustered.
     """
-    rounds = settings.rounds or min(DEFAULT_ROUNDS, *(part.n_rounds for part in parts))
-    for part in parts:
+    parts = [Measures.of(part) for part in questions]
+    records = [part.traces for part in parts]
+    rounds = settings.rounds or min(DEFAULT_ROUNDS, *(record.n_rounds for record in records))
+    for part in records:
         if part.n_rounds < rounds:
             raise UsageError(
                 f"{rounds} rounds asked for, {part.n_rounds} recorded in {part.origin.source}; "
@@ -250,7 +250,7 @@ def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolic
         final=-math.inf,
         stop_on=settings.stop_on,
         penalty=settings.penalty,
-        clusters=_clusters(parts[-1], settings.clusters),
+        clusters=_clusters(records[-1], settings.clusters),
         match=Match(f1=settings.match_f1),
         seed=settings.seed,
     )
@@ -282,8 +282,7 @@ def _filter(
             )
         return recorded, True
     relevance = scored_by(calibration)
-    named = Ragged.of(of_first_rounds(calibration, "gold_passage_ids")).values
-    if relevance is None or named.null_count == len(named):
+    if relevance is None or not names_passages(calibration).any():
         return None, False
     level = exact_level(settings.alpha_retrieval)
     return fit_filter(calibration, level, preset, relevance), False

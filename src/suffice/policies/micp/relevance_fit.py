@@ -14,7 +14,7 @@ from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
-from suffice.signals.by_columns.questions import blocks, of_first_rounds, only_columns
+from suffice.signals.by_columns.questions import blocks, only_columns
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.trace.rounds.table import TraceSet
 
@@ -134,7 +134,7 @@ def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
 
     rounds = RoundColumns(traces)
     shown, again = rounds.lists("passages"), rounds.lists("refound")
-    wanted = Ragged.of(of_first_rounds(traces, "gold_passage_ids"))
+    wanted = Ragged.of(traces.first_rounds("gold_passage_ids"))
     named = wanted.values.is_valid()
     ids = [passages.field("id").fill_null("") for passages in (shown, again)]
     names = Texts.of(pa.chunked_array([*ids, wanted.values.filter(named)], pa.string()))

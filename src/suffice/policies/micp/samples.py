@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded_finds
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
-from suffice.signals.by_columns.questions import blocks, of_first_rounds, only_columns
+from suffice.scoring import Match
+from suffice.signals.by_columns.questions import blocks, only_columns
 from suffice.signals.by_columns.rounds import RoundColumns
 from suffice.signals.by_columns.samples import cluster_of_samples, sample_forms
-from suffice.signals.samples import entropy_signal, sample_counts
+from suffice.signals.samples import Clustering, entropy_signal, sample_counts
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -42,50 +44,61 @@ def read_samples(
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)
     score[:, :there] = scores[:, :there]
-    gold_confidence = np.full((n, rounds), -np.inf)
-    entropy = None
+    shares = measures.derived(RightShares(draft.clusters.by, draft.match, rounds))[:, :there]
     if draft.penalty:
-        entropy = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
-    start = 0
-    for block in blocks(traces):
-        here = slice(start, start + block.n_questions)
-        found = _right_shares(block, draft)
-        if entropy is not None:
-            found -= draft.penalty * np.nan_to_num(entropy[here, : found.shape[1]])
-        gold_confidence[here, : found.shape[1]] = np.where(np.isnan(found), -np.inf, found)
-        start = here.stop
+        spread = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
+        shares = shares - draft.penalty * np.nan_to_num(spread[:, :there])
+    gold_confidence = np.full((n, rounds), -np.inf)
+    gold_confidence[:, :there] = np.where(np.isnan(shares), -np.inf, shares)
     return Sampled(
         score=score,
         best_gold=np.maximum.accumulate(gold_confidence, axis=1),
-        draws=Lots(of_first_rounds(traces, "question_id"), draft.seed),
+        draws=Lots(traces.first_rounds("question_id"), draft.seed),
     )
 
 
-def _right_shares(traces: TraceSet, draft: MiCPPolicy) -> NDArray[np.float64]:
-    """The share of the largest right cluster among a round's samples, (n_questions, at most T).
+@dataclass(frozen=True, slots=True)
+class RightShares:
+    """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``).
 
     NaN where there is none. A cluster is right where any of its members matches a gold answer.
     """
-    table = only_columns(traces, "gold_answers", "samples", "sample_clusters").table
-    early = replace(traces, table=table.filter(table.column("round").to_numpy() <= draft.rounds))
-    rounds = RoundColumns(early)
-    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
-    clusters = cluster_of_samples(rounds, draft.clusters.by)
-    said = np.flatnonzero(forms.codes != forms.code_of(""))
-    rows = samples.rows[said]
-    scored = ScoredAnswers(forms.take(said), gold_answers(early), rounds.question[rows])
-    least = draft.match.f1
-    right = scored.score("em") == 1.0 if least is None else scored.score("f1") >= least
-    chosen, first = np.unique(clusters[said[right]], return_index=True)
-    numbers, sizes = np.unique(clusters, return_counts=True)
-    largest = np.zeros(rounds.n_rows, np.int64)
-    np.maximum.at(largest, rows[right][first], sizes[np.searchsorted(numbers, chosen)])
-    shares = rounds.undefined()
-    np.divide(largest, samples.lengths, out=shares, where=largest > 0)
-    return early.dense(shares)
+
+    by: Clustering
+    match: Match
+    rounds: int
+
+    def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
+        """Those of the rounds of a record."""
+        shares = np.full((min(self.rounds, traces.n_rounds), traces.n_questions), np.nan).T
+        start = 0
+        for block in blocks(only_columns(traces, "gold_answers", "samples", "sample_clusters")):
+            found = self._of(block)
+            shares[start : start + len(found), : found.shape[1]] = found
+            start += len(found)
+        return shares
+
+    def _of(self, traces: TraceSet) -> NDArray[np.float64]:
+        table = traces.table
+        early = replace(traces, table=table.filter(table.column("round").to_numpy() <= self.rounds))
+        rounds = RoundColumns(early)
+        samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
+        clusters = cluster_of_samples(rounds, self.by)
+        said = np.flatnonzero(forms.codes != forms.code_of(""))
+        rows = samples.rows[said]
+        scored = ScoredAnswers(forms.take(said), gold_answers(early), rounds.question[rows])
+        least = self.match.f1
+        right = scored.score("em") == 1.0 if least is None else scored.score("f1") >= least
+        chosen, first = np.unique(clusters[said[right]], return_index=True)
+        numbers, sizes = np.unique(clusters, return_counts=True)
+        largest = np.zeros(rounds.n_rows, np.int64)
+        np.maximum.at(largest, rows[right][first], sizes[np.searchsorted(numbers, chosen)])
+        shares = rounds.undefined()
+        np.divide(largest, samples.lengths, out=shares, where=largest > 0)
+        return early.dense(shares)
 
 
-def samples_a_round(traces: TraceSet, rounds: int) -> int:
+def samples_a_round(measures: Measures, rounds: int) -> int:
     """m, the same in every round up to T of every question.
 
     Raises
@@ -95,12 +108,13 @@ def samples_a_round(traces: TraceSet, rounds: int) -> int:
     DataError
         Naming question and round of another number.
     """
+    traces = measures.traces
     if not traces.has("samples"):
         raise UsageError(
             f"micp needs column samples, which {traces.origin.source} does not hold; record with "
             "suffice record --samples 10"
         )
-    counts = sample_counts(traces)[:, :rounds]
+    counts = measures.derived(sample_counts)[:, :rounds]
     expected = counts[0, 0]
     others = np.argwhere(~np.isnan(counts) & (counts != expected))
     if len(others):
@@ -128,13 +142,13 @@ def recorded_sets(
     round up to the budget samples the right answer. The objective is paper 3's composite (Eq. 14).
     """
     fired = policy.fired(table)
-    labelled = gold_answers(traces).labelled
+    answerable = labelled(traces)
     covered = objective = None
-    if labelled.any():
-        data = read_samples(traces.take(labelled), policy, policy.scores(table)[labelled])
+    if answerable.any():
+        data = read_samples(traces.take(answerable), policy, policy.scores(table)[answerable])
         # a record that ends before the budget is no stop: nothing is sampled after it
         cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
-        worth = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])
+        worth = evaluate_stops(data, fired[answerable], policy.final, at_most=cut[answerable])
         covered = worth.covered
         objective = worth.composite(policy.weight)
     kept = _retention(policy.filter, traces)

@@ -169,7 +169,7 @@ def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> Non
 
 def _part(measures: Measures, split: str, reward: str) -> _Part:
     chosen = measures.only_split(split)
-    read: Rewards = read_rewards(chosen.traces, REWARDS[reward])
+    read: Rewards = read_rewards(chosen, REWARDS[reward])
     questions = fit_questions(chosen)
     part = _Part(
         name=split,

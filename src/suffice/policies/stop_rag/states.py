@@ -21,6 +21,7 @@ from suffice.trace.rounds.tokens import passage_text
 
 if TYPE_CHECKING:
     from suffice.columns.answers import GoldAnswers
+    from suffice.measures.measures import Measures
     from suffice.signals.by_columns.rounds import RoundColumns
     from suffice.trace.rounds.table import TraceSet
 
@@ -76,7 +77,7 @@ class Rewards:
     notes: tuple[str, ...]
 
 
-def read_rewards(traces: TraceSet, score: Score) -> Rewards:
+def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
     """The rewards of stopping, by any score of an answer against gold answers.
 
     Rounds with the same scores in another order have the same reward, to the bit. A sample that
@@ -97,47 +98,55 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
     Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
     samples a round.
     """
-    from suffice.measures.scores import gold_answers  # deciding live loads no pyarrow
+    from suffice.measures.measures import Measures  # deciding live loads no pyarrow
 
+    measures = Measures.of(questions)
+    traces = measures.traces
     source = traces.origin.source
     if not traces.has("samples"):
         raise UsageError(
             f"a reward is the mean score of sampled final answers, and {source} holds no column "
             f"samples; {_RECORD}"
         )
-    labelled = gold_answers(traces).labelled
-    counts = sample_counts(traces)  # NaN where not recorded
+    labelled = measures.labelled
+    counts = measures.derived(sample_counts)  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
     usable = labelled & ~unsampled.any(axis=1)
     if not usable.any():
         raise UsageError(f"no question of {source} has rewards: {'; '.join(notes)}")
     return Rewards(
-        values=_mean_scores(traces, score),
+        values=measures.derived(MeanScores(score)),
         lengths=traces.last_rounds,
         usable=usable,
         notes=notes,
     )
 
 
-def _mean_scores(traces: TraceSet, score: Score) -> NDArray[np.float64]:
-    """(n_questions, n_rounds), NaN where there is nothing to score."""
-    from suffice.columns.sums import segment_means
-    from suffice.measures.scores import gold_answers
-    from suffice.signals.by_columns.questions import blocks, only_columns
-    from suffice.signals.by_columns.rounds import RoundColumns
+@dataclass(frozen=True, slots=True)
+class MeanScores:
+    """The mean score of every round's samples, (n_questions, n_rounds); NaN: unlabelled, or none drawn."""
 
-    means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
-    start = 0
-    for block in blocks(only_columns(traces, "gold_answers", "samples")):
-        rounds, gold = RoundColumns(block), gold_answers(block)
-        scores = _sample_scores(rounds, gold, score)
-        # rounded once whatever the order: equal rounds must tie
-        of_rounds = segment_means(np.nan_to_num(scores), rounds.lists("samples").offsets)
-        of_rounds[~gold.labelled[rounds.question]] = np.nan
-        means[start : start + block.n_questions, : block.n_rounds] = block.dense(of_rounds)
-        start += block.n_questions
-    return means
+    score: Score
+
+    def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
+        """Those of a record."""
+        from suffice.columns.sums import segment_means
+        from suffice.measures.scores import gold_answers
+        from suffice.signals.by_columns.questions import blocks, only_columns
+        from suffice.signals.by_columns.rounds import RoundColumns
+
+        means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
+        start = 0
+        for block in blocks(only_columns(traces, "gold_answers", "samples")):
+            rounds, gold = RoundColumns(block), gold_answers(block)
+            scores = _sample_scores(rounds, gold, self.score)
+            # rounded once whatever the order: equal rounds must tie
+            of_rounds = segment_means(np.nan_to_num(scores), rounds.lists("samples").offsets)
+            of_rounds[~gold.labelled[rounds.question]] = np.nan
+            means[start : start + block.n_questions, : block.n_rounds] = block.dense(of_rounds)
+            start += block.n_questions
+        return means
 
 
 def _sample_scores(rounds: RoundColumns, gold: GoldAnswers, score: Score) -> NDArray[np.float64]:
@@ -288,7 +297,6 @@ def rounds_of(states: States) -> list[int]:
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
-    from suffice.signals.by_columns.questions import of_first_rounds
     from suffice.signals.by_columns.rounds import RoundColumns
 
     recorded = RoundColumns(traces).lists("passages")
@@ -298,7 +306,7 @@ def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
         for name, title, text in zip(*fields, strict=True)
     )
     rounds = (list(islice(passages, count)) for count in recorded.lengths.tolist())
-    questions = of_first_rounds(traces, "question").to_pylist()
+    questions = traces.first_rounds("question").to_pylist()
     for question, length in zip(questions, traces.last_rounds.tolist(), strict=True):
         yield _states(question, islice(rounds, length))
 
