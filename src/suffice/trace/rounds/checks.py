@@ -66,12 +66,17 @@ def _cells(table: pa.Table) -> Iterator[Problem]:
     for name in REQUIRED:
         if name == "answer" or name not in table.column_names:
             continue  # null: not asked for
+        if not table.column(name).null_count:
+            continue
         for position in positions(pc.is_null(table.column(name))):
             yield Problem(int(position), name, "null where a value is required")
     for name, (wrong, said) in _WRONG_CELLS.items():
         if name in table.column_names:
             cells = table.column(name)
-            for position in positions(wrong(cells)):
+            mask = wrong(cells)
+            if not pc.any(mask).as_py():
+                continue
+            for position in positions(mask):
                 yield Problem(int(position), name, said(cells[int(position)].as_py()))
 
 
@@ -341,7 +346,7 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
         there = [name for name in parts if {name, whole} <= {*table.column_names}]
         for name in there:
             more = pc.greater(table.column(name), table.column(whole))
-            for position in positions(more):
+            for position in positions(more) if pc.any(more).as_py() else ():
                 words = name.replace("_", " ")
                 yield Problem(int(position), name, f"more {words} than {whole}")
     if {*_CALL_PARTS, "llm_calls"} <= {*table.column_names}:
