@@ -91,6 +91,8 @@ _texts = st.one_of(
     st.text(max_size=12),
     st.sampled_from(("", "yes", "no", "unknown", "Not mentioned.", "It is not known (1)", "(A)")),
     st.lists(st.sampled_from(_SAID), max_size=4).map("".join),
+    # few, so that answers repeat and stand in passages
+    st.sampled_from(("Oslo", "no", "know", "the Oslo.", "no Oslo", "Oslo know A-ha", "A-ha")),
 ).filter(lambda text: max(text, default="") < "\ud800" or min(text) > "\udfff")
 _narrow = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _logprobs = st.one_of(
