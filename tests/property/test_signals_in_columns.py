@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
@@ -91,6 +91,8 @@ _texts = st.one_of(
     st.text(max_size=12),
     st.sampled_from(("", "yes", "no", "unknown", "Not mentioned.", "It is not known (1)", "(A)")),
     st.lists(st.sampled_from(_SAID), max_size=4).map("".join),
+    # few, so that answers repeat and stand in passages
+    st.sampled_from(("Oslo", "no", "know", "the Oslo.", "no Oslo", "Oslo know A-ha", "A-ha")),
 ).filter(lambda text: max(text, default="") < "\ud800" or min(text) > "\udfff")
 _narrow = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _logprobs = st.one_of(
@@ -210,6 +212,18 @@ def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -
                 ), (spec.name, record.rounds[: number + 1], value, found)
 
 
+def _read(*ids: str) -> Round:
+    return Round(answer="", passages=tuple(Passage(id=name, text="Oslo") for name in ids))
+
+
+# a word in more passages of a question that is not compared than of one that is
+_ONE_ROUND_OF_MANY = [
+    QuestionRecord(question=Question(id=f"q{number}", text="?"), gold=Gold(), rounds=of_question)
+    for number, of_question in enumerate([(_read("1", "2", "3", "4"),), (_read("1"), _read("2"))])
+]
+
+
+@example(_ONE_ROUND_OF_MANY)
 @given(records())
 @settings(max_examples=examples(60), deadline=None)
 def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:

@@ -78,6 +78,7 @@ class CostModel:
     charge: Charging = "as-run"
 
 
+_SHARED_CELLS = 500_000  # of a matrix; what larger ones are made of is made again for each cost
 _TELLING = ("llm_calls", "samples", "answer_calls", "sample_latency_s")
 
 
@@ -285,6 +286,10 @@ class _Ledger:
             values = self.record.nothing if apart else cost.compute(self)
             self._costs[name] = self.record.known(values, f"what {name!r} comes to")
         return self._costs[name]
+
+    def forget(self) -> None:
+        """Keep nothing of what other costs were made of, which they share."""
+        self._costs.clear()
 
     def read(self, values: _Array) -> _Array:
         """What is paid of something that a policy reads to decide: nothing where its budget ends."""
@@ -617,7 +622,12 @@ class StopCosts(Mapping[str, "_Array | None"]):
         """
         loop, *answers = self._ledgers
         summed = np.cumsum(loop.cost(name), axis=1)
-        return summed + answers[0].cost(name) if answers else summed
+        if answers:
+            summed = summed + answers[0].cost(name)
+        if summed.size > _SHARED_CELLS:
+            for ledger in self._ledgers:
+                ledger.forget()
+        return summed
 
 
 def stop_costs(

@@ -8,11 +8,12 @@ which round is the last one of a budget, are said of a part as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +36,16 @@ from suffice.measures.narrow import refuse_stale
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
-from suffice.measures.shards import map_shards, shards_of
+from suffice.measures.shards import Shard, map_shards, shards_of
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, specs_for
+from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
+_Given = TypeVar("_Given")
 
 
 class _Columns:
@@ -220,6 +223,8 @@ class Measures:
         return self._by[name]
 
     def _usual(self) -> MetricName:
+        if self._shards and labelled(self._shards[0].traces()).any():
+            return "f1"  # without a look at the others
         if self.labelled.any():
             return "f1"
         return "score" if self.traces.has("score") else "agreement"
@@ -420,6 +425,26 @@ class Measures:
             self._columns[key] = self._whole.part(key, self._rows, self.traces.n_rounds)
         return [self._columns[key] for key in keys]
 
+    # --- in parts ------------------------------------------------------------------------------
+    @cached_property
+    def _shards(self) -> tuple[Shard, ...]:
+        return shards_of(self.recorded)
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether its questions are read in shards, and :meth:`of_shards` goes through them."""
+        return bool(self._shards)
+
+    def of_shards(self, work: Callable[[Measures], _Given]) -> Iterator[_Given]:
+        """What ``work`` gives of the measures of each shard in turn, by the executor; nothing is kept."""
+        part = _OfShard(work, self._metric)
+        for _, given in map_shards(part, self._shards, self._whole.executor):
+            yield given
+
+    def first_shard(self) -> Measures:
+        """The measures of the first of its shards, of all its questions where there are none."""
+        return _of_shard(self._shards[0].traces(), self._metric) if self._shards else self
+
     # --- of the part as a whole ----------------------------------------------------------------
     def costs(self, model: CostModel, choosing: CostReads | None = None) -> CostBook:
         """Cumulative costs by what is read; ``choosing`` is what everybody reads to choose among answers."""
@@ -444,3 +469,18 @@ class Measures:
 
 Traces = TraceSet | Measures | str | Path
 """A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
+
+
+def _of_shard(traces: TraceSet, metric: Metric | None) -> Measures:
+    return Measures(traces).by(None if metric is None else metric.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfShard(Generic[_Given]):
+    """Does some work with the measures of a shard."""
+
+    work: Callable[[Measures], _Given]
+    metric: Metric | None
+
+    def __call__(self, traces: TraceSet) -> _Given:
+        return self.work(_of_shard(traces, self.metric))

@@ -39,11 +39,9 @@ from suffice.trace.lazy import in_memory
 from suffice.trace.reader import parquet_files
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.schema import MEASURED, RUN_KEY
+from suffice.trace.schema import MEASURED, RUN_KEY, STATED
 from suffice.trace.writer import write_table
 
-STATED = "measures"
-"""Where a run document says of which record, and by which code, measures were taken."""
 WIDE = (
     "query",
     "action",

@@ -19,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import BackendError
-from suffice.trace.lazy import Files, LazyTable, Readings, Span
+from suffice.trace.lazy import LazyTable, Readings, Span
 from suffice.trace.reader import StoredFile
-from suffice.trace.rounds.reader import of_spans
+from suffice.trace.rounds.reader import of_shard
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.schema import STATED
 
-SHARD_ROWS = 16_384
+SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""
 _SHARD_BYTES = 64_000_000
-_TOGETHER = 8  # shards that a worker takes at a time, whose files it reads forwards
+_TOGETHER = 2  # shards that a worker takes at a time, whose files it reads forwards
 _AHEAD = 3  # such tasks a worker that wait for it
 _TRIES = 3
 
@@ -39,23 +40,29 @@ _Given = TypeVar("_Given")
 class Shard:
     """Some questions of a record: rows ``start`` to ``stop`` of a file.
 
-    ``questions`` are their places among all of the record, ascending. ``chosen`` says which of those in the
+    ``starts`` is where each question begins in the rows, and how many there are; ``questions`` are the places
+    of those that are meant among all of the record. ``chosen`` says which of those in the
     rows are meant; ``None``: all.
     """
 
     file: StoredFile
     start: int
     stop: int
+    starts: NDArray[np.int64]
     questions: NDArray[np.int64]
     origin: TraceSetOrigin
     chosen: NDArray[np.bool_] | None = None
 
     def only(self, chosen: NDArray[np.bool_]) -> Shard:
-        """Those of its questions where ``chosen`` (of all of the record) is true; of a whole shard."""
+        """Those of its questions where ``chosen`` (of all of the record) is true."""
         there = chosen[self.questions]
         if there.all():
             return self
-        return replace(self, questions=self.questions[there], chosen=there)
+        asked = there
+        if self.chosen is not None:
+            asked = self.chosen.copy()
+            asked[self.chosen] = there
+        return replace(self, questions=self.questions[there], chosen=asked)
 
     def traces(self, readings: Readings | None = None) -> TraceSet:
         """The questions; shards of one file that are read in turn share ``readings``.
@@ -67,7 +74,7 @@ class Shard:
         """
         span = Span(self.file, self.start, self.stop)
         shared = {} if readings is None else readings
-        traces = of_spans([span], self.origin, readings=shared, checked=True)
+        traces = of_shard(span, self.starts, self.origin, shared)
         return traces if self.chosen is None else traces.take(self.chosen)
 
     @property
@@ -77,29 +84,42 @@ class Shard:
 
 
 def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
-    """The shards of a record that is read when asked for; none of one that lies in memory.
+    """The shards of a record, or of a part of one, that is read when asked for; none of one in memory.
 
     One in whose files the rows of some question lie apart has none: it is measured whole.
     """
-    source = traces.table.source if isinstance(traces.table, LazyTable) else None
-    if not isinstance(source, Files) or source.runs is None or traces.table.num_rows <= rows:
+    if not isinstance(traces.table, LazyTable) or traces.table.num_rows <= rows:
         return ()
-    origin = replace(traces.origin, skipped=())
+    source, in_files = traces.table.in_files(traces.starts[:-1])
+    if source.runs is None:
+        return ()
+    run = {name: said for name, said in traces.origin.run.items() if name != STATED}
+    origin = replace(traces.origin, skipped=(), run=run)
+    starts = source.runs.starts
+    if not np.isin(np.cumsum([span.rows for span in source.spans]), starts).all():
+        return ()  # a question runs on in the next file
+    asked = np.full(len(source.runs.place), -1)  # by run the place among these questions
+    asked[np.searchsorted(starts, in_files, side="right") - 1] = np.arange(traces.n_questions)
     shards: list[Shard] = []
     first_row = 0
-    starts, place = source.runs.starts, source.runs.place
     for span in source.spans:
         last_row = first_row + span.rows
         runs = slice(*np.searchsorted(starts[:-1], (first_row, last_row)))
         within = starts[runs] - first_row
         for begin, end in _cuts(within, span.rows, _rows_of(span.file, rows)):
+            questions = asked[runs][begin:end]
+            if (questions < 0).all():
+                continue
+            start, stop = int(within[begin]), int([*within[end : end + 1], span.rows][0])
             shards.append(
                 Shard(
                     file=span.file,
-                    start=int(within[begin]),
-                    stop=int(within[end]) if end < len(within) else span.rows,
-                    questions=np.sort(place[runs][begin:end]),
+                    start=span.start + start,
+                    stop=span.start + stop,
+                    starts=np.append(within[begin:end], stop) - start,
+                    questions=questions[questions >= 0],
                     origin=origin,
+                    chosen=None if (questions >= 0).all() else questions >= 0,
                 )
             )
         first_row = last_row

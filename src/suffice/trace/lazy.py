@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.errors import DataError
-from suffice.trace.reader import StoredFile, coerce_column, readable
+from suffice.errors import DataError, InternalError
+from suffice.trace.reader import StoredFile, coerce_column, footer_of, readable
 from suffice.trace.schema import MEASURED
 
 _BATCH = 4096  # rows decoded at a time
@@ -53,6 +53,13 @@ class Span:
         """How many."""
         return self.stop - self.start
 
+    def pieces(self) -> Iterator[Span]:
+        """The same rows, a few at a time, none over the end of a row group."""
+        ends = [*accumulate(self.file.row_groups)]
+        for first, last in zip([0, *ends], ends, strict=False):
+            for start in range(max(first, self.start), min(last, self.stop), _PIECE):
+                yield Span(self.file, start, min(start + _PIECE, last, self.stop))
+
 
 class _Reading:
     """A column of a file, or some of its fields, read forwards some rows at a time."""
@@ -74,10 +81,12 @@ class _Reading:
             tables = [] if self._held is None else [self._held]
             held = sum(table.num_rows for table in tables)
             while self._at + held < stop:
-                batch = pa.Table.from_batches([next(self._batches)])
-                tables.append(batch)
+                batch = next(self._batches, None)
+                if batch is None:
+                    self._open_group(self._group + 1)
+                    continue
+                tables.append(pa.Table.from_batches([batch]))
                 held += batch.num_rows
-                self._group = self._group_of(min(self._at + held, self._file.rows - 1))
                 while tables and self._at + tables[0].num_rows <= start:
                     self._at += tables[0].num_rows
                     held -= tables.pop(0).num_rows
@@ -94,13 +103,21 @@ class _Reading:
     def _open_at(self, start: int) -> None:
         if self._parquet is not None:
             self._parquet.close()
-        self._parquet = _opened(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
-        self._group = self._group_of(start)
-        groups = range(self._group, len(self._file.row_groups))
-        self._at = sum(self._file.row_groups[: self._group])
+        self._parquet = self._opened()
         self._held = None
-        self._batches = self._parquet.iter_batches(
-            batch_size=_BATCH, row_groups=list(groups), columns=self._paths, use_threads=False
+        group = self._group_of(start)
+        self._at = sum(self._file.row_groups[:group])
+        self._open_group(group)
+
+    def _opened(self) -> pq.ParquetFile:
+        return _opened(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
+
+    def _open_group(self, group: int) -> None:
+        """Go on with a row group; one at a time, so that a damaged one spoils no other."""
+        self._group = group
+        parquet = self._parquet or self._opened()
+        self._batches = parquet.iter_batches(
+            batch_size=_BATCH, row_groups=[group], columns=self._paths, use_threads=False
         )
 
 
@@ -175,6 +192,36 @@ class Files:
         span = self.spans[index]
         return span, span.start + row - int(ends[index] - span.rows)
 
+    def row(self, file: Path, row: int) -> int:
+        """Where a row of a file stands among all, -1: it is none of them."""
+        first_row = 0
+        for span in self.spans:
+            if span.file.file == file and span.start <= row < span.stop:
+                return first_row + row - span.start
+            first_row += span.rows
+        return -1
+
+    def without(self, left_out: NDArray[np.bool_]) -> list[Span]:
+        """The spans of the rows that are not left out (n_rows,)."""
+        kept: list[Span] = []
+        first_row = 0
+        for span in self.spans:
+            there = np.flatnonzero(~left_out[first_row : first_row + span.rows]) + span.start
+            first_row += span.rows
+            for run in np.split(there, np.flatnonzero(np.diff(there) > 1) + 1):
+                if not len(run):
+                    continue
+                start, stop = int(run[0]), int(run[-1]) + 1
+                if kept and kept[-1].file is span.file and kept[-1].stop == start:
+                    start = kept.pop().start
+                kept.append(Span(span.file, start, stop))
+        return kept
+
+    def read_all(self) -> None:
+        """Read every column, to see that it can be."""
+        for name in self.names:
+            self.read(name, ())
+
     def kind(self, name: str) -> pa.DataType:
         """The type of a column in the schema; one that was measured has its own."""
         if not name.startswith(MEASURED):
@@ -186,7 +233,8 @@ class Files:
         if name not in self.names:
             raise _not_there(self.spans[0].file, name)
         kind = narrowed(self.kind(name), fields)
-        parts = [self._of_span(span, name, fields, kind) for span in self.spans]
+        readings = {} if self._readings is None else self._readings
+        parts = [self._of_span(span, name, fields, kind, readings) for span in self.spans]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
@@ -206,38 +254,41 @@ class Files:
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def holds(self, name: str) -> bool | None:
-        """Whether a file says so of all its rows."""
-        said = [
-            span.file.holds(name)
-            for span in self.spans
-            if span.rows == span.file.rows and span.rows
-        ]
-        if any(said):
+        """Whether the files say so: that one holds something tells nothing of a part of its rows."""
+        said = [(span.rows == span.file.rows, span.file.holds(name)) for span in self.spans]
+        if any(whole and held for whole, held in said):
             return True
-        return None if None in said or len(said) < len(self.spans) else False
+        return False if all(held is False for _, held in said) else None
 
     def _of_span(
-        self, span: Span, name: str, fields: tuple[str, ...], kind: pa.DataType
+        self,
+        span: Span,
+        name: str,
+        fields: tuple[str, ...],
+        kind: pa.DataType,
+        readings: Readings,
     ) -> pa.ChunkedArray:
         file = span.file
         if name not in file.names:
             return pa.chunked_array([pa.nulls(span.rows, kind)])
         beside = [other for other in self._checks.beside.get(name, ()) if other in file.names]
         read = {
-            one: self._cells(span, one, fields if one == name else ()) for one in (name, *beside)
+            one: self._cells(span, one, fields if one == name else (), readings)
+            for one in (name, *beside)
         }
         alone = {name: kind} if _share_a_field(read[name].type, kind) else {}
         table = file.coerced(pa.table(read), span.start, alone)
         self._checks.check(file, table, span.start)
         return table.column(name) if alone else coerce_column(table.column(name), kind)
 
-    def _cells(self, span: Span, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
+    def _cells(
+        self, span: Span, name: str, fields: tuple[str, ...], readings: Readings
+    ) -> pa.ChunkedArray:
         file = span.file
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
             with readable(file.file), _opened(file.file) as parquet:
                 return parquet.read(columns=paths).column(name)
-        readings = {} if self._readings is None else self._readings
         key = (file.file, name, fields)
         if key not in readings:
             readings[key] = _Reading(file, paths)
@@ -245,18 +296,7 @@ class Files:
 
 
 def _opened(file: Path, **options: Any) -> pq.ParquetFile:
-    return pq.ParquetFile(file, metadata=_footer_of(file), **options)
-
-
-def _footer_of(file: Path) -> pq.FileMetaData:
-    known = file.stat()
-    return _footer(file, known.st_mtime_ns, known.st_size)
-
-
-@lru_cache(maxsize=64)
-def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
-    """Read once: that of many row groups takes longer than some of their columns."""
-    return pq.read_metadata(file)
+    return pq.ParquetFile(file, metadata=footer_of(file), **options)
 
 
 def _not_there(file: StoredFile, name: str) -> DataError:
@@ -303,7 +343,7 @@ def leaf_paths(file: StoredFile, name: str, fields: tuple[str, ...]) -> list[str
     if not fields:
         return [name]
     with readable(file.file):
-        schema = _footer_of(file.file).schema
+        schema = footer_of(file.file).schema
     leaves = [schema.column(number).path for number in range(len(schema))]
     # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
     named = {
@@ -363,7 +403,7 @@ class LazyTable:
     def _read(self, name: str, fields: tuple[str, ...]) -> pa.ChunkedArray:
         if self._order is None:
             return self.source.read(name, fields)
-        if len(self._order) < _FEW * self.source.n_rows:
+        if len(self._order) < _FEW * self.source.n_rows and self._is_long:
             return self._taken_from_source(name, self._order, fields)
         return self.source.read(name, fields).take(pa.array(self._order))
 
@@ -372,6 +412,11 @@ class LazyTable:
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return self.source.at(name, rows[order], fields).take(pa.array(back))
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether its columns are too long to be read for a few rows."""
+        return self.source.n_rows > 8 * _PIECE
 
     def select(self, names: Sequence[str]) -> pa.Table:
         """A table of some columns."""
@@ -403,8 +448,19 @@ class LazyTable:
         if known is not None or not self.num_rows:
             known = self.column(name, fields) if known is None else known
             return known.take(pa.array(rows))
+        if not self._is_long:
+            return self.column(name, fields).take(pa.array(rows))
         there = rows if self._order is None else self._order[rows]
         return self._taken_from_source(name, there, fields)
+
+    def in_files(self, rows: Rows) -> tuple[Files, Rows]:
+        """The files that the rows of this table come from, and where these rows stand there."""
+        there = rows if self._order is None else self._order[rows]
+        if isinstance(self.source, _Rows):
+            return self.source.table.in_files(there)
+        if not isinstance(self.source, Files):
+            raise InternalError(f"a table of {type(self.source).__name__} is of no files")
+        return self.source, there
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
         """The same rows with a column of the schema replaced, or added."""

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -151,23 +152,8 @@ class StoredFile:
         """Whether a column is not null throughout; ``None``: its footer does not say."""
         if name not in self.names:
             return False
-        with readable(self.file), pq.ParquetFile(self.file) as parquet:
-            known = parquet.metadata
-            leaves = [
-                leaf
-                for leaf in range(len(parquet.schema))
-                if parquet.schema.column(leaf).path.partition(".")[0] == name
-            ]
-            flat = parquet.schema.column(leaves[0]).path == name
-            for group in range(known.num_row_groups):
-                for leaf in leaves:
-                    column = known.row_group(group).column(leaf)
-                    counted = column.statistics
-                    if counted is None or not counted.has_null_count:
-                        return None
-                    if counted.null_count < column.num_values:
-                        return True
-        return False if flat else None  # of a list that is empty its leaves are null too
+        with readable(self.file):
+            return _holds(footer_of(self.file), name)
 
     def read(self, names: Sequence[str] | None = None) -> pa.Table:
         """Columns in the schema's types; all wanted ones unless some are named.
@@ -195,6 +181,33 @@ def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
         return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else PLANS)
+
+
+def _holds(footer: pq.FileMetaData, name: str) -> bool | None:
+    paths = [footer.schema.column(leaf).path for leaf in range(len(footer.schema))]
+    leaves = [leaf for leaf, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")]
+    for group in range(footer.num_row_groups):
+        for leaf in leaves:
+            column = footer.row_group(group).column(leaf)
+            counted = column.statistics
+            if counted is None or not counted.has_null_count:
+                return None
+            if counted.null_count < column.num_values:
+                return True
+    # of a list that is empty its leaves are null too
+    return False if paths[leaves[0]] == name else None
+
+
+def footer_of(file: Path) -> pq.FileMetaData:
+    """What a Parquet file says of itself, read once."""
+    known = file.stat()
+    return _footer(file, known.st_mtime_ns, known.st_size)
+
+
+@lru_cache(maxsize=64)
+def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
+    """Of many row groups it takes longer to read than some of their columns."""
+    return pq.read_metadata(file)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.cli.main import main
 from suffice.measures.measured import (
+    DerivedColumn,
     MeasuredColumn,
     ScoreColumn,
     SignalColumn,
@@ -84,7 +85,10 @@ def test_a_report_computes_each_score_and_each_signal_once(
     assert parts["types"]
     assert parts["selective"]
     assert parts["guarantees"]
-    assert set(computed.values()) == {1}
+    again = [key for (key, _), count in computed.items() if count > 1]
+    assert [
+        key for key in again if not isinstance(key, DerivedColumn)
+    ] == []  # sets ask by themselves
     keys = Counter(key for key, _ in computed)
     assert {
         ScoreColumn("em"),
@@ -105,7 +109,7 @@ def test_a_replay_of_a_split_computes_nothing_for_others(
     rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
     assert main(["replay", str(traces), *rule]) == 0
     capsys.readouterr()
-    assert set(computed.values()) == {1}
+    assert [key for key, count in computed.items() if count > 1] == []
     keys = Counter(key for key, _ in computed)
     assert {key.spec.name for key in keys if isinstance(key, SignalColumn)} == {"overlap"}
     of_rounds = {key: count for key, count in keys.items() if key.of_rounds}

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 SUMS_ABOVE = 50_000
 """Questions up to which the paired bootstrap is run; beyond it, :class:`Sums`."""
-_CELLS = 4_000_000  # values summed at a time
+_CELLS = 4_000_000  # of questions worked on at a time, times columns
+_ROWS = 4096  # questions summed at a time: few columns of them stay in cache, many fill a product
 _FLAT = 1e-12  # a spread that rounding alone gives, as a share of the mean
 _DEPENDENT = (
     1e-9  # share of a column's variance that other columns leave, below which they leave none
@@ -85,9 +86,9 @@ class Sums:
         block: Callable[[slice], NDArray[np.float64 | np.bool_]],
     ) -> Sums:
         """The same where ``block`` gives the columns of some questions, (n_rows, n_columns)."""
-        step, sums = max(1, _CELLS // max(n_columns, 1)), cls.none(n_columns)
-        for start in range(0, n_questions, step):
-            values = np.asarray(block(slice(start, min(start + step, n_questions))), np.float64)
+        sums = cls.none(n_columns)
+        for start in range(0, n_questions, _ROWS):
+            values = np.asarray(block(slice(start, min(start + _ROWS, n_questions))), np.float64)
             total = values.sum(axis=0)
             with np.errstate(invalid="ignore"):
                 off = values - total / len(values)

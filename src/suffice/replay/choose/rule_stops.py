@@ -106,7 +106,7 @@ class RuleStops:
     def by_questions(self) -> Iterator[tuple[slice, Stops]]:
         """Blocks of questions, in which all rules are written out; all of a small record."""
         everyone = np.arange(self.shape[0])
-        for rows in question_blocks(self.shape[1], max(1, self.shape[0] // 8)):
+        for rows in question_blocks(self.shape[1], max(1, self.shape[0] // 2)):
             yield rows, self._compute(everyone, rows)
 
     def by_rules(self) -> Iterator[tuple[slice, Stops]]:

@@ -15,6 +15,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
+from suffice.numbers.intervals.sums import from_sums
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.overconfidence import (
     STABLE,
@@ -169,6 +170,12 @@ class Diagnostics(Tabular):
     notes: tuple[str, ...]
 
     @property
+    def draws(self) -> str:
+        """What the draws behind the intervals are called."""
+        by_sums = from_sums(sum(part.questions for part in self.parts))
+        return "draws by sums" if by_sums else "resamples of the questions"
+
+    @property
     def flags(self) -> dict[str, tuple[Flag, ...]]:
         """Flags by signal, as :func:`refuse_unusable` takes them."""
         return {signal.name: signal.flags for signal in self.signals}
@@ -240,6 +247,7 @@ class _Data:
     names: tuple[str, ...]
     calibrated: NDArray[np.float64]  # margins; why there are none, where all are NaN
     not_calibrated: str | None
+    by_sums: bool  # as many questions as all parts hold
 
 
 def diagnose(
@@ -268,6 +276,7 @@ def diagnose(
         if MARGIN in names
         else (np.full(record.exists.shape, np.nan), None)
     )
+    chosen, notes = _choose_parts(record, settings)
     data = _Data(
         table=table,
         em=measures.score("em"),
@@ -275,8 +284,8 @@ def diagnose(
         names=names,
         calibrated=calibrated,
         not_calibrated=not_calibrated,
+        by_sums=from_sums(sum(int(rows.sum()) for rows in chosen.values())),
     )
-    chosen, notes = _choose_parts(record, settings)
     seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
     measured = {
         part: _diagnose_part(data, rows, settings.resamples, seeds[part])
@@ -375,7 +384,13 @@ def _diagnose_part(
             )
             for question, t in cells
         ]
-        separated = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
+        separated = separations(
+            parts,
+            int(labelled.sum()),
+            resamples=resamples,
+            seed=seed,
+            by_sums=data.by_sums,
+        )
         apart = [separation for separation, _ in separated]
         n_pooled = 1 + em.shape[1]
         part = _signal_part(
@@ -465,26 +480,41 @@ def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float |
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([9.0, 8.0, 5.0]))
     -1.0
     """
-    if len(first) < 2:
-        return None
-    ranks = [average_ranks(values) for values in (first, second)]
-    centred = [rank - rank.mean() for rank in ranks]
-    length = float(np.sqrt((centred[0] @ centred[0]) * (centred[1] @ centred[1])))
-    if length == 0.0:
-        return None
-    return float(np.clip((centred[0] @ centred[1]) / length, -1.0, 1.0))
+    return None if len(first) < 2 else _correlated(_centred_ranks(first), _centred_ranks(second))
+
+
+def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    ranks = average_ranks(values)
+    return np.asarray(ranks - ranks.mean())
+
+
+def _correlated(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Pearson's correlation of centred values; ``None``: one does not vary."""
+    length = float(np.sqrt((first @ first) * (second @ second)))
+    return float(np.clip((first @ second) / length, -1.0, 1.0)) if length else None
 
 
 def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
-    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined."""
+    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined.
+
+    Signals are ranked once for all pairs that are compared over the same rounds.
+    """
     names = tuple(signals)
     flat = [signals[name].ravel() for name in names]
     defined = [~np.isnan(values) for values in flat]
     rho: list[list[float | None]] = [[None] * len(names) for _ in names]
     rows = [[0] * len(names) for _ in names]
-    for i, first in enumerate(flat):
+    pairs: dict[bytes, list[tuple[int, int]]] = {}
+    for i in range(len(names)):
         for j in range(i, len(names)):
-            both = defined[i] & defined[j]
-            rho[i][j] = rho[j][i] = spearman(first[both], flat[j][both])
-            rows[i][j] = rows[j][i] = int(both.sum())
+            pairs.setdefault(np.packbits(defined[i] & defined[j]).tobytes(), []).append((i, j))
+    for compared in pairs.values():
+        i, j = compared[0]
+        both = defined[i] & defined[j]
+        count = int(both.sum())
+        used = sorted({name for pair in compared for name in pair}) if count > 1 else []
+        ranks = {name: _centred_ranks(flat[name][both]) for name in used}
+        for i, j in compared:
+            rho[i][j] = rho[j][i] = _correlated(ranks[i], ranks[j]) if used else None
+            rows[i][j] = rows[j][i] = count
     return Correlations(signals=names, rho=tuple(map(tuple, rho)), rows=tuple(map(tuple, rows)))

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.numbers.auroc import ResampledAuroc, auroc
+from suffice.numbers.auroc import ResampledAuroc, auroc, auroc_influence
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.numbers.intervals.sums import Sums
 
 _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
 
@@ -164,14 +165,56 @@ def _mean_and_sd(
     return mean, np.where(enough, np.sqrt(variance), np.nan)
 
 
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Those of the rows as they are, NaN where undefined."""
+
+    d_signed: float
+    pearson: float
+    auroc: float
+
+    @classmethod
+    def of(cls, rows: Rows) -> _Figures:
+        return cls(
+            cohens_d(rows.values, rows.right),
+            pearson(rows.values, rows.right),
+            auroc(rows.sign * rows.values, rows.right),
+        )
+
+
 def separations(
-    parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
+    parts: Sequence[Rows],
+    n_questions: int,
+    *,
+    resamples: int,
+    seed: int,
+    by_sums: bool = False,
 ) -> list[tuple[Separation, SeparationDraws]]:
-    """The separation in every part, all from the same resamples of ``n_questions`` questions."""
+    """The separation in every part, all from the same resamples of ``n_questions`` questions.
+
+    ``by_sums``: from what each question adds instead, as of a large record.
+    """
+    figures = [_Figures.of(rows) for rows in parts]
     if n_questions == 0:
-        nothing = np.full(resamples, np.nan)
-        empty = SeparationDraws(d_signed=nothing, pearson=nothing, auroc=nothing)
-        return [(_separation(rows, empty), empty) for rows in parts]
+        drawn = np.full((3, len(parts), resamples), np.nan)
+    elif by_sums:
+        drawn = _from_sums(parts, figures, n_questions, resamples=resamples, seed=seed)
+    else:
+        drawn = _from_resamples(parts, n_questions, resamples=resamples, seed=seed)
+    draws = [
+        SeparationDraws(d_signed=d, pearson=r, auroc=area)
+        for d, r, area in drawn.transpose(1, 0, 2)
+    ]
+    return [
+        (_separation(rows, own, of_rows), own)
+        for rows, own, of_rows in zip(parts, draws, figures, strict=True)
+    ]
+
+
+def _from_resamples(
+    parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
+) -> NDArray[np.float64]:
+    """Signed d, r and AUROC of every part in every resample of the questions, (3, n_parts, resamples)."""
     distances = [ResampledD(rows, n_questions) for rows in parts]
     areas = [
         ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions)
@@ -192,27 +235,76 @@ def separations(
             drawn[1, number, start:stop] = distance.correlations(sums[number], counts)
             drawn[2, number, start:stop] = area.of(sums[len(parts) + number], counts)
         start = stop
-    draws = [
-        SeparationDraws(d_signed=d, pearson=r, auroc=area)
-        for d, r, area in drawn.transpose(1, 0, 2)
+    return drawn
+
+
+def _from_sums(
+    parts: Sequence[Rows],
+    figures: Sequence[_Figures],
+    n_questions: int,
+    *,
+    resamples: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """The same, to first order in what each question adds."""
+    added = [
+        column
+        for rows, of_rows in zip(parts, figures, strict=True)
+        for column in _influences(rows, of_rows, n_questions)
     ]
-    return [(_separation(rows, own), own) for rows, own in zip(parts, draws, strict=True)]
+    off = Sums.of(np.column_stack(added)).draws(resamples=resamples, seed=seed)
+    plain = [figure for of_rows in figures for figure in astuple(of_rows)]
+    drawn = (off + plain).T.reshape(len(parts), 3, resamples).transpose(1, 0, 2)
+    return np.stack([drawn[0], np.clip(drawn[1], -1.0, 1.0), np.clip(drawn[2], 0.0, 1.0)])
 
 
-def _separation(rows: Rows, draws: SeparationDraws) -> Separation:
+def _influences(rows: Rows, figures: _Figures, n_questions: int) -> tuple[NDArray[np.float64], ...]:
+    """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0.
+
+    To first order a resample's figure is that of all plus the mean of these over the questions drawn. NaN
+    where a figure is undefined.
+    """
+    undefined_everywhere = np.full(n_questions, math.nan)
+    area = auroc_influence(rows.sign * rows.values, rows.right, rows.questions, n_questions)
+    r, d = figures.pearson, figures.d_signed
+    if math.isnan(r):
+        return undefined_everywhere, undefined_everywhere, area
+
+    def of_questions(added: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = np.bincount(rows.questions, weights=added, minlength=n_questions)
+        return np.asarray(n_questions * sums, np.float64)
+
+    signal, match = (
+        (column - column.mean()) / column.std()
+        for column in (rows.values, rows.right.astype(np.float64))
+    )
+    to_r = (signal * match - r * (signal**2 + match**2) / 2) / len(signal)
+    if math.isnan(d):
+        return undefined_everywhere, of_questions(to_r), area
+    spread, to_mean, to_spread = 0.0, np.empty(len(signal)), np.empty(len(signal))
+    for of, sign in ((rows.right, 1.0), (~rows.right, -1.0)):
+        off = signal[of] - signal[of].mean()
+        sd = signal[of].std(ddof=1)
+        spread += sd / 2
+        to_mean[of] = sign * off / len(off)
+        to_spread[of] = (off**2 - sd**2) / (4 * sd * (len(off) - 1)) if sd else 0.0
+    return of_questions((to_mean - d * to_spread) / spread), of_questions(to_r), area
+
+
+def _separation(rows: Rows, draws: SeparationDraws, figures: _Figures) -> Separation:
     of_right, of_wrong = rows.values[rows.right], rows.values[~rows.right]
     why = _why_undefined(rows)
     if why is not None:
         d = d_signed = r = area = undefined(why)
     else:
-        area = from_draws(auroc(rows.sign * rows.values, rows.right), draws.auroc)
-        correlation = pearson(rows.values, rows.right)
+        area = from_draws(figures.auroc, draws.auroc)
+        correlation = figures.pearson
         r = (
             undefined("the signal is infinite in some of these rounds")
             if math.isnan(correlation)
             else from_draws(correlation, draws.pearson)
         )
-        signed = cohens_d(rows.values, rows.right)
+        signed = figures.d_signed
         if math.isnan(signed):
             d = d_signed = undefined(_why_no_d(rows))
         else:

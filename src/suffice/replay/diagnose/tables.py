@@ -130,7 +130,7 @@ def _figures(diagnostics: Diagnostics) -> str:
     names = [part.name for part in diagnostics.parts]
     drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
     return (
-        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
+        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} {diagnostics.draws} (seed "
         f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
     )
 

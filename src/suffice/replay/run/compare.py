@@ -151,7 +151,7 @@ def compare(
             measures, policies, rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
         )
 
-    able, left_out = runnable(ask(names, settings.rules), chosen)
+    able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
     if left_out and (settings.strict or not able):
         raise UsageError(_refusal(left_out, measures.traces.origin.source))
     notes += _left_out_notes(left_out)

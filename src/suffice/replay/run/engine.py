@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,7 +32,7 @@ from suffice.replay.run.results import (
     unscored_notes,
 )
 from suffice.replay.run.runs import Run, Runner, at_stop
-from suffice.replay.run.tally import replay_parts
+from suffice.replay.run.tally import Tally, replay_parts
 from suffice.scoring import F1Kind, Weights
 from suffice.trace.rounds.table import TraceSet
 
@@ -182,17 +182,14 @@ def _in_parts(
     n_questions, n_rounds = measures.traces.n_questions, measures.traces.n_rounds
     rows = np.arange(n_questions)
 
-    def parts() -> Iterator[Measures]:
+    def each(tallied: Callable[[Measures], Tally]) -> Iterator[Tally]:
+        if measures.in_shards:
+            yield from measures.of_shards(tallied)
+            return
         for start in range(0, n_questions, SUMS_ABOVE):
-            yield measures.take((rows >= start) & (rows < start + SUMS_ABOVE))
+            yield tallied(measures.take((rows >= start) & (rows < start + SUMS_ABOVE)))
 
-    return replay_parts(
-        lambda tallied: map(tallied, parts()),
-        candidates,
-        settings,
-        n_rounds,
-        source=measures.traces.origin.source,
-    )
+    return replay_parts(each, candidates, settings, n_rounds, source=measures.traces.origin.source)
 
 
 def _intervals(

@@ -12,6 +12,7 @@ from pathlib import Path
 from suffice._version import VERSION
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
+from suffice.numbers.intervals.sums import from_sums
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.policies.fitting import fit_rule
@@ -167,9 +168,12 @@ def asked_policies(
 
 
 def runnable(
-    asked: Sequence[AskedPolicy], measures: Measures
+    asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
 ) -> tuple[list[NamedPolicy], list[LeftOut]]:
-    """Those that can be built and that decide every question of these measures, and why others cannot."""
+    """Those that can be built and that decide every question of these measures, and why others cannot.
+
+    What the answers score is measured with what the policies read.
+    """
     built, left_out = [], []
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
@@ -177,7 +181,9 @@ def runnable(
             left_out.append(LeftOut(name=policy.name, reason=str(reason)))
         else:
             built.append((policy.name, candidate))
-    measure_usual_signals(measures, [candidate for _, candidate in built])
+    if from_sums(measures.traces.n_questions):
+        measures = measures.first_shard()  # what a policy cannot read there it can read nowhere
+    measure_together(measures, [candidate for _, candidate in built], f1_kind)
     able = []
     for name, candidate in built:
         policy_built = candidate.policy
@@ -201,15 +207,18 @@ def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
     return candidate
 
 
-def measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
-    """What candidates read by its usual meaning, in one pass over the record."""
-    measures.signals(
+def measure_together(
+    measures: Measures, candidates: Sequence[NamedPolicy], f1_kind: F1Kind
+) -> None:
+    """What answers score and what candidates read by its usual meaning, in one pass over the record."""
+    specs = [
         spec
         for candidate in candidates
         if candidate.policy is not None
         for spec in candidate.policy.specs
         if is_usual(spec)
-    )
+    ]
+    measures.measure(specs, f1_kind)
 
 
 def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:

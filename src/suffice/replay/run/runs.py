@@ -17,7 +17,7 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_choice import AnswerRounds, answer_rounds, signals_of_part
 from suffice.replay.run.answer_sets import Resampling
 from suffice.replay.run.cuts import SCORES, AtStops, Reader, seen_beside
-from suffice.replay.run.named_policies import NamedPolicy, measure_usual_signals
+from suffice.replay.run.named_policies import NamedPolicy, measure_together
 from suffice.replay.run.references import (
     CLOSED_BOOK,
     ORACLES,
@@ -78,7 +78,7 @@ class Runner:
         self.candidates = candidates
         part = self._part = whole is not None
         if not part:
-            measure_usual_signals(measures, candidates)
+            measure_together(measures, candidates, settings.f1_kind)
         self.scored = measures.scores(settings.f1_kind)
         self.choice = AnswerChoice.parse(settings.answer)
         of_fixed = answer_rounds(measures, self.choice, None, part=part)

@@ -35,7 +35,7 @@ def signals_section(
             plain(
                 "How well each signal alone separates right from wrong answers (exact match). AUROC 0.5 is "
                 "no better than chance; below it the signal misleads. Brackets: 95% intervals of "
-                f"{count(diagnostics.resamples)} resamples of the questions; drift: the later split minus "
+                f"{count(diagnostics.resamples)} {diagnostics.draws}; drift: the later split minus "
                 "the earlier."
             ),
             _areas(diagnostics, tables)

@@ -66,12 +66,17 @@ def _cells(table: pa.Table) -> Iterator[Problem]:
     for name in REQUIRED:
         if name == "answer" or name not in table.column_names:
             continue  # null: not asked for
+        if not table.column(name).null_count:
+            continue
         for position in positions(pc.is_null(table.column(name))):
             yield Problem(int(position), name, "null where a value is required")
     for name, (wrong, said) in _WRONG_CELLS.items():
         if name in table.column_names:
             cells = table.column(name)
-            for position in positions(wrong(cells)):
+            mask = wrong(cells)
+            if not pc.any(mask).as_py():
+                continue
+            for position in positions(mask):
                 yield Problem(int(position), name, said(cells[int(position)].as_py()))
 
 
@@ -93,6 +98,7 @@ _WRONG_CELLS: Mapping[
         lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
         not_a_stop,
     ),
+    "answer_starts": (_negative, lambda number: f"token {number}: tokens count from 0"),
     **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
 }
 """Of columns that may be there: which cells are wrong, and what is said of such a value."""
@@ -275,6 +281,22 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
         start += len(chunk)
 
 
+def _null_items(table: pa.Table) -> Iterator[Problem]:
+    """Nulls in place of passages, and of tokens whose log-probabilities are not read."""
+    for name in ("passages", "refound", "tokens"):
+        if name not in table.column_names:
+            continue
+        start = 0
+        for chunk in table.column(name).chunks:
+            items = pc.list_flatten(chunk)
+            said_already = name == "tokens" and "logprob" in {field.name for field in items.type}
+            if items.null_count and not said_already:
+                rows = pc.list_parent_indices(chunk).filter(items.is_null())
+                for row in pc.unique(rows).to_pylist():
+                    yield Problem(start + row, name, "a null among its items")
+            start += len(chunk)
+
+
 def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
     """One number a sample, each the position of the first sample of a cluster."""
     if "sample_clusters" not in table.column_names:
@@ -324,7 +346,7 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
         there = [name for name in parts if {name, whole} <= {*table.column_names}]
         for name in there:
             more = pc.greater(table.column(name), table.column(whole))
-            for position in positions(more):
+            for position in positions(more) if pc.any(more).as_py() else ():
                 words = name.replace("_", " ")
                 yield Problem(int(position), name, f"more {words} than {whole}")
     if {*_CALL_PARTS, "llm_calls"} <= {*table.column_names}:
@@ -339,6 +361,7 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
 _ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
     _cells,
     _logprobs,
+    _null_items,
     _sample_clusters,
     _counts,
 )

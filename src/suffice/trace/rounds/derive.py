@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -123,14 +124,16 @@ def assign_splits(count: int, shares: Mapping[str, float], *, seed: int) -> list
     cannot fall in step with the data's own. Every prefix holds each share to within about one
     question, and the first assignments do not depend on how many follow.
     """
-    names = list(shares)
-    targets = np.array([shares[name] for name in names])
-    taken = np.zeros(len(names))
+    names, targets = list(shares), list(shares.values())
+    taken = [0] * len(names)
     disturbance = np.random.default_rng(seed).uniform(-0.5, 0.5, size=(count, len(names)))
     assigned: list[str] = []
-    for number in range(count):
-        behind = targets * (number + 1) - taken + disturbance[number]
-        pick = int(np.where(targets > 0, behind, -np.inf).argmax())
+    for number, by in enumerate(disturbance.tolist(), start=1):
+        behind = [
+            share * number - had + disturbed if share > 0 else -math.inf
+            for share, had, disturbed in zip(targets, taken, by, strict=True)
+        ]
+        pick = behind.index(max(behind))
         taken[pick] += 1
         assigned.append(names[pick])
     return assigned

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
 LABELS_FILE = "labels.jsonl"
+_ROUND_BITS = 16
 LABEL_COLUMNS = ("gold_answers", "question_type", "score")
 """The columns of the schema that a label may fill."""
 
@@ -108,6 +109,9 @@ class Label:
                 yield _Cell(name, self.question_id, number), _Entry(value, self.place)
 
 
+_IN_A_LINE = tuple(part.name for part in fields(Label) if part.name != "place")
+
+
 def _check_unicode(text: str | None, column: str) -> None:
     """Refuse what no file can hold: half of a surrogate pair."""
     try:
@@ -119,9 +123,7 @@ def _check_unicode(text: str | None, column: str) -> None:
 def append_label(root: Path, label: Label) -> None:
     """One line of a folder's labels, written at once, so that several processes may."""
     document = {
-        column.name: value
-        for column in fields(Label)
-        if column.name != "place" and (value := getattr(label, column.name)) not in (None, ())
+        name: value for name in _IN_A_LINE if (value := getattr(label, name)) not in (None, ())
     }
     root.mkdir(parents=True, exist_ok=True)
     with (root / LABELS_FILE).open("ab", buffering=0) as stream:
@@ -223,9 +225,14 @@ class Labels:
         for name in self.columns():
             if name not in table.column_names:
                 continue
-            rows, cells = self._targets(table, name)
-            there = table.column(name).take(pa.array(rows)).to_pylist()
-            for cell, value in dict(zip(cells, there, strict=True)).items():
+            cells, which = self._targets(table, name)
+            rows = np.flatnonzero(which >= 0)
+            last = np.full(len(cells), -1)
+            last[which[rows]] = rows
+            there = table.column(name).take(pa.array(last, mask=last < 0))
+            stated = np.flatnonzero(there.is_valid())
+            for place, value in zip(stated.tolist(), there.drop_null().to_pylist(), strict=True):
+                cell = cells[place]
                 own = tuple(a for a in value or () if a) if name == "gold_answers" else value
                 if own in (None, "", ()) or self.entries[cell].agrees(own):
                     continue
@@ -240,23 +247,22 @@ class Labels:
                     ),
                 )
 
-    def _targets(self, table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[_Cell]]:
-        """The rows that labels of a column are of, and which: one row a score, else each of the question."""
+    def _targets(self, table: pa.Table, name: str) -> tuple[list[_Cell], NDArray[np.int64]]:
+        """What the labels of a column are of, and which of them each row takes, (n_rows,); -1: none.
+
+        A score is of one row, all else of every row of its question.
+        """
         cells = [cell for cell in self.entries if cell.column == name]
         ids = coerce_column(table.column("question_id"), SCHEMA.field("question_id").type)
-        names = list(dict.fromkeys(cell.question for cell in cells))
-        codes = pc.index_in(ids, value_set=pa.array(names, pa.string()))
-        rows = np.flatnonzero(pc.is_valid(codes).to_numpy())
-        held = codes.take(pa.array(rows)).to_pylist()
-        numbers = [None] * len(rows)
-        if name == "score":
-            rounds = coerce_column(table.column("round"), SCHEMA.field("round").type)
-            numbers = rounds.take(pa.array(rows)).to_pylist()
-        found = [
-            _Cell(name, names[code], number) for code, number in zip(held, numbers, strict=True)
-        ]
-        hit = np.array([cell in self.entries for cell in found], bool)
-        return rows[hit], [cell for cell in found if cell in self.entries]
+        names = pa.array([cell.question for cell in cells], pa.string()).dictionary_encode()
+        which = _numbers(pc.index_in(ids, value_set=names.dictionary))
+        if name != "score":
+            return cells, which  # a question has one
+        rounds = coerce_column(table.column("round"), SCHEMA.field("round").type)
+        numbers = np.array([cell.round for cell in cells], np.int64)
+        of_cells = _numbers(names.indices) << _ROUND_BITS | numbers
+        of_rows = which << _ROUND_BITS | _numbers(rounds)
+        return cells, _numbers(pc.index_in(pa.array(of_rows), value_set=pa.array(of_cells)))
 
     def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
         """The rows with these labels in place of what they say, as far as the columns are wanted."""
@@ -264,11 +270,9 @@ class Labels:
             if name not in columns:
                 continue
             kind = SCHEMA.field(name).type
-            rows, cells = self._targets(table, name)
-            taken = np.full(table.num_rows, -1)
-            taken[rows] = np.arange(len(rows))
+            cells, which = self._targets(table, name)
             values = pa.array([self.entries[cell].value for cell in cells], kind)
-            new = values.take(pa.array(taken, mask=taken < 0))
+            new = values.take(pa.array(which, mask=which < 0))
             if name in table.column_names:
                 there = coerce_column(table.column(name), kind)
                 table = table.set_column(
@@ -293,6 +297,11 @@ def _merged(
                 column=cell.column,
             )
     return entries
+
+
+def _numbers(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+    """Whole numbers, -1 for a null."""
+    return np.asarray(pc.fill_null(values.cast(pa.int64()), -1), np.int64)
 
 
 def _of(cell: _Cell) -> str:
@@ -375,8 +384,9 @@ def _label(document: Any, place: str) -> Label:
             'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, or score '
             f"and round; found {document!r:.60}"
         )
-    known = {part.name for part in fields(Label)} - {"place"}
-    held = {name: value for name, value in document.items() if name in known and value is not None}
+    held = {
+        name: value for name, value in document.items() if name in _IN_A_LINE and value is not None
+    }
     if not isinstance(held.get("gold_answers", ""), str | list):
         raise DataError(
             f"must be a list of texts, found {held['gold_answers']!r:.60}", column="gold_answers"

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
@@ -141,8 +142,9 @@ def read_traces(
         Where something was read, but perhaps not as it was meant: a column near a name of the schema,
         rounds that count from 0.
     """
-    if not (skip_invalid or keep_unknown):
-        traces = _opened(Path(path), _Wanted(columns, False), lazily_above)
+    if not keep_unknown:
+        wanted = _Wanted(columns, False)
+        traces = _opened(Path(path), wanted, lazily_above, skip_invalid=skip_invalid)
         if traces is not None:
             return traces
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
@@ -155,7 +157,7 @@ def read_traces(
 _KEYS = ("question_id", "round", "split", "propensity", "policy_hash", "stopped_by")
 
 
-def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
+def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> TraceSet | None:
     """The trace set, of which the keys are read and the other columns when they are asked for.
 
     ``None``: it is read whole, since it is small, or journals or labels lie beside its files.
@@ -171,7 +173,7 @@ def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
             files.append(StoredFile.open(file, wanted, QUESTIONS))
         except DataError as error:
             errors.append(error)
-    if errors:
+    if errors and not skip_invalid:
         raise first_error(errors)
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
         warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
@@ -181,9 +183,14 @@ def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
         run=agreed([file.run for file in files]),
         failures=count_failures(root),
     )
-    traces = of_spans(spans, origin)
+    if skip_invalid:
+        spans, problems = _screened(spans)
+        errors += problems
+        if not spans:
+            raise nothing_read(root, errors, "no row can be read")
+    traces = of_spans(spans, replace(origin, skipped=tuple(errors)), checked=skip_invalid)
     if traces.n_questions == 0:
-        raise nothing_read(root, (), "the trace set is empty: no question to read")
+        raise nothing_read(root, errors, "the trace set is empty: no question to read")
     if wanted.everything:
         for text in _rounds_from_0(traces):
             warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
@@ -206,6 +213,48 @@ def _size(file: Path) -> int:
     except (pa.ArrowException, UnicodeDecodeError, OSError):
         return 0
     return sum(known.row_group(i).total_byte_size for i in range(known.num_row_groups))
+
+
+def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
+    """What is left of files without questions that have an invalid row, and what is wrong.
+
+    Every column is read once, some rows at a time; of rows that cannot be decoded none is left.
+    """
+    problems: dict[tuple[Path, int, str, str], None] = {}
+
+    def note(file: StoredFile, table: pa.Table, first_row: int) -> None:
+        for problem in (*_unanswered(file.version, table), *row_problems(table)):
+            problems[file.file, first_row + problem.position, problem.column, problem.message] = (
+                None
+            )
+
+    errors: list[DataError] = []
+    readable: list[Span] = []
+    readings: Readings = {}
+    for piece in (piece for span in spans for piece in span.pieces()):
+        try:
+            Files([piece], Checks(check=note, beside=CHECKED_WITH), readings).read_all()
+        except DataError as error:
+            lost = f"rows {piece.start:,} to {piece.stop - 1:,} are left out: {error.message}"
+            errors.append(DataError(lost, file=error.file, row=error.row, column=error.column))
+            readings = {}
+        else:
+            readable.append(piece)
+    errors += [
+        DataError(message, file=str(file), row=row, column=column)
+        for file, row, column, message in problems
+    ]
+    source = Files(readable, Checks(check=lambda *_: None, beside={}))
+    if not readable:
+        return [], errors
+    read = LazyTable(source).select([name for name in _KEYS if name in source.names])
+    keys = Keys.of(read)
+    wrong = list(key_problems(read, keys))
+    errors += [_placed(problem, source) for problem in wrong]
+    rows = {problem.position for problem in wrong}
+    rows |= {source.row(file, row) for file, row, *_ in problems} - {-1}
+    bad = np.isin(keys.codes, keys.codes[sorted(rows)]) if rows else np.zeros(len(keys.codes), bool)
+    return source.without(bad), errors
 
 
 def of_spans(
@@ -252,6 +301,35 @@ def of_spans(
         table=table.taken(rows[is_round]),
         closed_book=table.taken(rows[~is_round]),
         origin=origin,
+    )
+
+
+def of_shard(
+    span: Span, starts: NDArray[np.int64], origin: TraceSetOrigin, readings: Readings
+) -> TraceSet:
+    """The questions of some rows of a file that was checked, in the order in which they lie there.
+
+    Parameters
+    ----------
+    span
+        The rows.
+    starts
+        Where each question begins among them, and how many there are, (n_questions + 1,).
+    origin
+        Where they come from.
+    readings
+        What reads the file forwards, shared by spans that are read one after the other.
+    """
+    source = Files([span], Checks(check=_check_rows, beside=CHECKED_WITH), readings)
+    table = LazyTable(source)
+    is_round = np.asarray(table.column("round"), np.int64) > 0
+    ends = np.concatenate([[0], np.cumsum(is_round)])
+    rounds, zeros = np.flatnonzero(is_round), np.flatnonzero(~is_round)
+    return TraceSet(
+        table=table.taken(rounds),
+        closed_book=table.taken(zeros),
+        origin=origin,
+        known_starts=ends[starts],
     )
 
 

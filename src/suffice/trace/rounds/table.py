@@ -63,11 +63,14 @@ class TraceSet:
         Rows of round 0, sorted by question; may be empty.
     origin
         Where the rows came from.
+    known_starts
+        The row of each question's round 1, and how many rows there are, where that is known already.
     """
 
     table: pa.Table  # or a LazyTable, which is used alike
     closed_book: pa.Table
     origin: TraceSetOrigin = field(default_factory=TraceSetOrigin)
+    known_starts: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         splits = "".join(f", {name} {count:,}" for name, count in self.splits.items())
@@ -76,12 +79,20 @@ class TraceSet:
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:  # (n_questions + 1,)
+        known = self.known_starts
+        if known is not None and known[-1] == self.table.num_rows:  # of the same rows
+            return known
         ids = self.table.column("question_id").combine_chunks()
         if len(ids) == 0:
             return np.zeros(1, np.int64)
         changed = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
         starts = [np.zeros(1, np.int64), np.flatnonzero(changed) + 1, np.array([len(ids)])]
         return np.concatenate(starts)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The row of each question's round 1, and how many rows there are, (n_questions + 1,)."""
+        return self._starts
 
     @cached_property
     def question_ids(self) -> tuple[str, ...]:
@@ -307,7 +318,12 @@ class TraceSet:
             ids = self.table.column("question_id").take(firsts)
             kept = pc.is_in(closed_book.column("question_id"), value_set=ids.cast(pa.string()))
             closed_book = closed_book.filter(kept)
-        return replace(self, table=self.table.filter(rows), closed_book=closed_book)
+        return replace(
+            self,
+            table=self.table.filter(rows),
+            closed_book=closed_book,
+            known_starts=np.concatenate([[0], np.cumsum(self.last_rounds[chosen], dtype=np.int64)]),
+        )
 
     def labelled_by_full_budget(self) -> TraceSet:
         """The same rounds, each question's last recorded answer standing for its gold answers.
@@ -340,7 +356,7 @@ class TraceSet:
             rows = rows.set_column(rows.column_names.index(name), name, gold)
         ones = pa.array(np.ones(rows.num_rows, np.int16))
         rows = rows.set_column(rows.column_names.index("round"), "round", ones)
-        return replace(self, table=rows, closed_book=rows.slice(0, 0))
+        return replace(self, table=rows, closed_book=rows.slice(0, 0), known_starts=None)
 
     def with_abstention(self, phrases: Iterable[str]) -> TraceSet:
         """The same record, stating by which phrases its answers abstain.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -175,3 +176,25 @@ def test_no_labelled_question_at_all() -> None:
     ((found, draws),) = separations([empty], 0, resamples=10, seed=0)
     assert found.auroc.estimate is None
     assert np.isnan(draws.auroc).all()
+
+
+@pytest.mark.parametrize("form", [np.arctan, np.sign, np.round])
+def test_draws_from_sums_are_spread_as_resamples_are(
+    form: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> None:
+    rng = np.random.default_rng(5)
+    sure, number = rng.normal(size=1500), np.repeat(np.arange(500), 3)
+    sure += rng.normal(size=500)[number]  # so that the rounds of a question are alike
+    right = sure + rng.normal(size=1500) > 0.4
+    parts = [
+        Rows(values=form(sure)[some], right=right[some], questions=number[some], sign=sign)
+        for some, sign in ((slice(None), 1.0), (slice(0, None, 3), -1.0))
+    ]
+    resampled = separations(parts, 500, resamples=800, seed=1)
+    by_sums = separations(parts, 500, resamples=800, seed=1, by_sums=True)
+    for (plain, draws), (same, drawn) in zip(resampled, by_sums, strict=True):
+        assert same.auroc.estimate == plain.auroc.estimate
+        for name in ("d_signed", "pearson", "auroc"):
+            one, other = getattr(draws, name), getattr(drawn, name)
+            assert other.std() == pytest.approx(one.std(), rel=0.12)
+            assert abs(other.mean() - one.mean()) < 0.2 * one.std()

@@ -95,6 +95,9 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
             "tokens.top.logprob",
             "inf",
         ),
+        ({"answer_starts": [0, None, -3, 1]}, 2, "answer_starts", "tokens count from 0"),
+        ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages", "null among its items"),
+        ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob", "None"),
         (
             {"samples": [["x"]] * 4, "sample_clusters": [[0], None, [0, 0], [0]]},
             2,

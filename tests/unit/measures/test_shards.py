@@ -1,0 +1,242 @@
+"""A record read in shards gives what it gives in memory, whoever measures them and whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.properties import examples
+
+from suffice.errors import BackendError, DataError
+from suffice.measures import shards as module
+from suffice.measures.measures import Measures
+from suffice.measures.shards import Workers, map_shards, shards_of
+from suffice.signals.available import given_signals
+from suffice.testing.traces import question_records, sampled_records
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import records_to_table, write_traces
+
+RECORDS = sampled_records(40, rounds=3, splits=("tune", "eval"), seed=7)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files of row groups that are smaller than shards, their questions in no order."""
+    for number, part in enumerate((RECORDS[::-2], RECORDS[::2])):
+        pq.write_table(records_to_table(part), tmp_path / f"{number}.parquet", row_group_size=16)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of a few questions, of which one is a task."""
+    monkeypatch.setattr(module, "_TOGETHER", 1)
+    monkeypatch.setattr(module.shards_of, "__defaults__", (10,))
+
+
+def lazily(path: Path) -> TraceSet:
+    return read_traces(path, lazily_above=0)
+
+
+def assert_alike(one: Measures, other: Measures) -> None:
+    assert one.traces.question_ids == other.traces.question_ids
+    for name in ("em", "f1", "acc", "labelled"):
+        first, second = (getattr(measures.scores(), name) for measures in (one, other))
+        np.testing.assert_array_equal(first, second)
+    names = given_signals(one.traces)
+    assert names == given_signals(other.traces)
+    table, other_table = (measures.signals(names) for measures in (one, other))
+    for name in names:
+        np.testing.assert_array_equal(table.signal(name), other_table.signal(name))
+
+
+def test_shards_hold_every_question_once(folder: Path) -> None:
+    traces = lazily(folder)
+    shards = shards_of(traces)
+    assert len(shards) > 10
+    places = np.concatenate([shard.questions for shard in shards])
+    assert sorted(places.tolist()) == list(range(40))
+    ids = np.array(traces.question_ids)
+    for shard in shards:
+        assert shard.traces().question_ids == tuple(ids[shard.questions])
+
+
+@settings(
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(question_records())
+def test_any_record_measures_alike(tmp_path: Path, records: list[QuestionRecord]) -> None:
+    write_traces(records, tmp_path / "t.parquet")
+    file = tmp_path / "t.parquet"
+    whole, shards = (Measures(read_traces(file, lazily_above=n)) for n in (10**9, 0))
+    assert_alike(whole, shards)
+
+
+@pytest.mark.parametrize("metric", ["f1", "agreement"])
+def test_parts_and_metrics_measure_alike(folder: Path, metric: Any) -> None:
+    whole, shards = Measures(read_traces(folder)).by(metric), Measures(lazily(folder)).by(metric)
+    assert_alike(whole.only_split("eval"), shards.only_split("eval"))
+    assert_alike(whole, shards)
+    retrieved = [measures.retrieval() for measures in (whole, shards)]
+    np.testing.assert_array_equal(retrieved[0].recall, retrieved[1].recall)
+
+
+def test_threads_give_the_same(folder: Path) -> None:
+    with ThreadPoolExecutor(3) as executor:
+        assert_alike(Measures(read_traces(folder)), Measures(lazily(folder), executor=executor))
+
+
+class _Dying(Executor):
+    """Fails as a process pool does whose worker was killed, some times."""
+
+    count = 2
+
+    def __init__(self, deaths: int) -> None:
+        self.deaths = deaths
+        self.renewed = 0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.deaths:
+            self.deaths -= 1
+            future.set_exception(BrokenExecutor("killed"))
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+
+def test_what_a_dead_worker_had_is_done_again(folder: Path) -> None:
+    executor = _Dying(2)
+    measures = Measures(lazily(folder), executor=executor)
+    assert_alike(Measures(read_traces(folder)), measures)
+    assert executor.renewed == 1  # both were lost at once
+
+
+def test_workers_that_always_die_are_given_up(folder: Path) -> None:
+    with pytest.raises(BackendError, match=r"workers died 3 times over rows .* --workers 1"):
+        Measures(lazily(folder), executor=_Dying(99)).scores()
+
+
+_FLAG = "SUFFICE_TEST_FLAG"
+
+
+def _killed_once(traces: TraceSet) -> int:
+    """Kills its process the first time."""
+    flag = Path(os.environ[_FLAG])
+    if not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return traces.n_questions
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_replaced(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_FLAG, str(tmp_path / "flag"))
+    with Workers(2) as workers:
+        shards = shards_of(lazily(folder))
+        assert sum(count for _, count in map_shards(_killed_once, shards, workers)) == 40
+
+
+# --- what is wrong with a large record -------------------------------------------------------------
+def damage(file: Path, group: int, column: str) -> None:
+    """Overwrite the beginning of one column's pages."""
+    groups = pq.ParquetFile(file).metadata
+    chunks = [groups.row_group(group).column(i) for i in range(groups.num_columns)]
+    (offset,) = (c.data_page_offset for c in chunks if c.path_in_schema == column)
+    content = bytearray(file.read_bytes())
+    content[offset : offset + 24] = b"\xff" * 24
+    file.write_bytes(content)
+
+
+def test_a_damaged_shard_is_named_and_the_rest_goes_on(folder: Path) -> None:
+    damage(folder / "1.parquet", 2, "answer")
+    with pytest.raises(DataError, match=r"1\.parquet.*truncated or damaged"):
+        Measures(lazily(folder)).scores()
+    left = read_traces(folder, lazily_above=0, skip_invalid=True)
+    first, *others = left.origin.skipped
+    assert "1.parquet: rows 32 to 47 are left out: not a readable Parquet file" in str(first)
+    assert all("rounds run from 1 without gaps" in str(error) for error in others)
+    assert 40 - 6 <= left.n_questions < 40
+    assert_alike(Measures(read_traces(folder, skip_invalid=True, lazily_above=0)), Measures(left))
+
+
+def test_an_invalid_row_costs_its_question_only(folder: Path) -> None:
+    rows = pq.read_table(folder / "0.parquet")
+    calls = rows.column("llm_calls").to_pylist()
+    calls = pa.array([-1 if row == 4 else known for row, known in enumerate(calls)], pa.int16())
+    place = rows.column_names.index("llm_calls")
+    pq.write_table(rows.set_column(place, "llm_calls", calls), folder / "0.parquet")
+    with pytest.raises(DataError, match=r"0\.parquet, row 4, column llm_calls: a negative amount"):
+        lazily(folder).column("llm_calls")
+    left = read_traces(folder, lazily_above=0, skip_invalid=True)
+    assert left.n_questions == 39
+    assert {error.row for error in left.origin.skipped} == {4}
+
+
+def test_a_question_split_over_files_is_measured_whole(tmp_path: Path) -> None:
+    rows = records_to_table(RECORDS)
+    pq.write_table(rows.slice(0, 40), tmp_path / "a.parquet")
+    pq.write_table(rows.slice(40), tmp_path / "b.parquet")
+    traces = lazily(tmp_path)
+    assert shards_of(traces) == ()
+    assert_alike(Measures(read_traces(tmp_path)), Measures(traces))
+
+
+def test_ids_repeated_over_files_are_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        write_traces(RECORDS[:5], tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet, row 0, .* has round 1 twice"):
+        lazily(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["dictionary", "large"])
+def test_dictionary_and_large_types_are_read(folder: Path, change: str) -> None:
+    for file in folder.glob("*.parquet"):
+        rows = pq.read_table(file)
+        for name in ("answer", "question"):
+            kind = (
+                pa.dictionary(pa.int32(), pa.string())
+                if change == "dictionary"
+                else pa.large_string()
+            )
+            cells = rows.column(name)
+            cells = cells.dictionary_encode() if change == "dictionary" else cells.cast(kind)
+            rows = rows.set_column(rows.column_names.index(name), name, cells)
+        pq.write_table(rows, file)
+    assert_alike(Measures(read_traces(folder)), Measures(lazily(folder)))
+
+
+@pytest.fixture
+def huge(tmp_path: Path) -> Iterator[Path]:
+    """A passage of 50 MB among short ones."""
+    first, *others = RECORDS
+    passage = Passage(id="huge", title="", text="wide word " * 5_000_000)
+    rounds = (replace(first.rounds[0], passages=(passage,)), *first.rounds[1:])
+    file = tmp_path / "huge.parquet"
+    write_traces([replace(first, rounds=rounds), *others], file)
+    yield file
+    file.unlink()
+
+
+@pytest.mark.slow
+def test_one_huge_row_is_read(huge: Path) -> None:
+    assert_alike(Measures(read_traces(huge)), Measures(lazily(huge)))
