@@ -44,3 +44,18 @@ def test_any_size_of_blocks(block: int, narrow: int, monkeypatch: pytest.MonkeyP
     ):
         assert np.isfinite(expected).sum() > 20
         np.testing.assert_array_equal(values, expected)
+
+
+def test_a_question_without_a_comparison_may_hold_a_word_in_more_passages() -> None:
+    def record(name: str, counts: list[int]) -> QuestionRecord:
+        passages = [
+            [Passage(id=f"{t}-{i}", text=f"ore w{t}") for i in range(n)]
+            for t, n in enumerate(counts)
+        ]
+        return make_record(name, ["a"] * len(counts), passages=passages)
+
+    traces = to_trace_set([record("q0", [6]), record("q1", [1, 1])])
+    found = signal_columns(traces, [OVERLAP_IDF])[0]
+    expected = signal_columns(traces, [replace(OVERLAP_IDF, in_columns=None)])[0]
+    assert np.isfinite(expected).sum() == 1
+    np.testing.assert_array_equal(found, expected)
