@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    fitting_scale,
     gate_decision,
     hidden_constraints_generation,
     import_cost,
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "signal_columns": signal_columns.main,
     "retrieval_speed": retrieval_speed.main,
     "micp_fit": micp_fit.main,
+    "fitting_scale": fitting_scale.main,
     "model_server": model_server.main,
     "monitoring": monitoring.main,
     "stop_rag_network": stop_rag_network.main,

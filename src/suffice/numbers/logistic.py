@@ -117,8 +117,14 @@ def _fit(
     scale = np.where(varying, spread, 1.0)
 
     def design(rows: slice) -> NDArray[np.float64]:
-        scaled = np.where(varying, (features(rows) - centre) / scale, 0.0)
-        return np.vstack([scaled.T, np.ones(len(scaled))])
+        values = features(rows)
+        # laid out as the features are, on which the last bits of its products depend
+        scaled = np.ones((k + 1, len(values)), order="C" if values.flags.f_contiguous else "F")
+        for index in range(k):
+            np.subtract(values[:, index], centre[index], out=scaled[index])
+            scaled[index] /= scale[index]
+        scaled[:-1][~varying] = 0.0
+        return scaled
 
     ridge = np.append(np.full(k, penalty), 0.0)
     fitted = least_cross_entropy(design, targets, ridge, counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
 from suffice.signals.by_columns.questions import blocks, only_columns
 from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.table import TraceSet
 
 _NAMES: tuple[Relevance, ...] = ("rerank_score", "score")
@@ -25,18 +27,24 @@ def scored_by(traces: TraceSet) -> Relevance | None:
     """Which relevance every recorded passage carries, the reranker's first; ``None``: neither."""
     if not traces.has("passages"):
         return None
-    chunks = [chunk.flatten() for chunk in traces.table.column("passages").chunks]
-    if not sum(map(len, chunks)):
+    passages = RoundColumns(traces).lists("passages")
+    if not passages.lengths.any():
         return None
-    names = [name for name in _NAMES if not any(chunk.field(name).null_count for chunk in chunks)]
-    return names[0] if names else None
+    return next((name for name in _NAMES if not passages.field(name).null_count), None)
+
+
+def _parts(traces: TraceSet, *columns: str) -> Iterator[TraceSet]:
+    """Blocks of what lies in memory; else the whole, of which no more is read than is asked for."""
+    if isinstance(traces.table, LazyTable):
+        return iter((traces,))
+    return blocks(only_columns(traces, *columns))
 
 
 def unrecorded_finds(traces: TraceSet) -> int:
     """How many questions were searched with several queries without a record of what was found again."""
     if not traces.has("query"):
         return 0
-    return sum(map(_unrecorded_finds, blocks(only_columns(traces, "query", "refound"))))
+    return sum(map(_unrecorded_finds, _parts(traces, "query", "refound")))
 
 
 def _unrecorded_finds(traces: TraceSet) -> int:
@@ -73,9 +81,8 @@ class Relevances:
         it, and those that found it again as far as that is recorded: of records without ``refound`` see
         :func:`unrecorded_finds`.
         """
-        narrow = only_columns(traces, "passages", "refound", "gold_passage_ids")
         parts, start = [], 0
-        for block in blocks(narrow):
+        for block in _parts(traces, "passages", "refound", "gold_passage_ids"):
             parts.append(_best(block, relevance, start))
             start += block.n_questions
         gold, gold_question, shown, shown_question = (

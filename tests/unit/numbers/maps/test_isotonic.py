@@ -218,3 +218,21 @@ def test_a_live_value_costs_little() -> None:
     fitted = fit_isotonic(x, rng.random(300) < 1 / (1 + np.exp(-x)))
     best = min(timeit.repeat(lambda: fitted.predict_one(0.3), number=1000, repeat=5)) / 1000
     assert best < 20e-6  # about 1 microsecond on an idle machine
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_pooling_runs_at_once_equals_one_value_after_the_other(falls: bool) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 300, 3_000) / 7.0
+    share = x / x.max()
+    y = (rng.random(len(x)) < (1.0 - share if falls else share)).astype(float)
+    blocks: list[tuple[float, float, list[float]]] = []
+    for value in np.unique(x).tolist():
+        total, count, members = float(y[x == value].sum()), float((x == value).sum()), [value]
+        while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
+            before = blocks.pop()
+            total, count, members = total + before[0], count + before[1], [*before[2], *members]
+        blocks.append((total, count, members))
+    fitted = fit_isotonic(x, y)
+    for total, count, members in blocks:
+        assert fitted.predict(members).tolist() == [total / count] * len(members)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import SufficeWarning
+from suffice.policies import fitting
 from suffice.policies.defaults import FLOORS, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
@@ -252,6 +253,15 @@ def test_what_is_missing_most_often_is_said() -> None:
     bare = [without_marker(record) for record in tune_records(35)[30:]]
     with pytest.warns(SufficeWarning, match="its tokens were not recorded; record with a model"):
         fitted("corrected", to_trace_set([*silent, *bare, *tune_records(40)[35:]]))
+
+
+def test_of_many_rounds_some_are_looked_at_for_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fitting, "_LOOKED_AT", 5)
+    bare = [without_marker(record) for record in tune_records(30)]
+    with pytest.warns(SufficeWarning, match=r"holds no 'Answer:'.* \(in 5 of 5 looked at\); "):
+        fitted("corrected", to_trace_set([*bare, *tune_records(40)[30:]]))
 
 
 def test_a_repeated_answer_is_warned_of_where_rounds_add_nothing() -> None:
