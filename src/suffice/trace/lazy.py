@@ -493,6 +493,10 @@ class LazyTable:
             said = self.source.holds(name)
             if said is not None:
                 return said
+        first = np.arange(min(_PIECE, self.num_rows))
+        field = self.slimmest(name)
+        if self.at(name, first, (field,) if field else ()).null_count < len(first):
+            return True
         return bool(self.valid(name).any())
 
 

@@ -119,8 +119,7 @@ def fit_gate_policy(
     agreed, conflict = (data.table.signal(name) for name in _READ[:2])
     em, budget = data.outcomes.em, _budget(whole)
     shares = [remaining_share(number, budget) for number in range(1, em.shape[1] + 1)]
-    values = np.stack([agreed, conflict, np.broadcast_to(shares, em.shape)], axis=2)
-    used = np.isfinite(em) & np.isfinite(values).all(axis=2)
+    used = np.isfinite(em) & np.isfinite(agreed) & np.isfinite(conflict)
     if not used.any():
         raise UsageError(
             f"candidate_agreement and contradiction are defined together in no labelled round of split "
@@ -128,7 +127,8 @@ def fit_gate_policy(
             "suffice record --samples 2"
         )
     _warn_of_one_class(em[used], "answers", f"of split {split!r}")
-    model = fit_risk(values[used], em[used], np.nonzero(used)[0])
+    values = [agreed[used], conflict[used], np.broadcast_to(shares, em.shape)[used]]
+    model = fit_risk(np.stack(values, axis=1), em[used], np.nonzero(used)[0])
     fitted_on = {**data.provenance, "fitted_rounds": int(used.sum())}
     policy = GatePolicy(
         settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),

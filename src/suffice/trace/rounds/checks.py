@@ -108,47 +108,67 @@ _WRONG_CELLS: Mapping[
 class Keys:
     """Which question and round each row is of.
 
-    ``starts`` (n_runs + 1,) are where runs of rows of one question begin; ``codes`` and ``rounds`` (n_rows,)
-    tell questions apart, with -1 for nulls.
+    ``starts`` (n_runs + 1,) are where runs of rows of one question begin, ``first_ids`` whose they are, and
+    ``rounds`` (n_rows,) are -1 for a null.
     """
 
     starts: NDArray[np.int64]
     first_ids: pa.Array
-    codes: NDArray[np.int64]
-    rounds: NDArray[np.int64]
-    apart: bool
+    rounds: NDArray[np.int16]
+    apart: pa.ChunkedArray | None = None
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
-        """Those of a table; ``apart``: some question's rows do not lie together."""
-        ids = table.column("question_id").combine_chunks()
-        changed = pc.fill_null(pc.not_equal(ids[1:], ids[:-1]), True)
-        starts = np.concatenate(
-            [[0], np.flatnonzero(changed.to_numpy(zero_copy_only=False)) + 1, [len(ids)]]
-        ).astype(np.int64)
-        first_ids = ids.take(pa.array(starts[:-1]))
+        """Those of a table; ``apart`` are its ids where some question's rows do not lie together."""
+        ids = table.column("question_id")
+        starts, firsts, first_row, last = [], [], 0, None
+        for chunk in filter(len, ids.chunks):
+            changed = np.ones(len(chunk), bool)
+            changed[1:] = pc.fill_null(pc.not_equal(chunk[1:], chunk[:-1]), True)
+            changed[0] = last is None or chunk[0].as_py() != last
+            rows = np.flatnonzero(changed)
+            starts.append(rows + first_row)
+            firsts.append(chunk.take(pa.array(rows)))
+            first_row, last = first_row + len(chunk), chunk[-1].as_py()
+        first_ids = pa.concat_arrays([pa.array([], pa.string()), *firsts])
         apart = len(pc.unique(first_ids)) < len(first_ids) or bool(first_ids.null_count)
-        if apart:
-            codes = pc.fill_null(pc.index_in(ids, value_set=pc.unique(ids.drop_null())), -1)
-            codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        else:
-            codes = np.repeat(np.arange(len(first_ids)), np.diff(starts))
-        rounds = pc.fill_null(table.column("round"), -1).to_numpy().astype(np.int64)
-        return cls(starts, first_ids, codes, rounds, apart)
+        return cls(
+            starts=np.concatenate([*starts, [len(ids)]]).astype(np.int64),
+            first_ids=first_ids,
+            rounds=pc.fill_null(table.column("round"), -1).to_numpy(),
+            apart=ids if apart else None,
+        )
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """What tells the questions of the rows apart, -1 for a null, (n_rows,)."""
+        if self.apart is None:
+            return np.repeat(np.arange(len(self.first_ids)), self._lengths)
+        known = pc.unique(self.first_ids.drop_null())
+        codes = pc.fill_null(pc.index_in(self.apart, value_set=known), -1)
+        return np.asarray(codes, np.int64)
+
+    def blocks(self, rows: int = 1 << 20) -> Iterator[tuple[slice, Keys]]:
+        """Rows of some questions at a time, and their keys; of those :attr:`in_order`."""
+        cuts = np.unique(np.searchsorted(self.starts, np.arange(0, len(self.rounds), rows)))
+        for begin, end in zip(cuts, [*cuts[1:], len(self.first_ids)], strict=True):
+            within = slice(int(self.starts[begin]), int(self.starts[end]))
+            starts = self.starts[begin : end + 1] - within.start
+            yield within, Keys(starts, self.first_ids[begin:end], self.rounds[within])
 
     @cached_property
     def in_order(self) -> bool:
         """Whether every question's rounds lie together, in order from 0 or 1 without gaps, and past 0."""
-        if self.apart:
+        if self.apart is not None:
             return False
         firsts, lasts = self.rounds[self.starts[:-1]], self.rounds[self.starts[1:] - 1]
-        steps = np.diff(self.rounds)
+        steps = np.diff(self.rounds.astype(np.int32))
         steps[self.starts[1:-1] - 1] = 1
         return bool((steps == 1).all() and np.isin(firsts, (0, 1)).all() and (lasts > 0).all())
 
     @cached_property
     def place(self) -> NDArray[np.int64]:
-        """Of every run its place among the questions, sorted by id; none is :attr:`apart`."""
+        """Of every run its place among the questions, sorted by id; none lies apart."""
         order = pc.sort_indices(self.first_ids).to_numpy().astype(np.int64)
         place: NDArray[np.int64] = np.empty_like(order)
         place[order] = np.arange(len(order))

@@ -286,22 +286,39 @@ def of_spans(
     source = Files(
         spans, Checks(check=_check if whole else _check_rows, beside=CHECKED_WITH), readings
     )
-    table = LazyTable(source)
-    keys = Keys.of(table)
+    keys = Keys.of(LazyTable(source))
     if not checked:
-        read = table.select([name for name in _KEYS if name in source.names])
-        problems = [_placed(problem, source) for problem in key_problems(read, keys)]
+        problems = [_placed(problem, source) for problem in _of_keys(source, keys)]
         if problems:
             raise first_error(problems)
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
+    known_starts = None
     if keys.in_order:
         source.runs = Runs(keys.starts, keys.place)
+        lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
+        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.place)], dtype=np.int64))
+    whole_table = LazyTable(source)
     return TraceSet(
-        table=table.taken(rows[is_round]),
-        closed_book=table.taken(rows[~is_round]),
+        table=whole_table.taken(rows[is_round]),
+        closed_book=whole_table.taken(rows[~is_round]),
         origin=origin,
+        known_starts=known_starts,
     )
+
+
+def _of_keys(source: Files, keys: Keys) -> Iterator[Problem]:
+    """What is wrong among the keys of all rows; a block at a time where they lie in order."""
+    there = [name for name in _KEYS if name in source.names]
+    if not keys.in_order:
+        yield from key_problems(LazyTable(source).select(there), keys)
+        return
+    read = LazyTable(source).select(
+        [name for name in there if name not in ("question_id", "round")]
+    )
+    for rows, block in keys.blocks():
+        for problem in key_problems(read.slice(rows.start, rows.stop - rows.start), block):
+            yield replace(problem, position=rows.start + problem.position)
 
 
 def of_shard(
