@@ -239,7 +239,12 @@ class Files:
 
     def at(self, name: str, rows: Rows, fields: tuple[str, ...]) -> pa.ChunkedArray:
         """A column in some rows: the others are let go of as they are read."""
-        parts = []
+        parts = self.in_turn(name, rows, fields)
+        kind = narrowed(self.kind(name), fields)
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
+
+    def in_turn(self, name: str, rows: Rows, fields: tuple[str, ...]) -> Iterator[pa.ChunkedArray]:
+        """A column in some rows, ascending, a few at a time."""
         first_row = 0
         for span in self.spans:
             reading: Readings = {}
@@ -248,10 +253,8 @@ class Files:
                 among = slice(*np.searchsorted(rows, (first_row, first_row + piece.rows)))
                 if among.start < among.stop:
                     cells = Files([piece], self._checks, reading).read(name, fields)
-                    parts.append(cells.take(pa.array(rows[among] - first_row)))
+                    yield cells.take(pa.array(rows[among] - first_row))
                 first_row += piece.rows
-        kind = narrowed(self.kind(name), fields)
-        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
 
     def holds(self, name: str) -> bool | None:
         """Whether the files say so: that one holds something tells nothing of a part of its rows."""
@@ -452,6 +455,14 @@ class LazyTable:
             return self.column(name, fields).take(pa.array(rows))
         there = rows if self._order is None else self._order[rows]
         return self._taken_from_source(name, there, fields)
+
+    def in_turn(self, name: str) -> Iterator[pa.ChunkedArray]:
+        """A column some rows at a time, in the order of the files, without keeping it."""
+        if (name, ()) in self._columns or not self._is_long:
+            yield self.column(name)
+            return
+        source, rows = self.in_files(np.arange(self.num_rows))
+        yield from source.in_turn(name, np.sort(rows), ())
 
     def in_files(self, rows: Rows) -> tuple[Files, Rows]:
         """The files that the rows of this table come from, and where these rows stand there."""

@@ -625,11 +625,13 @@ _MANY_BLANK = 0.5
 def answer_banners(traces: TraceSet) -> tuple[str, ...]:
     """What must stand above any figure where rounds have no answer, or a blank one."""
     rounds = traces.table.num_rows
-    answers = traces.table.column("answer")
-    blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
-    if answers.null_count:
+    unasked = blank = 0
+    for answers in traces.in_turn("answer"):
+        unasked += answers.null_count
+        blank += pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
+    if unasked:
         return (
-            f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
+            f"NO ANSWER in {unasked:,} of {rounds:,} rounds, in which the loop was not asked for "
             "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
             "answer that it would ask for; ask a model for them: suffice probe "
             f"{traces.at} --llm URL --out NEW",

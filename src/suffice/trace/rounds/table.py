@@ -168,6 +168,12 @@ class TraceSet:
         """A numeric column as :meth:`dense` gives it; ``None`` when the trace lacks it."""
         return self.dense(self.table.column(name)) if self.has(name) else None
 
+    def in_turn(self, column: str) -> Iterator[pa.ChunkedArray]:
+        """A column some rows at a time, in any order."""
+        if isinstance(self.table, LazyTable):
+            return self.table.in_turn(column)
+        return iter([self.table.column(column)])
+
     @cached_property
     def measured_signals(self) -> frozenset[str]:
         """Names of the signals that were measured and written."""
@@ -181,7 +187,7 @@ class TraceSet:
         if not self.has("signals"):
             return ()
         names: set[str] = set()
-        for chunk in self.table.column("signals").chunks:
+        for chunk in (chunk for cells in self.in_turn("signals") for chunk in cells.chunks):
             names.update(pc.unique(pc.struct_field(_pairs(chunk), [0])).to_pylist())
         return tuple(sorted(names))
 
