@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import ray
 
-import suffice
-from suffice.cli.main import main
-from suffice.errors import BackendError, DataError
-from suffice.integrations import ray as shim
-from suffice.integrations.ray import RayExecutor
-from suffice.measures.measures import Measures
-from suffice.measures.shards import SHARD_ROWS, shards_of
+ray = pytest.importorskip("ray", reason="runs in its own environment: make test-integrations")
+
+import suffice  # noqa: E402
+from suffice.cli.main import main  # noqa: E402
+from suffice.errors import BackendError, DataError  # noqa: E402
+from suffice.integrations import ray as shim  # noqa: E402
+from suffice.integrations.ray import RayExecutor  # noqa: E402
+from suffice.measures.measures import Measures  # noqa: E402
+from suffice.measures.shards import SHARD_ROWS, shards_of  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
 
