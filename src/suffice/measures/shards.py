@@ -7,6 +7,7 @@ so they are the same for any number of workers.
 from __future__ import annotations
 
 import os
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -217,6 +218,8 @@ def map_tasks(
     BackendError
         Where workers die over one task again and again.
     """
+    if isinstance(executor, Workers) and not _travels(work):
+        executor = None  # a signal of somebody's own, made of a function within another
     if executor is None:
         yield from map(work, tasks)
         return
@@ -246,6 +249,15 @@ def map_tasks(
     finally:
         for _, future in waiting:
             future.cancel()
+
+
+def _travels(work: object) -> bool:
+    """Whether another process can be sent it."""
+    try:
+        pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
 
 
 def _died(task: object, error: BrokenExecutor) -> str:

@@ -22,6 +22,7 @@ from suffice.measures import shards as module
 from suffice.measures.measures import Measures
 from suffice.measures.shards import Workers, map_shards, shards_of
 from suffice.signals.available import given_signals
+from suffice.signals.spec import SignalSpec
 from suffice.testing.traces import question_records, sampled_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord
@@ -98,6 +99,13 @@ def test_parts_and_metrics_measure_alike(folder: Path, metric: Any) -> None:
 def test_threads_give_the_same(folder: Path) -> None:
     with ThreadPoolExecutor(3) as executor:
         assert_alike(Measures(read_traces(folder)), Measures(lazily(folder), executor=executor))
+
+
+def test_a_signal_that_cannot_travel_is_computed_here(folder: Path) -> None:
+    own = SignalSpec(name="own", summary="own", compute=lambda view: float(len(view.rounds)))
+    with Workers(2) as workers:
+        table = Measures(lazily(folder), executor=workers).signals([own])
+    assert table.signal("own")[0].tolist() == [1.0, 2.0, 3.0]
 
 
 class _Dying(Executor):
