@@ -21,6 +21,7 @@ from suffice.trace.reader import (
     agreed,
     count_failures,
     first_error,
+    footer_of,
     nothing_read,
     parquet_files,
 )
@@ -40,6 +41,7 @@ from suffice.trace.schema import MEASURED
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
+_MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little in a file
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
 
@@ -164,7 +166,9 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
     """
     if root.is_dir() and (journals(root) or (root / LABELS_FILE).exists()):
         return None
-    if sum(map(_size, parquet_files(root))) <= above and not _is_measured(root):
+    sizes = [_size(file) for file in parquet_files(root)]
+    small = sum(n_bytes for n_bytes, _ in sizes) <= above and sum(n for _, n in sizes) <= _MANY_ROWS
+    if small and not _is_measured(root):
         return None
     files: list[StoredFile] = []
     errors: list[DataError] = []
@@ -206,13 +210,14 @@ def _is_measured(root: Path) -> bool:
     return any(name.startswith(MEASURED) for name in names)
 
 
-def _size(file: Path) -> int:
-    """What its columns take, encoded and not compressed; 0: it cannot be read, which is said elsewhere."""
+def _size(file: Path) -> tuple[int, int]:
+    """What its columns take, encoded and not compressed, and its rows; 0: it cannot be read."""
     try:
-        known = pq.read_metadata(file)
+        known = footer_of(file)
     except (pa.ArrowException, UnicodeDecodeError, OSError):
-        return 0
-    return sum(known.row_group(i).total_byte_size for i in range(known.num_row_groups))
+        return 0, 0
+    groups = (known.row_group(i) for i in range(known.num_row_groups))
+    return sum(group.total_byte_size for group in groups), known.num_rows
 
 
 def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
