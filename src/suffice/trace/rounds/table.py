@@ -97,8 +97,7 @@ class TraceSet:
     @cached_property
     def question_ids(self) -> tuple[str, ...]:
         """Sorted question ids."""
-        firsts = pa.array(self._starts[:-1])
-        return tuple(self.table.column("question_id").take(firsts).to_pylist())
+        return tuple(self._at("question_id", self._starts[:-1]).to_pylist())
 
     @property
     def n_questions(self) -> int:
