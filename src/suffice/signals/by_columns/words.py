@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +11,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.ragged import ranges
+from suffice.columns.texts import slices
 from suffice.trace.rounds.tokens import tokenize
 
 _OF_WORDS = (string.ascii_lowercase + string.digits + "_").encode() + bytes(range(128, 256))
 # in lower case, and separators as zeros
 _LOWER = bytes(byte if byte in _OF_WORDS else 0 for byte in bytes(range(256)).lower())
 _SIGMA = "\u03a3".encode()
-_SLICE = 1 << 20  # bytes at a time: what is made of them stays in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +39,7 @@ class Words:
         Python looks only at distinct runs of word characters that are not ASCII, and at texts with a capital
         sigma, whose lower case hangs on its neighbours.
         """
-        parts = [_runs(part) for part in _slices(texts)]
+        parts = [_runs(part) for part in slices(texts)]
         none = pa.array([], pa.string()).dictionary_encode()
         runs = pa.chunked_array([none, *(runs for _, runs in parts)]).unify_dictionaries()
         spelling = _Spelling.of(runs.chunk(0).dictionary)
@@ -50,16 +49,6 @@ class Words:
             ends.append(ends[-1][-1] + of_words[starts[1:]])
             codes.append(found)
         return cls(np.concatenate(ends), np.concatenate(codes), spelling.n_distinct)
-
-
-def _slices(texts: pa.Array) -> Iterator[pa.Array]:
-    """The texts in parts of some size, none empty."""
-    ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False), dtype=np.int64)
-    first, before = 0, 0
-    while first < len(texts):
-        last = max(first + 1, int(np.searchsorted(ends, before + _SLICE, "right")))
-        yield texts.slice(first, last - first)
-        first, before = last, int(ends[last - 1])
 
 
 def _runs(texts: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:

@@ -192,7 +192,7 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
         errors += problems
         if not spans:
             raise nothing_read(root, errors, "no row can be read")
-    traces = of_spans(spans, replace(origin, skipped=tuple(errors)), checked=skip_invalid)
+    traces = _of_spans(spans, replace(origin, skipped=tuple(errors)), checked=skip_invalid)
     if traces.n_questions == 0:
         raise nothing_read(root, errors, "the trace set is empty: no question to read")
     if wanted.everything:
@@ -262,35 +262,15 @@ def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
     return source.without(bad), errors
 
 
-def of_spans(
-    spans: Sequence[Span],
-    origin: TraceSetOrigin,
-    *,
-    readings: Readings | None = None,
-    checked: bool = False,
-) -> TraceSet:
-    """The questions of some rows of files, read when asked for.
-
-    Parameters
-    ----------
-    spans
-        The rows.
-    origin
-        Where they come from.
-    readings
-        Where spans of the same files are read one after the other: what reads them forwards.
-    checked
-        Whether their keys were checked before.
+def _of_spans(spans: Sequence[Span], origin: TraceSetOrigin, *, checked: bool) -> TraceSet:
+    """The questions of some rows of files, read when asked for; ``checked``: their keys are right.
 
     Raises
     ------
     DataError
         Naming file, row and column of the first problem among the keys.
     """
-    whole = readings is None
-    source = Files(
-        spans, Checks(check=_check if whole else _check_rows, beside=CHECKED_WITH), readings
-    )
+    source = Files(spans, Checks(check=_check, beside=CHECKED_WITH))
     keys = Keys.of(LazyTable(source))
     if not checked:
         problems = [_placed(problem, source) for problem in _of_keys(source, keys)]
