@@ -141,6 +141,25 @@ def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Resu
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
 
 
+class Once(Generic[_Result]):
+    """What is computed when first asked for, by one of the threads that ask; an error is its result, too."""
+
+    def __init__(self, compute: Callable[[], _Result]) -> None:
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._future: Future[_Result] = Future()
+
+    def __call__(self) -> _Result:
+        """The result, or the error raised again."""
+        with self._lock:
+            if not self._future.done():
+                try:
+                    self._future.set_result(self._compute())
+                except Exception as error:  # noqa: BLE001 - raised below
+                    self._future.set_exception(error)
+        return self._future.result()
+
+
 # --- calls to a server -----------------------------------------------------------------------------
 _LARGE_STEP, _SMALL_STEP = 0.5, 0.1
 _STEP_GROWS = 1.5  # by which an accepted step makes the next one larger
