@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -142,7 +142,7 @@ def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Resu
 
 
 class Once(Generic[_Result]):
-    """What is computed when first asked for, by one of the threads that ask; an error is its result, too."""
+    """What is computed when first asked for, by one of the threads that ask; an error of ours is a result, too."""
 
     def __init__(self, compute: Callable[[], _Result]) -> None:
         self._compute = compute
@@ -155,7 +155,7 @@ class Once(Generic[_Result]):
             if not self._future.done():
                 try:
                     self._future.set_result(self._compute())
-                except Exception as error:  # noqa: BLE001 - raised below
+                except SufficeError as error:
                     self._future.set_exception(error)
         return self._future.result()
 
