@@ -142,7 +142,7 @@ def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Resu
 
 
 class Once(Generic[_Result]):
-    """What is computed when first asked for, by one of the threads that ask; an error of ours is a result, too."""
+    """What is computed when first asked for, by one of the threads that ask; our errors are kept, too."""
 
     def __init__(self, compute: Callable[[], _Result]) -> None:
         self._compute = compute
