@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from time import process_time
 
@@ -22,7 +21,11 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "traces" / "generated.parquet
 _LARGE = 1_000_000  # bytes
 
 
-def main(record: Path = EXAMPLE) -> Mapping[str, float]:
+def main() -> dict[str, float]:
+    return measured(EXAMPLE)
+
+
+def measured(record: Path) -> dict[str, float]:
     table = pq.read_table(record)
     times = 15 if record.stat().st_size < _LARGE else 3
     with tempfile.TemporaryDirectory() as folder:
@@ -53,5 +56,5 @@ def main(record: Path = EXAMPLE) -> Mapping[str, float]:
 
 
 if __name__ == "__main__":
-    for figure, value in main(*map(Path, sys.argv[1:])).items():
+    for figure, value in measured(Path(*sys.argv[1:] or [EXAMPLE])).items():
         print(f"  {value:12.4g}  {figure}", flush=True)
