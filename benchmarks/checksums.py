@@ -56,5 +56,5 @@ def measured(record: Path) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    for figure, value in measured(Path(*sys.argv[1:] or [EXAMPLE])).items():
+    for figure, value in measured(Path(*sys.argv[1:] or [str(EXAMPLE)])).items():
         print(f"  {value:12.4g}  {figure}", flush=True)
