@@ -42,11 +42,12 @@ test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examp
 faults: $(VENV)/.dev ## kills, full disks, broken servers, damaged files: docs/reliability.md
 	$(BIN)/python -m pytest tests/faults
 
-check: $(VENV)/.dev ## format, lint, types, generated docs
+check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/supply.py --check
 	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
@@ -55,6 +56,7 @@ format: $(VENV)/.dev ## format and mend what can be mended
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python tools/make_docs.py
+	$(BIN)/python tools/supply.py
 
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
