@@ -39,11 +39,12 @@ test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examp
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
 
-check: $(VENV)/.dev ## format, lint, types, generated docs
+check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/supply.py --check
 	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
@@ -52,6 +53,7 @@ format: $(VENV)/.dev ## format and mend what can be mended
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python tools/make_docs.py
+	$(BIN)/python tools/supply.py
 
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run

@@ -32,6 +32,7 @@ DISTRIBUTIONS = {
     "numpy": "numpy",
     "onnxruntime": "onnxruntime",
     "openai": "openai",
+    "packaging": "packaging",
     "pandas": "pandas",
     "playwright": "playwright",
     "polars": "polars",
