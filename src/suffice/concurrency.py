@@ -151,8 +151,8 @@ class Aside:
     Parameters
     ----------
     work
-        What is done; its errors are its own to keep. In it :func:`may_be_cut` says how what it waits for
-        is cut short.
+        What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
+        how what it waits for is cut short.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -166,7 +166,7 @@ class Aside:
 
     def _run(self) -> None:
         _HERE.aside = self
-        with suppress(Cut):
+        with suppress(BaseException):
             self._work()
 
     def cut(self) -> None:

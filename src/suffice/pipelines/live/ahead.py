@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
-from suffice.concurrency import Aside, Cut, may_be_cut
+from suffice.concurrency import Aside, may_be_cut
 from suffice.pipelines.live.budgets import Meter, Tab
 from suffice.pipelines.loops.steps import Step
 from suffice.trace.rounds.records import Round, Usage
@@ -126,15 +126,13 @@ class _Begun:
         return self.tab.begun > 0 or self.looked_up is not None
 
 
-def _into(future: Future[_Made], work: Callable[[], _Made]) -> _Made | None:
+def _into(future: Future[_Made], work: Callable[[], _Made]) -> _Made:
     """Do the work; the future has its result or its error, whatever it is: somebody may wait for it."""
     try:
         with may_be_cut():
             result = work()
     except BaseException as error:
         future.set_exception(error)
-        if isinstance(error, Cut):
-            raise
-        return None
+        raise
     future.set_result(result)
     return result
