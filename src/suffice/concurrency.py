@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -139,6 +139,25 @@ class _UnderWay(Generic[_Task, _Result]):
 def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Result]]:
     """Those that did not raise."""
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
+
+
+class Once(Generic[_Result]):
+    """What is computed when first asked for, by one of the threads that ask; our errors are kept, too."""
+
+    def __init__(self, compute: Callable[[], _Result]) -> None:
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._future: Future[_Result] = Future()
+
+    def __call__(self) -> _Result:
+        """The result, or the error raised again."""
+        with self._lock:
+            if not self._future.done():
+                try:
+                    self._future.set_result(self._compute())
+                except SufficeError as error:
+                    self._future.set_exception(error)
+        return self._future.result()
 
 
 # --- calls to a server -----------------------------------------------------------------------------

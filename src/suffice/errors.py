@@ -7,6 +7,7 @@
     │   └── MissingExtra    an optional dependency is not installed
     ├── DataError       a file or record is not what it must be (exit code 2)
     ├── BackendError    a model server or index failed (exit code 1)
+    │   └── StorageError    a disk is full or refuses (exit code 1)
     └── InternalError   a defect of this library (exit code 1)
 
 A message says what was found, where (file, row, column), what is allowed and what to type.
@@ -74,6 +75,10 @@ class DataError(SufficeError, ValueError):
 
 class BackendError(SufficeError):
     """A model server, embedded model or index failed after the allowed retries."""
+
+
+class StorageError(BackendError):
+    """A disk is full or refuses: no question's failure, and no next one would fare better."""
 
 
 class InternalError(SufficeError):

@@ -255,13 +255,18 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
     print(f"spent {_in_words(answered.spent)}{usd}")
     budget = counted(rounds + answered.saved.rounds, "round")
+    if answered.unasked:
+        print(
+            f"asked for no answer before the end, as nothing reads one: saved "
+            f"{counted(answered.unasked, 'call')}"
+        )
     if answered.saved.rounds:
         print_lines(
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
         print("saved nothing: the loop ran to its end")
-    if answered.fixed is not None:
+    if answered.fixed is not None and (answered.fixed.tokens is not None or not answered.unasked):
         print_lines(
             f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
         )
