@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from itertools import cycle
 
 _PIECES = (
-    *". , ; : = - > < # * _ ` | ' \" \\ / ( ) [ ] { } 0 a".split(),
-    *(" ", "\n", "\r", "\t", "\r\n", " \n", "\x00", "\u2028", "\ud800", "İ", "Σ", "a\u0301", "\u202e", "😀"),
+    *".,;:=-><#*_`|'\"\\/()[]{}0a",
+    *(" ", "\n", "\r", "\t", "\r\n", " \n", "\x00"),
+    *("\u2028", "\ud800", "İ", "Σ", "a\u0301", "\u202e", "😀"),
     *("1. ", "1) ", "1.1", "2) 1) ", "e9", "-1 ", "x.x", "a, ", "a: ", "(a) ", "the ", "n't ", "not ", "- "),
-    *("{'a': 'b\\", "{'a':", '{"plan":"', '["a", ', '":', '",', '" ', '"\n', "'a' + ", '"""', "{}", "((", "\\u12"),
+    *("{'a': 'b\\", "{'a':", '{"plan":"', '["a", ', '":', '",', '" ', '"\n', "'a' + ", '"""'),
+    *("{}", "((", "\\u12"),
     *("//", "/*", "*/", "&quot;", "```", "~~~\n", "# ", "\n- ", "\n\n", "https://"),
     *("Action", "Action:", "Action\n", "action 1 ", "next action ", "Thought: ", "\nobservation", "Search["),
     *("Search ", "Finish ", "Answer:", "\nanswer", "Confidence:", "Rating: ", "<STOP>", "Decision:", "yes/"),
-    *("step 1: ", "the proposed ", "will enforce ", "and ", "not (", "calibrated(", "1 < ", "</think>", "\x1b[31m"),
+    *("step 1: ", "the proposed ", "will enforce ", "and ", "not (", "calibrated(", "1 < "),
+    *("</think>", "\x1b[31m"),
 )  # fmt: skip
 _FRAMES = (
     ("Action:", "x"),
