@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -139,6 +139,72 @@ class _UnderWay(Generic[_Task, _Result]):
 def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Result]]:
     """Those that did not raise."""
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
+
+
+class Cut(BaseException):
+    """Raised in work that was cut: no handler of errors takes it for one."""
+
+
+class Aside:
+    """Work in a thread of its own that may turn out not to be wanted.
+
+    Parameters
+    ----------
+    work
+        What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
+        how what it waits for is cut short.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._ways: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
+        self.cut_off = False
+        """Whether it was cut."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        _HERE.aside = self
+        with suppress(BaseException):
+            self._work()
+
+    def cut(self) -> None:
+        """Cut what it waits for, as far as that can be, and wait for its end."""
+        with self._lock:
+            self.cut_off = True
+            ways = tuple(self._ways)
+        for way in ways:
+            way()
+        self._thread.join()
+
+    @contextmanager
+    def by(self, way: Callable[[], None]) -> Iterator[None]:
+        """See :func:`may_be_cut`."""
+        with self._lock:
+            if self.cut_off:
+                raise Cut
+            self._ways.append(way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ways.remove(way)
+            if self.cut_off:
+                raise Cut
+
+
+_HERE = threading.local()
+
+
+def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager[None]:
+    """A block that ends early where this thread does work :class:`Aside` which is cut meanwhile.
+
+    ``way``, called from another thread, lets what the block waits for end. Raises :class:`Cut` at its begin
+    or end; in every other thread it does nothing.
+    """
+    aside: Aside | None = getattr(_HERE, "aside", None)
+    return nullcontext() if aside is None else aside.by(way)
 
 
 class Once(Generic[_Result]):
