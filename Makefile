@@ -10,7 +10,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE :=
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
-.PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
+.PHONY: help setup demo test test-slow faults check format docs bench browser test-integrations clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ test: $(VENV)/.dev ## the tests
 test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examples of every property, other long tests
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
+
+faults: $(VENV)/.dev ## kills, full disks, broken servers, damaged files: docs/reliability.md
+	$(BIN)/python -m pytest tests/faults
 
 check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
 	$(BIN)/ruff format --check .

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.pipelines.live.ahead import Ahead, ToBeAsked, Wasted
 from suffice.pipelines.live.budgets import Budgets, Meter
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.loop import answer_round
@@ -54,6 +55,10 @@ class Answering:
     decline_below
         Without at least this confidence, in [0, 1], in the returned round, the answer is
         :data:`DECLINED`. ``None``: every answer is returned.
+    speculate
+        Whether the next round is begun while one is answered and decided about; see
+        :class:`suffice.pipelines.live.ahead.Ahead`. The answer is the same, and the model is asked from
+        two threads.
     """
 
     loop: LoopSettings = field(default_factory=CumulativeSettings)
@@ -62,6 +67,7 @@ class Answering:
     passage_filter: PassageFilter | None = None
     choose: str = "latest"
     decline_below: float | None = None
+    speculate: bool = False
 
     def __post_init__(self) -> None:
         AnswerChoice.parse(self.choose)
@@ -107,13 +113,15 @@ class Answered:
     usd
         What it cost; ``None`` without prices.
     spent, saved
-        What the rounds cost, and what the loop would have cost beyond that at its full budget: the rounds
-        left, each as dear as the last one, where there were passages for them.
+        What the rounds cost, those wasted included, and what the loop would have cost beyond that at its
+        full budget: the rounds left, each as dear as the last one, where there were passages for them.
     fixed
         What one call on the passages of the full budget would have cost, where the loop ranks once.
     unasked
         Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
         ``None``.
+    wasted
+        What of that was spent on a round that was begun and not wanted; ``None``: none was begun ahead.
     notes
         What a reader must know of the loop, in sentences.
     """
@@ -132,6 +140,7 @@ class Answered:
     saved: Spent
     fixed: Spent | None = None
     unasked: int = 0
+    wasted: Wasted | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -170,6 +179,7 @@ class Answered:
             "usage": {**_total_usage(self.rounds), "usd": self.usd},
             "saved": asdict(self.saved),
             "unasked": self.unasked,
+            "wasted": None if self.wasted is None else asdict(self.wasted),
             "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
@@ -206,6 +216,15 @@ def _spent(rounds: Sequence[Round]) -> Spent:
         rounds=len(rounds),
         calls=None if calls is None else calls + (usage["judge_calls"] or 0),
         tokens=None if None in tokens else sum(filter(None, tokens)) + further,
+    )
+
+
+def _with_wasted(spent: Spent, wasted: Wasted) -> Spent:
+    calls, tokens = spent.calls, spent.tokens
+    return replace(
+        spent,
+        calls=None if calls is None else calls + wasted.calls,
+        tokens=None if tokens is None or wasted.tokens is None else tokens + wasted.tokens,
     )
 
 
@@ -268,12 +287,10 @@ def answer(
     reads = reads_of(controller.policy, loop, choose=settings.choose)
     steps: list[Step] = []
 
-    def ending() -> tuple[StoppedBy, str]:
-        asked = Question(id="ask", text=question)
-        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
-        for step in pipeline.steps(asked, retriever, reads):
+    def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
+        for step, ask in rounds:
             steps.append(step)
-            finished = step.finished(step.asked())
+            finished = step.finished(ask())
             meter.add_lookups(finished.usage)
             decision = controller.observe(finished)
             decisions.append(decision)
@@ -289,8 +306,18 @@ def answer(
         return "end", "pool exhausted: no passage is left to show"
 
     controller.start(question)
+    wasted = Wasted()
     try:
-        stopped_by, reason = ending()
+        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
+        coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
+        if settings.speculate:
+            ahead = Ahead(coming, meter)
+            try:
+                stopped_by, reason = ending(ahead.rounds())
+            finally:
+                wasted = ahead.close()
+        else:
+            stopped_by, reason = ending((step, step.asked) for step in coming)
     except SufficeError as error:
         if isinstance(error, InternalError) or not decisions:
             raise
@@ -315,6 +342,8 @@ def answer(
         saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
         fixed=_fixed(decided, len(read) + left) if loop.ranks_once else None,
         unasked=silent * (loop.samples if loop.majority else 1),
+        spent=_with_wasted(answered.spent, wasted),
+        wasted=wasted if settings.speculate else None,
     )
     return _with_answer_set(answered, controller.policy)
 

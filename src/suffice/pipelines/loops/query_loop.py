@@ -433,6 +433,11 @@ class _After:
         malformed = float(self.unread + self.trail.unread_verdicts)
         return replace(finished, signals={**finished.signals, MALFORMED_ACTIONS.name: malformed})
 
+    def begin(self) -> None:
+        """Ask the chooser already."""
+        if self.wishes:
+            self.wish()
+
     def ended(self, finished: Round) -> Round:
         """The last round of a loop that was stopped, with the next round's choice as a verdict's cost."""
         paid = self.last or not self.wishes or self.wish().finishes

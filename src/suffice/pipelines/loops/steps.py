@@ -42,6 +42,10 @@ class Following(Protocol):
         """The round with what was said; of the rounds in their order."""
         ...
 
+    def begin(self) -> None:
+        """Ask already what is asked whatever the answer is, in any thread."""
+        ...
+
     def ended(self, finished: Round) -> Round:
         """The same round where the loop was stopped, with what was asked for the next one."""
         ...
