@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from suffice._optional import require
 from suffice.errors import BackendError
+from suffice.llm.llama_api import xllamacpp
 
 
 def processors() -> int:
@@ -25,7 +25,7 @@ def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
     MissingExtra
         When the extra ``embedded`` is not installed, naming ``purpose``.
     """
-    params = require("xllamacpp", extra="embedded", purpose=purpose).CommonParams()
+    params = xllamacpp(purpose).CommonParams()
     params.model.path = str(path)
     params.model_alias = {path.stem}
     params.port = 0
@@ -45,9 +45,8 @@ def start_server(params: Any, *, check: str) -> Any:
     BackendError
         When llama.cpp cannot load the file.
     """
-    xllamacpp = require("xllamacpp", extra="embedded", purpose="The embedded model")
     try:
-        return xllamacpp.Server(params)
+        return xllamacpp("The embedded model").Server(params)
     except RuntimeError as error:
         raise BackendError(
             f"llama.cpp could not load {str(params.model.path)!r}: {error} Check that the file is complete, "

@@ -16,7 +16,7 @@ Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20
 # llama.cpp's guided grammars read it; small models, free to put white space anywhere, put it there
 # until max_tokens
-_ONE_LINE = {
+ONE_LINE = {
     "x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 }
 
@@ -110,7 +110,7 @@ def request_body(request: GenerationRequest) -> dict[str, Any]:
     if request.json_schema is not None:
         schema = json.loads(schema_text(request.json_schema))
         if isinstance(request.prompt, str):
-            body["json_schema"] = _ONE_LINE | schema
+            body["json_schema"] = ONE_LINE | schema
         else:
             named = {"name": "reply", "schema": schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
