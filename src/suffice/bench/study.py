@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from suffice.errors import UsageError
 
 if TYPE_CHECKING:  # a list of studies loads none of what they run on
-    from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.llm.endpoint import OpenAISettings
     from suffice.protocols import ChatModel
     from suffice.results.table import Table
     from suffice.trace.rounds.table import TraceSet

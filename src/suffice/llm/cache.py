@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.concurrency import Concurrency, width_of
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.trace.rounds.records import Token, TopToken
@@ -134,7 +134,9 @@ class CachedModel:
         DataError
             When the file turns out to be damaged.
         BackendError
-            As the model raises it, or when the file stays locked.
+            As the model raises it.
+        StorageError
+            When the file stays locked, or the disk is full or refuses.
         """
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
         with self._database() as database:
@@ -201,9 +203,10 @@ class CachedModel:
                 with opened.connection:
                     yield opened.connection
             except sqlite3.OperationalError as error:
-                raise BackendError(
+                raise StorageError(
                     f"the cache {self._path} cannot be used: {error}. Check the folder's permissions and "
-                    "free space, and that no other program holds the file"
+                    "free space, and that no other program holds the file, then run the same command "
+                    "again: what is finished is kept"
                 ) from error
             except sqlite3.DatabaseError as error:
                 raise self._damaged(error) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from suffice.concurrency import Concurrency, at_once, side_by_side
-from suffice.errors import BackendError, DataError
+from suffice.errors import BackendError, DataError, StorageError
 from suffice.trace.writer import RecordKey, StoredRecord, TraceWriter
 
 # failures in a row after which the backend is taken to be down: so many before the first success, or
@@ -152,6 +152,8 @@ class _Session(Generic[_Task, _Record]):
             record = self._recorder.record(task, stop)
             # here, since what no file can hold is this task's failure alone
             return None if record is None else self._writer.stored(record)
+        except StorageError:
+            raise
         except (BackendError, DataError) as error:
             return _Failure(str(error))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import BackendError, DataError, SufficeError, UsageError
+from suffice.errors import BackendError, DataError, StorageError, SufficeError, UsageError
 from suffice.pipelines.record.recorder import RecorderSettings, Task, record
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.protocols import Retriever
@@ -224,9 +224,18 @@ def test_a_refused_question_fails_alone(tmp_path: Path, kind: type[SufficeError]
     assert failures(tmp_path) == [{"question_id": "q02", "reason": reason, "attempts": 1}]
 
 
-def test_what_would_meet_every_question_ends_it_at_once(tmp_path: Path) -> None:
-    wrong = Refusing({"q02": UsageError("answered 401: no such key")})
-    with pytest.raises(UsageError, match="401"):
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (UsageError, "answered 401: no such key"),
+        (StorageError, "the cache cannot be used: disk full"),
+    ],
+)
+def test_what_would_meet_every_question_ends_it_at_once(
+    kind: type[SufficeError], reason: str, tmp_path: Path
+) -> None:
+    wrong = Refusing({"q02": kind(reason)})
+    with pytest.raises(kind, match=reason):
         recorded(tmp_path, wrong, count=40, concurrency=1)
     assert len(wrong.asked) <= 4
     assert failures(tmp_path) == []
