@@ -20,8 +20,15 @@ from suffice.llm.chat_template import CHATML, render_chat
 from suffice.llm.decoding import Decoder, Order, Text, Work
 from suffice.llm.drawing import Cutoffs
 from suffice.llm.gguf import GgufFacts, read_facts
-from suffice.llm.llama_api import SEQUENCES, Grammar, LlamaModel, xllamacpp
-from suffice.llm.llama_server import processors, quiet_params, start_server
+from suffice.llm.llama_api import (
+    SEQUENCES,
+    Grammar,
+    LlamaModel,
+    processors,
+    quiet_params,
+    start_server,
+    xllamacpp,
+)
 from suffice.llm.wire import MAX_TOP_LOGPROBS, ONE_LINE, Api, check_request, schema_text
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
 from suffice.trace.rounds.records import Token, TopToken

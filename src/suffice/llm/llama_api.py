@@ -1,7 +1,7 @@
-"""The C interface of the llama.cpp that the package xllamacpp brings: a model, and contexts to run it in.
+"""The llama.cpp that the package xllamacpp brings: its server, and its C interface to a model.
 
-Only what decoding needs. The layouts are those of the exact version that the extra ``embedded`` pins; the
-parameters' defaults are compared with what that version has before any of them is written.
+Of the latter only what decoding needs. The layouts are those of the exact version that the extra
+``embedded`` pins; the parameters' defaults are compared with what that version has before any is written.
 """
 
 from __future__ import annotations
@@ -132,6 +132,13 @@ def xllamacpp(purpose: str) -> Any:
     """
     with _loading, sleeping_threads():
         return require("xllamacpp", extra="embedded", purpose=purpose)
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @cache
@@ -359,3 +366,40 @@ class LlamaContext:
         if self._pointer:
             self._api.llama_free(self._pointer)
         self._pointer = None
+
+
+def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
+    """Parameters of a server of one GGUF file that prints nothing and takes any free port.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``embedded`` is not installed, naming ``purpose``.
+    """
+    params = xllamacpp(purpose).CommonParams()
+    params.model.path = str(path)
+    params.model_alias = {path.stem}
+    params.port = 0
+    params.ui = False
+    params.fit_params = False
+    params.verbosity = -1  # nothing on stdout or stderr
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    return params
+
+
+def start_server(params: Any, *, check: str) -> Any:
+    """The server, its weights loaded; ``check`` says in errors what else to look at.
+
+    Raises
+    ------
+    BackendError
+        When llama.cpp cannot load the file.
+    """
+    try:
+        return xllamacpp("The embedded model").Server(params)
+    except RuntimeError as error:
+        raise BackendError(
+            f"llama.cpp could not load {str(params.model.path)!r}: {error} Check that the file is complete, "
+            f"that llama.cpp knows its architecture{check}"
+        ) from error
