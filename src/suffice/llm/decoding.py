@@ -17,11 +17,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.concurrency import may_be_cut
 from suffice.errors import BackendError
 from suffice.llm.drawing import Candidates, Cutoffs, draw, likeliest
-from suffice.llm.llama_api import BATCH, SEQUENCES, Grammar, LlamaContext, LlamaModel
+from suffice.llm.llama_api import SEQUENCES, Grammar, LlamaContext, LlamaModel
 
 _CLOSED = "the embedded model was closed"
+_CHUNK = 256
+"""Tokens of one batch: as fast as more of them, and sooner done where an order is cut short."""
 _GOES_ON = 0.75
 """A prompt that shares this much of an earlier one is the same prompt grown, and takes its place."""
 
@@ -149,12 +152,17 @@ class _Job:
     width: int  # texts drawn at a time
     done: threading.Event = field(default_factory=threading.Event)
     cancelled: bool = False
-    error: Exception | None = None
+    error: BaseException | None = None
     evaluated: int = 0  # tokens of the prompt
     trunk: _Trunk | None = None
     first: NDArray[np.float32] | None = None  # logits after the prompt, where a grammar needs them
     strands: dict[int, _Strand] = field(default_factory=dict)
     held: int = 0  # texts, finished ones too, that the tree holds for it
+
+    def cancel(self) -> None:
+        """It is not wanted any more."""
+        self.cancelled = True
+
     texts: dict[int, Text] = field(default_factory=dict)
 
 
@@ -224,9 +232,10 @@ class Decoder:
             self._queue.append(job)
             self._news.notify()
         try:
-            job.done.wait()
+            with may_be_cut(job.cancel):
+                job.done.wait()
         finally:
-            job.cancelled = True  # where the wait was interrupted
+            job.cancel()  # where the wait was interrupted
         if job.error is not None:
             raise BackendError(str(job.error)) from job.error
         return [job.texts[number] for number in range(len(order.seeds))], job.evaluated
@@ -257,12 +266,16 @@ class Decoder:
                     self._active.append(self._queue.popleft())
             try:
                 self._step()
-            except Exception as error:  # noqa: BLE001 -- raised again where the order waits
-                self._fail([*self._active], error)
+            except BackendError as error:
+                self._fail(self._active, error)
+            except BaseException as error:
+                self._closed = True
+                self._fail([*self._active, *self._queue], error)
+                raise
         self._fail([*self._active, *self._queue], BackendError(_CLOSED))
 
-    def _fail(self, jobs: Sequence[_Job], error: Exception) -> None:
-        for job in jobs:
+    def _fail(self, jobs: Sequence[_Job], error: BaseException) -> None:
+        for job in list(jobs):
             job.error = error
             if job.trunk is not None:  # what it holds is not known
                 self._clear(job.trunk)
@@ -286,7 +299,7 @@ class Decoder:
             if job.cancelled or len(job.texts) == len(job.order.seeds):
                 self._end(job)
             else:
-                rows += self._wanted(job, BATCH - len(rows))
+                rows += self._wanted(job, _CHUNK - len(rows))
         if not rows:
             return
         columns = [(row.token, row.position, row.sequence, row.node is not None) for row in rows]

@@ -12,26 +12,19 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
 from suffice.llm.chat_template import CHATML, render_chat
-from suffice.llm.decoding import Decoder, Order, Text, Work
-from suffice.llm.drawing import Cutoffs
 from suffice.llm.gguf import GgufFacts, read_facts
-from suffice.llm.llama_api import (
-    SEQUENCES,
-    Grammar,
-    LlamaModel,
-    processors,
-    quiet_params,
-    start_server,
-    xllamacpp,
-)
 from suffice.llm.wire import MAX_TOP_LOGPROBS, ONE_LINE, Api, check_request, schema_text
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
 from suffice.trace.rounds.records import Token, TopToken
+
+if TYPE_CHECKING:  # they load numpy
+    from suffice.llm.decoding import Decoder, Text, Work
+    from suffice.llm.llama_api import Grammar, LlamaModel
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
@@ -102,6 +95,7 @@ def _assemble(package: object, target: Path) -> None:
 
 _SMALL_FILE = 1 << 30
 _MAX_REPLICAS = 4
+_MOST_PROMPTS = 32  # half the sequences of a context; the texts need the others
 _SEEDS = 2**32 - 1  # llama.cpp reads 2**32 - 1 as "draw a seed"
 
 
@@ -153,9 +147,9 @@ class EmbeddedSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1 or None, found {value}")
-        if max(self.n_parallel, self.slots) > SEQUENCES // 2:
+        if max(self.n_parallel, self.slots) > _MOST_PROMPTS:
             raise UsageError(
-                f"n_parallel and slots must be at most {SEQUENCES // 2}, found {self.n_parallel} and "
+                f"n_parallel and slots must be at most {_MOST_PROMPTS}, found {self.n_parallel} and "
                 f"{self.slots}"
             )
 
@@ -179,6 +173,8 @@ class EmbeddedModel:
     def __init__(self, path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> None:
         self._path = path
         self._settings = settings
+        from suffice.llm.llama_api import LlamaModel
+
         self._api: Api = settings.api or ("chat" if facts.has_chat_template else "completion")
         self._licence = GEMMA_NOTICE if "gemma" in facts.name.lower() else facts.licence
         self._room = min(settings.n_ctx, facts.context_length or settings.n_ctx)
@@ -206,6 +202,8 @@ class EmbeddedModel:
         BackendError
             When llama.cpp cannot load it.
         """
+        from suffice.llm.llama_api import xllamacpp
+
         xllamacpp("The embedded model")
         path = model_path(name_or_path)
         return cls(path, read_facts(path), settings or EmbeddedSettings())
@@ -258,6 +256,8 @@ class EmbeddedModel:
     @property
     def work(self) -> Work:
         """What llama.cpp was asked for so far."""
+        from suffice.llm.decoding import Work
+
         done = [decoder.work for decoder in self._open()]
         return Work(
             decodes=sum(work.decodes for work in done),
@@ -280,6 +280,9 @@ class EmbeddedModel:
         BackendError
             When llama.cpp refuses, for example a prompt longer than ``n_ctx``.
         """
+        from suffice.llm.decoding import Order
+        from suffice.llm.drawing import Cutoffs
+
         check_request(request, self._api, self.name)
         decoders = self._open()
         start = time.perf_counter()
@@ -414,6 +417,9 @@ def _left_out(schema: Mapping[str, Any], text: Text) -> bool:
 def _start(
     path: Path, model: LlamaModel, room: int, settings: EmbeddedSettings
 ) -> tuple[Decoder, ...]:
+    from suffice.llm.decoding import Decoder
+    from suffice.llm.llama_api import processors
+
     available = processors()
     replicas = settings.replicas
     if replicas is None:
@@ -439,6 +445,8 @@ def _close(decoders: Sequence[Decoder], model: LlamaModel) -> None:
 
 
 def _server(path: Path, room: int, settings: EmbeddedSettings) -> Any:
+    from suffice.llm.llama_api import processors, quiet_params, start_server
+
     params = quiet_params(
         path, threads=settings.threads or processors(), purpose="The embedded model"
     )
