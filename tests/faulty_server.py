@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import functools
 import hashlib
 import json
 import random
@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,10 +63,11 @@ def vectors(body: Body) -> dict[str, Any]:
 class Amounts:
     """How long and how large faults are.
 
-    ``hang_s`` is also how long a drip goes on; the client should hang up before.
+    ``retry_after_s`` may be a date; ``hang_s`` is also how long a drip goes on. The client should hang up
+    before.
     """
 
-    retry_after_s: float = 0.05
+    retry_after_s: float | str = 0.05
     hang_s: float = 30.0
     drip_s: float = 0.02
     giant_bytes: int = 300_000_000
@@ -196,42 +198,62 @@ class Faults:
 
     def long_number(self) -> None:
         """Integers of 400 digits, which no float holds."""
-        data = json.dumps(self.reply).encode().replace(b"0.", b"9" * 400 + b".", 1)
-        head = b'{"created": ' + b"9" * 400 + b', "digits": ' + b"9" * 5000 + b", "
-        self.to.send_bytes(200, head + data[1:])
+        self.reply["created"] = 10**400
+        for choice in self.reply.get("choices", ()):
+            for token in (choice.get("logprobs") or {}).get("content", ()):
+                token["logprob"] = -(10**400)
+        for row in self.reply.get("data", ()):
+            row["embedding"][0] = 10**400
+        self.to.send_json(200, self.reply)
+
+    def longer_number(self) -> None:
+        """An integer of so many digits that Python reads none of it."""
+        data = json.dumps(self.reply).encode()
+        self.to.send_bytes(200, b'{"created": ' + b"9" * 5000 + b", " + data[1:])
 
     def deep(self) -> None:
         depth = self.amounts.depth
         self.to.send_bytes(200, b'{"choices": ' + b"[" * depth + b"]" * depth + b"}")
 
     def giant(self) -> None:
-        """A text without end, as far as a client reads."""
+        """A whole reply with a text as long as nobody wants it."""
+        head, tail = b'{"choices": [{"text": "', b'"}]}'
         chunk = b"a" * 65_536
-        self.to.begin(200, {"content-length": str(self.amounts.giant_bytes + 100)})
-        self.to.wfile.write(b'{"choices": [{"text": "')
-        for _ in range(self.amounts.giant_bytes // len(chunk)):
+        chunks = self.amounts.giant_bytes // len(chunk)
+        length = len(head) + chunks * len(chunk) + len(tail)
+        self.to.begin(200, {"content-length": str(length)})
+        self.to.wfile.write(head)
+        for _ in range(chunks):
             self.to.wfile.write(chunk)
-        self.to.close_connection = True
+        self.to.wfile.write(tail)
 
     def bomb(self) -> None:
         """Little to send and much to unpack."""
         self.to.send_bytes(200, _bomb(self.amounts.bomb_bytes), {"content-encoding": "gzip"})
 
+    def _redirect(self) -> None:
+        self.to.send_bytes(307, b"", {"location": "http://elsewhere.invalid/v1"})
 
-_bombs: dict[int, bytes] = {}
+    def _absurd_usage(self) -> None:
+        self.reply["usage"] = {"prompt_tokens": 10**30, "completion_tokens": 10**400}
+        self.to.send_json(200, self.reply)
 
 
+@functools.cache
 def _bomb(size: int) -> bytes:
-    if size not in _bombs:
-        zeros = gzip.compress(b" " * 1_000_000, 9)
-        _bombs[size] = zeros * max(1, size // 1_000_000)
-    return _bombs[size]
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    zeros = b" " * 1_000_000
+    return b"".join(squeeze.compress(zeros) for _ in range(size // len(zeros))) + squeeze.flush()
 
 
 FAULTS: tuple[str, ...] = tuple(
     name for name, value in vars(Faults).items() if callable(value) and not name.startswith("_")
 )
-"""Every fault; ``python -c 'from tests.faulty_server import FAULTS; print(FAULTS)'`` lists them."""
+"""Every fault after which the same call, made again, gives what it would have given."""
+ABSURD_USAGE = "_absurd_usage"
+"""A reply that is good but for its counts: these are unknown then."""
+REDIRECT = "_redirect"
+"""To another host, with 307."""
 
 
 @dataclass(slots=True, kw_only=True)

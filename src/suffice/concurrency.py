@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -235,6 +236,7 @@ _WORTH = (
 _AFTER_REFUSAL = 0.7
 _BUSY = 0.75  # of the calls allowed, below which nothing is learnt: nobody asks for more
 _PATIENCE = 16  # windows between two tries at most
+_REMEMBERED = 4096  # calls of a tally
 _WINDOW = 8  # finished calls that are looked at, at least
 
 
@@ -406,6 +408,60 @@ class Slots:
         if isinstance(self._limit, AdaptiveLimit) and call is not None:
             with self._free:
                 self._limit.push_back(call)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCount:
+    """Calls made, each attempt counted, and those of them that failed."""
+
+    calls: int = 0
+    failed: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of failed calls; 0 where none was made."""
+        return self.failed / self.calls if self.calls else 0.0
+
+
+class CallTally:
+    """Counts the calls of a server, over all threads.
+
+    Parameters
+    ----------
+    clock
+        Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calls: deque[tuple[float, bool]] = deque(maxlen=_REMEMBERED)
+        self._count = CallCount()
+
+    @property
+    def total(self) -> CallCount:
+        """Since it began."""
+        return self._count
+
+    def note(self, *, failed: bool) -> None:
+        """A call came to its end."""
+        with self._lock:
+            before = self._count
+            self._count = CallCount(calls=before.calls + 1, failed=before.failed + failed)
+            self._calls.append((self._clock(), failed))
+
+    def lately(self, seconds: float) -> CallCount:
+        """Of the last so many seconds, as far as remembered."""
+        since = self._clock() - seconds
+        with self._lock:
+            failures = [failed for when, failed in self._calls if when >= since]
+        return CallCount(calls=len(failures), failed=sum(failures))
+
+
+def tallies_of(model: object) -> tuple[CallTally, ...]:
+    """The tallies of the servers that a model asks: its optional attribute ``tallies``, else none."""
+    tallies: tuple[CallTally, ...] = getattr(model, "tallies", ())
+    return tallies
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ import pytest
 
 from suffice.errors import BackendError, DataError, MissingExtra, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
+from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.gguf import read_facts
-from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.protocols import ChatModel, GenerationRequest, Message
 
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
