@@ -1,7 +1,7 @@
 """Seconds of a question in a live loop: plain, with the next round begun ahead, and as LangGraph, LlamaIndex
 and FlashRAG's way run it; on the embedded model, and on a server that answers as a remote one does.
 
-Every way sends the same requests to a model of its own, so that none finds the prompts of another in a
+Takes some five minutes on two idle cores. Every way sends the same requests to a model of its own, so that none finds the prompts of another in a
 cache, and the ways take turns at each question. LangGraph and LlamaIndex take part where they are installed:
 
     python -m venv .venv-loops
@@ -28,7 +28,8 @@ from typing import Any, TypedDict
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel
-from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.pipelines.answers.calls import AnswerCall, ask_greedy
 from suffice.pipelines.answers.prompts import render_prompt
 from suffice.pipelines.live.answering import Answered, Answering, answer
@@ -340,12 +341,15 @@ def measured(
     return told
 
 
-def main(questions: int = QUESTIONS) -> dict[str, float]:
-    """Figures by name; a question more is asked to warm up."""
-    examples = load("generated", limit=questions + 1)
-    told = measured(
+def on_embedded(examples: Sequence[Example]) -> dict[str, float]:
+    """On the model that comes with the package."""
+    return measured(
         "embedded", lambda stack: stack.enter_context(EmbeddedModel.load()), examples, at_once=2
     )
+
+
+def on_remote(examples: Sequence[Example]) -> dict[str, float]:
+    """On a server as far away as a hosted one."""
     served = Served()
     settings = OpenAISettings(api="completion", api_key="none")
     with remote_server(served) as url:
@@ -353,13 +357,28 @@ def main(questions: int = QUESTIONS) -> dict[str, float]:
         def remote(stack: ExitStack) -> ChatModel:
             return stack.enter_context(OpenAICompatibleModel(url, "remote", settings=settings))
 
-        told |= measured("remote", remote, examples, at_once=8)
+        told = measured("remote", remote, examples, at_once=8)
     told["remote: share of requests whose client left"] = served.left / served.requests
+    return told
+
+
+PLACES = {"remote": on_remote, "embedded": on_embedded}
+
+
+def main(questions: int = QUESTIONS, places: Sequence[str] = tuple(PLACES)) -> dict[str, float]:
+    """Figures by name; a question more is asked to warm up."""
+    examples = load("generated", limit=questions + 1)
+    told: dict[str, float] = {}
+    for place in places:
+        told |= PLACES[place](examples)
     return told
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--questions", type=int, default=QUESTIONS)
-    for figure, value in main(parser.parse_args().questions).items():
-        print(f"{value:12.4g}  {figure}", flush=True)
+    parser.add_argument("--only", choices=PLACES)
+    chosen = parser.parse_args()
+    for wanted in (chosen.only,) if chosen.only else PLACES:
+        for figure, value in main(chosen.questions, (wanted,)).items():
+            print(f"{value:12.4g}  {figure}", flush=True)
