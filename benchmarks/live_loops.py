@@ -1,8 +1,9 @@
 """Seconds of a question in a live loop: plain, with the next round begun ahead, and as LangGraph, LlamaIndex
 and FlashRAG's way run it; on the embedded model, and on a server that answers as a remote one does.
 
-Takes some five minutes on two idle cores. Every way sends the same requests to a model of its own, so that none finds the prompts of another in a
-cache, and the ways take turns at each question. LangGraph and LlamaIndex take part where they are installed:
+Takes some five minutes on two idle cores. Every way sends the same requests to a model of its own, so that
+none finds the prompts of another in a cache, and the ways take turns at each question. LangGraph and
+LlamaIndex take part where they are installed:
 
     python -m venv .venv-loops
     .venv-loops/bin/pip install -e '.[bm25,embedded,openai]' -r benchmarks/requirements-live_loops.txt
