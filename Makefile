@@ -10,7 +10,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE :=
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
-.PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
+.PHONY: help setup demo test test-slow faults check format docs bench browser test-integrations clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
@@ -39,11 +39,15 @@ test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examp
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
 
-check: $(VENV)/.dev ## format, lint, types, generated docs
+faults: $(VENV)/.dev ## kills, full disks, broken servers, damaged files: docs/reliability.md
+	$(BIN)/python -m pytest tests/faults
+
+check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/supply.py --check
 	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
@@ -52,6 +56,7 @@ format: $(VENV)/.dev ## format and mend what can be mended
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python tools/make_docs.py
+	$(BIN)/python tools/supply.py
 
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run

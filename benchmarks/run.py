@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    checksums,
     fitting_scale,
     gate_decision,
     hidden_constraints_generation,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "stop_rag_network": stop_rag_network.main,
     "stop_rag_targets": stop_rag_targets.main,
     "watch": watch.main,
+    "checksums": checksums.main,
     "scale": scale.main,
     "hidden_constraints_generation": hidden_constraints_generation.main,
 }

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from suffice.datasets.recordings.registry import import_traces as import_traces
     from suffice.errors import BackendError as BackendError
     from suffice.errors import DataError as DataError
+    from suffice.errors import StorageError as StorageError
     from suffice.errors import SufficeError as SufficeError
     from suffice.errors import SufficeWarning as SufficeWarning
     from suffice.errors import UsageError as UsageError
@@ -151,6 +152,7 @@ _HOMES = {
     "Round": "trace.rounds.records",
     "RulePolicy": "policies.rules.policy",
     "SearchSettings": "replay.settings",
+    "StorageError": "errors",
     "SufficeError": "errors",
     "SufficeWarning": "errors",
     "SweepSettings": "replay.settings",

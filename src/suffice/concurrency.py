@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -141,6 +142,98 @@ def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Resu
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
 
 
+class Cut(BaseException):
+    """Raised in work that was cut: no handler of errors takes it for one."""
+
+
+class Aside:
+    """Work in a thread of its own that may turn out not to be wanted.
+
+    Parameters
+    ----------
+    work
+        What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
+        how what it waits for is cut short.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._ways: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
+        self.cut_off = False
+        """Whether it was cut."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        _HERE.aside = self
+        with suppress(BaseException):
+            self._work()
+
+    def cut(self) -> None:
+        """Cut what it waits for, as far as that can be, and wait for its end."""
+        with self._lock:
+            self.cut_off = True
+            ways = tuple(self._ways)
+        for way in ways:
+            way()
+        self._thread.join()
+
+    @contextmanager
+    def by(self, way: Callable[[], None]) -> Iterator[None]:
+        """See :func:`may_be_cut`."""
+        with self._lock:
+            if self.cut_off:
+                raise Cut
+            self._ways.append(way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ways.remove(way)
+            if self.cut_off:
+                raise Cut
+
+
+_HERE = threading.local()
+
+
+def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager[None]:
+    """A block that ends early where this thread does work :class:`Aside` which is cut meanwhile.
+
+    ``way``, called from another thread, lets what the block waits for end. Raises :class:`Cut` at its begin
+    or end; in every other thread it does nothing.
+    """
+    aside: Aside | None = getattr(_HERE, "aside", None)
+    return nullcontext() if aside is None else aside.by(way)
+
+
+def rest(seconds: float) -> None:
+    """Sleep, as long as this thread's work is not cut."""
+    cut = threading.Event()
+    with may_be_cut(cut.set):
+        cut.wait(seconds)
+
+
+class Once(Generic[_Result]):
+    """What is computed when first asked for, by one of the threads that ask; our errors are kept, too."""
+
+    def __init__(self, compute: Callable[[], _Result]) -> None:
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._future: Future[_Result] = Future()
+
+    def __call__(self) -> _Result:
+        """The result, or the error raised again."""
+        with self._lock:
+            if not self._future.done():
+                try:
+                    self._future.set_result(self._compute())
+                except SufficeError as error:
+                    self._future.set_exception(error)
+        return self._future.result()
+
+
 # --- calls to a server -----------------------------------------------------------------------------
 _LARGE_STEP, _SMALL_STEP = 0.5, 0.1
 _STEP_GROWS = 1.5  # by which an accepted step makes the next one larger
@@ -150,6 +243,7 @@ _WORTH = (
 _AFTER_REFUSAL = 0.7
 _BUSY = 0.75  # of the calls allowed, below which nothing is learnt: nobody asks for more
 _PATIENCE = 16  # windows between two tries at most
+_REMEMBERED = 4096  # calls of a tally
 _WINDOW = 8  # finished calls that are looked at, at least
 
 
@@ -321,6 +415,70 @@ class Slots:
         if isinstance(self._limit, AdaptiveLimit) and call is not None:
             with self._free:
                 self._limit.push_back(call)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCount:
+    """Calls made, each attempt counted, and those of them that failed."""
+
+    calls: int = 0
+    failed: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of failed calls; 0 where none was made."""
+        return self.failed / self.calls if self.calls else 0.0
+
+
+class CallTally:
+    """Counts the calls of a server, over all threads.
+
+    Parameters
+    ----------
+    clock
+        Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calls: deque[tuple[float, bool]] = deque(maxlen=_REMEMBERED)
+        self._count = CallCount()
+
+    @property
+    def total(self) -> CallCount:
+        """Since it began."""
+        return self._count
+
+    def note(self, *, failed: bool) -> None:
+        """A call came to its end."""
+        with self._lock:
+            before = self._count
+            self._count = CallCount(calls=before.calls + 1, failed=before.failed + failed)
+            self._calls.append((self._clock(), failed))
+
+    def lately(self, seconds: float, *, least: int = 0) -> CallCount:
+        """Of the last so many seconds, or of the last ``least`` calls where these are more."""
+        since = self._clock() - seconds
+        with self._lock:
+            calls = list(self._calls)
+        began = next((at for at, (when, _) in enumerate(calls) if when >= since), len(calls))
+        failures = [failed for _, failed in calls[min(began, max(len(calls) - least, 0)) :]]
+        return CallCount(calls=len(failures), failed=sum(failures))
+
+
+def added(counts: Iterable[CallCount]) -> CallCount:
+    """The calls of several servers."""
+    known = list(counts)
+    return CallCount(
+        calls=sum(count.calls for count in known), failed=sum(count.failed for count in known)
+    )
+
+
+def tallies_of(model: object) -> tuple[CallTally, ...]:
+    """The tallies of the servers that a model asks: its optional attribute ``tallies``, else none."""
+    tallies: tuple[CallTally, ...] = getattr(model, "tallies", ())
+    return tallies
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
     │   └── MissingExtra    an optional dependency is not installed
     ├── DataError       a file or record is not what it must be (exit code 2)
     ├── BackendError    a model server or index failed (exit code 1)
+    │   └── StorageError    a disk is full or refuses (exit code 1)
     └── InternalError   a defect of this library (exit code 1)
 
 A message says what was found, where (file, row, column), what is allowed and what to type.
@@ -14,15 +15,73 @@ A message says what was found, where (file, row, column), what is allowed and wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar
+from urllib.parse import unquote
+
+_SECRETS: set[str] = set()
+_LEAST_SECRET = 6  # letters: shorter ones are words
+_STRUCK = "[struck]"
+# each is a beginning and then one class of letters, so that the work is linear
+_KEYS = re.compile(
+    r"""
+      (?P<scheme> \b (?:bearer|basic) [\s:=]{1,4} ) (?=[a-z.~+/_-]{0,64}[\d=]) [\w.~+/=-]{6,}
+    | (?P<name> (?:api[-_ ]?key|apikey|authorization|access[-_]token|client[-_]secret|password)
+        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})? ) [\w.~+/=-]{6,}
+    | (?P<query> [?&] (?:key|token|sig|secret|code) = ) [\w.~+/%=-]{6,}
+    | (?P<user> :// [^\s/@:]{0,64} : ) [^\s/@]{1,256} (?=@)
+    | \b (?:sk|pk|rk|gsk|xai|ghp|gho|hf|nvapi|AIza|AKIA|xox[abp]|glpat|pplx) [-_A-Z0-9] [\w-]{11,}
+    | \b eyJ [\w.-]{16,}
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+_CREDENTIALS = re.compile(r"(?<=:)//([^\s/?#@]{1,256}(?:@[^\s/?#@]{1,256}){0,4})@")
+
+
+def keep_secret(text: str) -> None:
+    """From now on this key is struck wherever foreign text is told."""
+    if len(text) >= _LEAST_SECRET:
+        _SECRETS.add(text)
+
+
+def without_credentials(text: str) -> str:
+    """A text with URLs, to be shown and recorded: users and passwords are left out, and kept secret.
+
+    >>> without_credentials("opensearch:http://ann:secret@localhost:9200/notes")
+    'opensearch:http://localhost:9200/notes'
+    """
+
+    def keep(found: re.Match[str]) -> str:
+        for part in found[1].split(":"):
+            keep_secret(part)
+            keep_secret(unquote(part))
+        return "//"
+
+    return _CREDENTIALS.sub(keep, text)
+
+
+def struck(text: str) -> str:
+    """Foreign text without keys: those in use, and what looks like one.
+
+    >>> struck("401: sent Authorization: Bearer abcdef123456")
+    '401: sent Authorization: Bearer [struck]'
+    """
+    text = _KEYS.sub(lambda key: (key[key.lastgroup] if key.lastgroup else "") + _STRUCK, text)
+    for secret in sorted(_SECRETS, key=len, reverse=True):
+        text = text.replace(secret, _STRUCK)
+    return text
 
 
 class SufficeError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of every error raised on purpose; no key stands in its message."""
 
     exit_code: int = 1
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(struck(str(message)))
 
 
 class UsageError(SufficeError):
@@ -73,7 +132,16 @@ class DataError(SufficeError, ValueError):
 
 
 class BackendError(SufficeError):
-    """A model server, embedded model or index failed after the allowed retries."""
+    """A model server, embedded model or index failed after the allowed retries.
+
+    ``passing``: the same may go well a little later.
+    """
+
+    passing: bool = False
+
+
+class StorageError(BackendError):
+    """A disk is full or refuses: no question's failure, and no next one would fare better."""
 
 
 class InternalError(SufficeError):
@@ -86,7 +154,7 @@ class SufficeWarning(UserWarning):
 
 def first_line(error: BaseException) -> str:
     """The first line with text of a foreign error's message, at most 300 letters; else its type."""
-    lines = (line.strip() for line in str(error).splitlines())
+    lines = (line.strip() for line in struck(str(error)).splitlines())
     return next((line[:300] for line in lines if line), type(error).__name__)
 
 

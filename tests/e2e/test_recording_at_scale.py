@@ -12,7 +12,7 @@ import pytest
 from tests.server import Answer, Body, Server
 
 from suffice.datasets.registry import load
-from suffice.llm.openai_compatible import OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.servers import ServerPool
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Collection, Sequence
 
 from suffice._version import VERSION
-from suffice.cli.output import INTERRUPTED, one_line_warnings, say
+from suffice.cli.output import (
+    INTERRUPTED,
+    ended_by_signals,
+    one_line_warnings,
+    open_standard_streams,
+    say,
+)
 from suffice.cli.parser import Parser
 from suffice.errors import SufficeError
 
@@ -61,28 +68,53 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     words = sys.argv[1:] if argv is None else argv
     chosen = next((word for word in words if not word.startswith("-")), "")
+    lead = f"suffice {chosen}:"
     if chosen in _MEASURING:
         # of many small products: threads of each would wait for one another, for up to 100 times as long
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    arguments = build_parser({chosen}).parse_args(words)
-    one_line_warnings()
-    try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()
-    except SufficeError as error:
-        say(" ".join(str(error).split()), lead=f"suffice {arguments.command}:")
-        return error.exit_code
-    except BrokenPipeError:
-        # the reader of our output has gone; nothing is left to say to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        say(str(error), lead=f"suffice {arguments.command}:")
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted", lead=f"suffice {arguments.command}:")
-        return INTERRUPTED
-    return code
+    open_standard_streams()
+    with ended_by_signals() as signals:
+        try:
+            arguments = build_parser({chosen}).parse_args(words)
+            one_line_warnings()
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+        except SufficeError as error:
+            say(" ".join(str(error).split()), lead=lead)
+            code = error.exit_code
+        except BrokenPipeError:
+            # the reader of our output has gone; nothing is left to say to it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        except OSError as error:
+            say(_refused(error), lead=lead)
+            code = 1
+        except MemoryError:
+            say(_TOO_LITTLE_MEMORY, lead=lead)
+            code = 1
+        except KeyboardInterrupt:
+            say("interrupted", lead=lead)
+            code = INTERRUPTED
+    return signals.code(code)
+
+
+_TOO_LITTLE_MEMORY = (
+    "there is too little memory; end other programs or raise the limit, or take fewer questions, then run "
+    "the same command again"
+)
+
+
+def _refused(error: OSError) -> str:
+    """What the system refused, of which file, and what to do."""
+    told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what = "" if error.filename else "a file, or standard output: "
+        return f"cannot write {what}{told}; make room or choose another place, and run the same command again"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{told}; choose another place, or change who may read and write this one"
+    if error.errno == errno.ENOENT and not error.filename:
+        return f"{told}; make room there, or name another folder in the variable TMPDIR"
+    return told
 
 
 if __name__ == "__main__":

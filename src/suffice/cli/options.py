@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
     from suffice.integrations.ray import RayExecutor
-    from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.llm.endpoint import OpenAISettings
     from suffice.measures.measures import Measures
     from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
@@ -315,6 +315,14 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
     )
     group.add_argument("--timeout", type=seconds, default=120.0, metavar="S", help="seconds a call")
     group.add_argument(
+        "--max-wait",
+        type=seconds,
+        default=120.0,
+        metavar="S",
+        help="seconds to wait in all before a call where the server asks for a pause (Retry-After; default: "
+        "120); if it asks for more, until when is told",
+    )
+    group.add_argument(
         "--concurrency",
         type=_calls_at_once,
         default=8,
@@ -361,10 +369,13 @@ def _calls_at_once(text: str) -> int | Literal["auto"]:
 
 def server_settings(arguments: argparse.Namespace) -> OpenAISettings:
     """How :func:`add_model`'s options say that a server is asked."""
-    from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.llm.endpoint import OpenAISettings
 
     settings = OpenAISettings(
-        api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
+        api=arguments.api,
+        timeout_s=arguments.timeout,
+        max_wait_s=arguments.max_wait,
+        concurrency=arguments.concurrency,
     )
     if arguments.max_concurrency is None:
         return settings

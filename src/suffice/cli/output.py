@@ -6,12 +6,13 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from textwrap import wrap
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
@@ -48,12 +49,35 @@ def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
         text = f"{painted(lead, tone) if coloured(sys.stderr) else lead} {text}"
     with _LAST:
         _LAST.clear()
-        print(text, file=sys.stderr, flush=True)
+        _tell(text, end="\n")
+
+
+def _tell(text: str, *, end: str) -> None:
+    """Put text on stderr; one that is full or has no reader left ends no work."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, end=end, flush=True)
+
+
+def open_standard_streams() -> None:
+    """Give what was started without stdin, stdout or stderr an empty one.
+
+    Else the next file opened would have its number, and whatever prints there would write into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command: strict, so a NaN is a defect."""
-    print(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1))
+    """The one JSON document of a command: strict, see :func:`suffice.results.as_json.as_json`."""
+    from suffice.results.as_json import as_json
+
+    print(json.dumps(as_json(document), allow_nan=False, ensure_ascii=False, indent=1))
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +156,40 @@ def one_line_warnings() -> None:
 
 
 INTERRUPTED = 130  # the exit code that shells expect of a command ended by Ctrl-C
+
+
+class Signals:
+    """The signals that asked a command to end."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def interrupt(self, number: int, _: object) -> None:
+        """End as Ctrl-C does: what is finished is kept, what is half written goes."""
+        self._number = number
+        raise KeyboardInterrupt
+
+    def code(self, code: int) -> int:
+        """The exit code, which names the signal where one ended the command."""
+        return 128 + self._number if self._number and code == INTERRUPTED else code
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Signals]:
+    """SIGTERM and SIGHUP end the work within as Ctrl-C does, where nobody else handles them."""
+    signals = Signals()
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, signals.interrupt)
+    try:
+        yield signals
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 _ENOUGH_TO_ESTIMATE = 3  # the first one also loads the model, and others are under way beside it
 
 
@@ -154,13 +212,13 @@ class _LastLine:
     def clear(self) -> None:
         """Take what is to be rewritten off the terminal."""
         if self._open:
-            print("\r\x1b[K", file=sys.stderr, end="", flush=True)
+            _tell("\r\x1b[K", end="")
         self._open = False
 
     def rewrite(self, text: str) -> None:
         """Put this in its place."""
         self.clear()
-        print(text, file=sys.stderr, end="", flush=True)
+        _tell(text, end="")
         self._open = True
 
 

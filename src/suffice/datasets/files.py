@@ -257,7 +257,7 @@ def _parquet(path: Path) -> FileTable:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError as error:
         raise DataError("does not exist", file=str(path)) from error
     except (OSError, pa.ArrowException) as error:

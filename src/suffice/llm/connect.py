@@ -8,7 +8,8 @@ from pathlib import Path
 from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.servers import ServerPool
 from suffice.protocols import ChatModel
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from suffice._optional import require
-from suffice.concurrency import Slots
 from suffice.errors import BackendError, UsageError
-from suffice.llm.openai_compatible import OpenAISettings, call_limit, open_client, reply_json
-from suffice.llm.translation import translate
+from suffice.llm.endpoint import Endpoint, OpenAISettings
+from suffice.llm.translation import BrokenReply
+from suffice.llm.wire import excerpt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,11 +81,9 @@ class EndpointEncoder:
     ) -> None:
         self._server = server or OpenAISettings()
         self._settings = settings or EndpointSettings()
-        self._client = open_client(base_url, self._server)
-        self._openai = require("openai", extra="openai", purpose="A model server")
-        self._url = base_url.rstrip("/")
+        self._endpoint = Endpoint(base_url, self._server)
+        self._url = self._endpoint.url
         self._model = model
-        self._slots = Slots(call_limit(self._server))
         self._lock = threading.Lock()
         self._dimension: int | None = None
 
@@ -133,7 +130,7 @@ class EndpointEncoder:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._endpoint.close()
 
     def __enter__(self) -> Self:
         return self
@@ -142,19 +139,21 @@ class EndpointEncoder:
         self.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        with self._slots.taken():
-            try:
-                raw = self._client.embeddings.with_raw_response.create(
-                    model=self._model,
-                    input=list(texts),
-                    encoding_format="float",
-                    extra_body=dict(self._server.extra_body) or None,
-                )
-            except self._openai.OpenAIError as error:
-                raise translate(error, url=self._url, model=self._model) from error
-            payload = reply_json(raw, self._url)
         source = f"{self._url} (model {self._model!r})"
-        vectors = _unit(_embeddings(payload, len(texts), source), source)
+
+        def send(client: Any) -> Any:
+            return client.embeddings.with_raw_response.create(
+                model=self._model,
+                input=list(texts),
+                encoding_format="float",
+                extra_body=dict(self._server.extra_body) or None,
+            )
+
+        def read(payload: object) -> NDArray[np.float32]:
+            return _unit(_embeddings(payload, len(texts), source), source)
+
+        with self._endpoint.slots.taken():
+            vectors = self._endpoint.ask(send, read, model=self._model)
         with self._lock:
             expected = self._dimension = self._dimension or vectors.shape[1]
         if vectors.shape[1] != expected:
@@ -173,15 +172,15 @@ def _embeddings(payload: object, n: int, source: str) -> list[object]:
     """The vectors of a reply in the order of the texts."""
     rows: Any = payload.get("data") if isinstance(payload, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BackendError(
-            f"{source} sent no list of embeddings: {json.dumps(payload)[:200]}. Check that the server "
+        raise BrokenReply(
+            f"{source} sent no list of embeddings: {excerpt(payload)}. Check that the server "
             "has /v1/embeddings and runs an embedding model"
         )
     if len(rows) != n:
-        raise BackendError(f"{source} sent {len(rows)} vectors for {n} texts; check its log")
+        raise BrokenReply(f"{source} sent {len(rows)} vectors for {n} texts; check its log")
     places = [row.get("index", place) for place, row in enumerate(rows)]
     if any(type(place) is not int for place in places) or sorted(places) != list(range(n)):
-        raise BackendError(
+        raise BrokenReply(
             f"{source} numbered its {n} vectors {str(places)[:200]}, not 0 to {n - 1} once each"
         )
     ordered: list[Any] = [None] * n
@@ -196,15 +195,16 @@ def _unit(embeddings: list[Any], source: str) -> NDArray[np.float32]:
     kinds = {kind for row in embeddings if isinstance(row, list) for kind in map(type, row)}
     if not kinds <= _NUMBERS:  # numpy would read True as 1.0 and "1.5" as 1.5
         others = ", ".join(sorted(kind.__name__ for kind in kinds - _NUMBERS))
-        raise BackendError(f"{source} sent vectors that are not numbers: they hold {others}")
+        raise BrokenReply(f"{source} sent vectors that are not numbers: they hold {others}")
     try:
         vectors = np.array(embeddings, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:
-        raise BackendError(
+        raise BrokenReply(
             f"{source} sent vectors that are not numbers or of several lengths: {error}"
         ) from error
     if vectors.ndim != 2 or not vectors.shape[1]:
-        raise BackendError(
+        kind = BrokenReply if None in embeddings else BackendError
+        raise kind(
             f"{source} sent numbers of shape {vectors.shape} instead of one vector a text; a server "
             "that gives one vector a token needs its pooling set (llama.cpp: --pooling mean)"
         )
@@ -214,7 +214,7 @@ def _unit(embeddings: list[Any], source: str) -> NDArray[np.float32]:
         ("only zeros", lengths[:, 0] == 0),
     ):
         if wrong.any():
-            raise BackendError(
+            raise BrokenReply(
                 f"{source} sent a vector of {name} for text {int(np.argmax(wrong))} of "
                 f"{len(vectors)}; check that the server runs an embedding model and its log"
             )

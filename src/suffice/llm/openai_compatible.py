@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Literal, Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from suffice._optional import require
-from suffice.concurrency import AdaptiveLimit, Concurrency, Slots, WorkFor
-from suffice.errors import BackendError, UsageError
-from suffice.llm.translation import translate
+from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor
+from suffice.errors import UsageError
+from suffice.llm.endpoint import Endpoint, OpenAISettings
+from suffice.llm.translation import BrokenReply
 from suffice.llm.wire import (
     Api,
     Counts,
+    NullReply,
     check_request,
     counts,
     parse_completions,
@@ -28,56 +26,10 @@ from suffice.llm.wire import (
 )
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
-_NO_KEY = "none"  # local servers ask for a key and read none
-_NOTHING: Mapping[str, object] = MappingProxyType({})
-_PUSHED_BACK = (408, 429)
+_NOT_SO = (400, 422)
 _FORMS = ("json_schema", "json_object", "none")
 _SCHEMA_FIELDS = ("response_format", "json_schema", "structured_outputs")
 _ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured output", "grammar")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAISettings:
-    """How a server is asked.
-
-    Parameters
-    ----------
-    api
-        ``chat`` or ``completion``.
-    api_key
-        ``None``: the environment variable ``OPENAI_API_KEY``, else a dummy, which local servers take.
-    timeout_s
-        Seconds a single attempt may take.
-    max_retries
-        Further attempts after 408, 409, 429, 5xx and lost connections, with growing pauses or the
-        pause the server asks for.
-    concurrency
-        Requests in flight at most, over all threads; ``auto``: found by trying, see
-        :class:`suffice.concurrency.AdaptiveLimit`.
-    max_concurrency
-        How far ``auto`` goes.
-    extra_body
-        Fields added to every request, for options only this server has.
-    """
-
-    api: Api = "chat"
-    api_key: str | None = field(default=None, repr=False)
-    timeout_s: float = 60.0
-    max_retries: int = 4
-    concurrency: int | Literal["auto"] = 8
-    max_concurrency: int = 100
-    extra_body: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
-
-    def __post_init__(self) -> None:
-        if self.api not in ("chat", "completion"):
-            raise UsageError(f"api must be 'chat' or 'completion', found {self.api!r}")
-        for name, low in (("max_retries", 0), ("concurrency", 1), ("max_concurrency", 1)):
-            value = getattr(self, name)
-            if value != "auto" and (isinstance(value, str) or value < low):
-                word = ", or 'auto'" if name == "concurrency" else ""
-                raise UsageError(f"{name} must be at least {low}{word}, found {value!r}")
-        if not self.timeout_s > 0:
-            raise UsageError(f"timeout_s must be above 0, found {self.timeout_s}")
 
 
 @dataclass(slots=True)
@@ -88,11 +40,46 @@ class _Learnt:
     no_n: bool = False
     completion_tokens_name: bool = False
     counts_first_choice: bool = False
+    null_is_empty: bool = False
     probed: bool | None = None
     schema_form: int = 0  # into _FORMS; only ever raised
 
 
-class OpenAICompatibleModel:
+class ServedModel(ABC):
+    """What one server's model and that of several have alike."""
+
+    _settings: OpenAISettings
+    _name: str
+    _where: str
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._name
+
+    @property
+    def api(self) -> Api:
+        """Which interface is used."""
+        return self._settings.api
+
+    @property
+    def endpoint(self) -> str:
+        """The URLs in order of the alphabet, and the extra fields where there are any."""
+        extra = self._settings.extra_body
+        return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class OpenAICompatibleModel(ServedModel):
     """A model behind an OpenAI-compatible URL; a :class:`suffice.protocols.ChatModel`.
 
     What a server lacks is found out once and worked around: log-probabilities it rejects are no
@@ -125,45 +112,31 @@ class OpenAICompatibleModel:
         self, url: str, model: str | None = None, *, settings: OpenAISettings | None = None
     ) -> None:
         self._settings = settings or OpenAISettings()
-        self._limit = call_limit(self._settings)
-        self._slots = Slots(self._limit)
-        self._attempts = _Attempts(self._slots)
-        self._client = open_client(url, self._settings, self._attempts)
-        self._openai = require("openai", extra="openai", purpose="A model server")
-        self._url = url.rstrip("/")
+        self._server = Endpoint(url, self._settings)
+        self._where = self._server.url
         self._learnt = _Learnt()
         self._name = model or self._only_model()
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._name
-
-    @property
-    def api(self) -> Api:
-        """Which interface is used."""
-        return self._settings.api
-
-    @property
-    def endpoint(self) -> str:
-        """The URL, and the extra fields where there are any."""
-        extra = self._settings.extra_body
-        return f"{self._url} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._url
-
-    @property
     def call_limit(self) -> int | AdaptiveLimit:
         """Requests in flight at most, or what finds how many."""
-        return self._limit
+        return self._server.limit
+
+    @property
+    def tallies(self) -> tuple[CallTally, ...]:
+        """How many calls it answered and failed."""
+        return (self._server.tally,)
 
     @property
     def calls_at_once(self) -> int:
         """Requests in flight at most, at present."""
-        return self._slots.now
+        return self._server.slots.now
 
     @property
     def concurrency(self) -> Concurrency:
         """How many pieces of work at a time suit it: as many as requests may be in flight."""
-        return self._limit if isinstance(self._limit, int) else WorkFor((self._limit,))
+        limit = self._server.limit
+        return limit if isinstance(limit, int) else WorkFor((limit,))
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions.
@@ -176,7 +149,7 @@ class OpenAICompatibleModel:
             When it cannot be reached, keeps failing, or sends what is no reply.
         """
         check_request(request, self.api, self.name)
-        with self._slots.taken():
+        with self._server.slots.taken():
             start = time.perf_counter()
             completions: list[Completion] = []
             costs: list[Counts] = []
@@ -204,19 +177,13 @@ class OpenAICompatibleModel:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._server.close()
 
     def but(self, *, model: str, max_retries: int) -> Self:
         """The same server with its connections, its slots and what was learnt of it, asked otherwise."""
         other = copy.copy(self)
         vars(other)["_name"] = model
-        vars(other)["_client"] = self._client.with_options(max_retries=max_retries)
+        vars(other)["_server"] = self._server.but(max_retries=max_retries)
         return other
 
     def served(self, *, timeout_s: float) -> tuple[str, ...]:
@@ -227,30 +194,20 @@ class OpenAICompatibleModel:
         NoReply
             When it cannot be reached, asked once.
         """
-        client = self._client.with_options(timeout=timeout_s, max_retries=0)
         try:
-            return self._names(client) or ()
+            return _models(self._server.but(max_retries=0, timeout_s=timeout_s)) or ()
         except UsageError:  # whoever asks it for more is told why
             return ()
 
     def _only_model(self) -> str:
-        names = self._names(self._client)
+        names = _models(self._server)
         if names is None:
-            raise UsageError(f"{self._url} does not list its models; name one")
+            raise UsageError(f"{self._where} does not list its models; name one")
         if len(names) != 1:
             raise UsageError(
-                f"{self._url} has {len(names)} models; name one: {', '.join(sorted(names)) or '(none)'}"
+                f"{self._where} has {len(names)} models; name one: {', '.join(sorted(names)) or '(none)'}"
             )
         return names[0]
-
-    def _names(self, client: Any) -> tuple[str, ...] | None:
-        """``None``: what came is no list of models."""
-        try:
-            return tuple(str(model.id) for model in client.models.list())
-        except self._openai.OpenAIError as error:
-            raise translate(error, url=self._url, model="(any)") from error
-        except (AttributeError, TypeError, ValueError):
-            return None
 
     def _ask(
         self, request: GenerationRequest, form: int = 0
@@ -261,24 +218,36 @@ class OpenAICompatibleModel:
             request = replace(request, n=1)
         form = max(form, learnt.schema_form)
         body = self._body(request, _FORMS[form])
+        asked = request.top_logprobs
+        source = f"{self._where} (model {self.name!r})"
+
+        def read(payload: object) -> tuple[tuple[Completion, ...], Counts]:
+            completions = parse_completions(
+                payload, top_logprobs=asked, source=source, null_is_empty=learnt.null_is_empty
+            )
+            if not completions:
+                raise BrokenReply(f"{source} sent a reply without any text; check the server's log")
+            return completions, self._honest(payload, completions)
+
         try:
-            payload = self._post(body)
-        except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
-            if _refuses_schema(str(error), body):
+            completions, cost = self._server.ask(self._sending(body), read, model=self.name)
+        except UsageError as error:
+            if not _of_the_request(error):
+                raise
+            said = str(error.__cause__)
+            if _refuses_schema(said, body):
                 return self._ask(request, form + 1)
-            if not self._adapt(str(error), body):
-                raise translate(error, url=self._url, model=self.name) from error
+            if not self._adapt(said, body):
+                raise
             return self._ask(request, form)
-        except self._openai.OpenAIError as error:
-            raise translate(error, url=self._url, model=self.name) from error
+        except NullReply as error:
+            if self._settings.max_retries and not self._server.max_retries:
+                raise  # another server may say more
+            # every attempt said so: the model means it
+            learnt.null_is_empty = True
+            completions, cost = read(error.payload)
         # not before it worked: servers that refuse a request for another reason may quote all of it
         learnt.schema_form = max(form, learnt.schema_form)
-        source = f"{self._url} (model {self.name!r})"
-        asked = request.top_logprobs
-        completions = parse_completions(payload, top_logprobs=asked, source=source)
-        if not completions:
-            raise BackendError(f"{source} sent a reply without any text; check the server's log")
-        cost = self._honest(payload, completions)
         if not asked:
             completions = tuple(replace(completion, tokens=None) for completion in completions)
         return completions, cost
@@ -297,18 +266,18 @@ class OpenAICompatibleModel:
             _shape(body, form, request.json_schema)
         return body
 
-    def _post(self, body: Mapping[str, Any]) -> object:
-        interface = (
-            self._client.chat.completions if self.api == "chat" else self._client.completions
-        )
+    def _sending(self, body: Mapping[str, Any]) -> Callable[[Any], Any]:
         # the package's signatures do not have them all
         shape = {name: body[name] for name in _SCHEMA_FIELDS if name in body}
         known = {name: value for name, value in body.items() if name not in shape}
-        with self._attempts.heard():
-            raw = interface.with_raw_response.create(
-                model=self.name, extra_body=shape | dict(self._settings.extra_body) or None, **known
-            )
-        return reply_json(raw, self._url)
+        extra = shape | dict(self._settings.extra_body) or None
+
+        def send(client: Any) -> Any:
+            interface = client.chat.completions if self.api == "chat" else client.completions
+            create = interface.with_raw_response.create
+            return create(model=self.name, extra_body=extra, **known)
+
+        return send
 
     def _adapt(self, message: str, body: Mapping[str, Any]) -> bool:
         """Learn from a refusal; whether asking again otherwise makes sense."""
@@ -335,91 +304,27 @@ class OpenAICompatibleModel:
         return replace(cost, completion=max(drawn, cost.completion or 0))
 
 
-def call_limit(settings: OpenAISettings) -> int | AdaptiveLimit:
-    """How many requests of one server may be in flight, as the settings say."""
-    if settings.concurrency == "auto":
-        return AdaptiveLimit(most=settings.max_concurrency)
-    return settings.concurrency
+def _models(server: Endpoint) -> tuple[str, ...] | None:
+    """The models a server lists; ``None``: what came is no list of models."""
 
+    def read(payload: object) -> tuple[str, ...] | None:
+        listed = payload.get("data") if isinstance(payload, Mapping) else None
+        if not isinstance(listed, list) or not all(isinstance(model, Mapping) for model in listed):
+            return None
+        names = [model.get("id") for model in listed]
+        return None if None in names else tuple(map(str, names))
 
-class _Attempts:
-    """Hears of every attempt of a client, of those too that it makes again by itself."""
-
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
-        self._here = threading.local()
-
-    @property
-    def hooks(self) -> dict[str, list[Any]]:
-        """What an HTTP client calls before a request and after a response."""
-        return {"request": [self._sent], "response": [self._replied]}
-
-    @contextmanager
-    def heard(self) -> Iterator[None]:
-        """One request, with its further attempts."""
-        self._here.unanswered = False
-        try:
-            yield
-        finally:
-            self._sent(None)
-
-    def _sent(self, _: object) -> None:
-        if getattr(self._here, "unanswered", False):
-            self._slots.push_back()
-        self._here.unanswered = True
-
-    def _replied(self, response: Any) -> None:
-        self._here.unanswered = False
-        if response.status_code in _PUSHED_BACK or response.status_code >= 500:
-            self._slots.push_back()
-
-
-def open_client(url: str, settings: OpenAISettings, attempts: _Attempts | None = None) -> Any:
-    """An ``openai.OpenAI`` for a server's base URL; ``attempts`` are told of each where limits adapt.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``openai`` is not installed.
-    UsageError
-        When the URL is none.
-    """
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"a server's URL starts with http:// or https://, found {url!r}")
-    openai = require("openai", extra="openai", purpose="A model server")
-    http_client = None
-    if attempts is not None and settings.concurrency == "auto":
-        http_client = _http_client(openai.DefaultHttpxClient, attempts)
-    return openai.OpenAI(
-        api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY,
-        base_url=url.rstrip("/"),
-        timeout=settings.timeout_s,
-        max_retries=settings.max_retries,
-        http_client=http_client,
-    )
-
-
-def _http_client(kind: Any, attempts: _Attempts) -> Any:
-    """One that is closed when nobody needs it any more, as the package's own is."""
-
-    class Heard(kind):  # type: ignore[misc]
-        def __del__(self) -> None:
-            if not self.is_closed:
-                self.close()
-
-    return Heard(event_hooks=attempts.hooks)
-
-
-def reply_json(raw: Any, url: str) -> object:
-    """The JSON of one of the client's raw responses; a :class:`BackendError` when it is none."""
-    text = raw.http_response.text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BackendError(
-            f"{url} sent a reply that is not JSON ({error}): {text[:200]!r}. Check that the "
-            "URL is that of an OpenAI-compatible interface (it often ends in /v1)"
-        ) from error
+        return server.ask(
+            lambda client: client.models.with_raw_response.list(), read, model="(any)"
+        )
+    except BrokenReply:
+        return None
+
+
+def _of_the_request(error: UsageError) -> bool:
+    """Whether the server refused the request as it was written, and may take it written otherwise."""
+    return getattr(error.__cause__, "status_code", None) in _NOT_SO
 
 
 def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:

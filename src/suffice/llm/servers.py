@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import warnings
@@ -10,13 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Self
+from datetime import datetime
 
-from suffice.concurrency import AdaptiveLimit, Concurrency, WorkFor
+from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor
 from suffice.errors import BackendError, SufficeError, SufficeWarning, UsageError
-from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.endpoint import Address, OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel, ServedModel
 from suffice.llm.translation import NoReply
-from suffice.llm.wire import Api
 from suffice.protocols import Generation, GenerationRequest
 
 _ASIDE_AFTER = 2  # requests in a row without a reply
@@ -191,7 +190,7 @@ class Roster:
         server = self._servers[turn.number]
         server.reason = reason
         if busy_s is not None:
-            server.rests_until = self._clock() + min(busy_s, _LONGEST_PAUSE_S)
+            server.rests_until = self._clock() + min(busy_s or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
             return None
         server.failures += 1
         if server.due is None:
@@ -244,7 +243,7 @@ def _warn(text: str) -> None:
     warnings.warn(text, SufficeWarning, stacklevel=2)
 
 
-class ServerPool:
+class ServerPool(ServedModel):
     """One model that several servers serve; a :class:`suffice.protocols.ChatModel`.
 
     :class:`Roster` says which is asked. A request without a reply is asked of the others, each once; the last
@@ -280,14 +279,13 @@ class ServerPool:
         on_change: Callable[[str], None] | None = None,
     ) -> None:
         self._settings = settings or OpenAISettings()
-        self._urls = [url.rstrip("/") for url in urls]
+        self._urls = [Address.parse(url).shown for url in urls]
         for url in self._urls:
             if self._urls.count(url) > 1:
                 raise UsageError(f"the server {url} is named twice; name each once")
+        self._where = ",".join(sorted(self._urls))
         self._on_change = on_change or _warn
-        servers = [
-            OpenAICompatibleModel(url, "(any)", settings=self._settings) for url in self._urls
-        ]
+        servers = [OpenAICompatibleModel(url, "(any)", settings=self._settings) for url in urls]
         with ThreadPoolExecutor(min(len(servers), 32)) as threads:
             said = list(threads.map(self._served, servers))
         listed = dict(zip(self._urls, said, strict=True))
@@ -303,20 +301,9 @@ class ServerPool:
                 self._note(self._roster.put_aside, number, str(names))
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._name
-
-    @property
-    def api(self) -> Api:
-        """Which interface is used."""
-        return self._settings.api
-
-    @property
-    def endpoint(self) -> str:
-        """The URLs in order of the alphabet, and the extra fields where there are any."""
-        urls, extra = ",".join(sorted(self._urls)), self._settings.extra_body
-        return f"{urls} {json.dumps(dict(extra), sort_keys=True)}" if extra else urls
+    def tallies(self) -> tuple[CallTally, ...]:
+        """How many calls each server answered and failed."""
+        return tuple(tally for server in self._patient for tally in server.tallies)
 
     @property
     def concurrency(self) -> Concurrency:
@@ -348,9 +335,14 @@ class ServerPool:
                 reply = server.generate(request)
             except NoReply as error:
                 tried.add(turn.number)
-                self._note(self._roster.failed, turn, str(error), busy_s=error.busy_s)
+                self._note(
+                    self._roster.failed,
+                    turn,
+                    str(error),
+                    busy_s=error.pause_s if error.busy else None,
+                )
                 if turn.last:
-                    raise self._none_answered() from error
+                    raise self._none_answered(error.until) from error
             except SufficeError:
                 self._note(self._roster.answered, turn)
                 raise
@@ -376,12 +368,6 @@ class ServerPool:
         """Close the connections."""
         for server in self._patient:
             server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _begin(self, blocks: Sequence[int], tried: Collection[int]) -> Turn:
         """Which server is asked, once it has room."""
@@ -416,9 +402,9 @@ class ServerPool:
         except NoReply as error:
             return error
 
-    def _none_answered(self) -> BackendError:
-        return BackendError(
-            f"none of the {len(self._urls)} servers answers: {self._roster.reasons()}"
+    def _none_answered(self, until: datetime | None = None) -> NoReply:
+        return NoReply(
+            f"none of the {len(self._urls)} servers answers: {self._roster.reasons()}", until=until
         )
 
 

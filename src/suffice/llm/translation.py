@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from contextlib import suppress
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from suffice._optional import require
@@ -33,6 +37,9 @@ _ABOUT_THE_PROMPT = (
     "token count",
     "too many tokens",
 )
+_NO_MONEY, _TOO_MANY = 402, 429
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_WHILE_READING = ("DecodingError", "ReadError", "RemoteProtocolError")
 _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
@@ -41,13 +48,44 @@ class NoReply(BackendError):  # noqa: N818 - reads as what it is
 
     Parameters
     ----------
-    busy_s
-        For how many seconds it wants to be left alone, where it said that it has too much to do.
+    busy
+        Whether it said that it has too much to do.
+    pause_s
+        For how many seconds it wants to be left alone; 0: it did not say so.
+    until
+        Until when, where that is longer than is waited.
+    again
+        Whether it makes sense to ask the same server again at once.
     """
 
-    def __init__(self, message: str, *, busy_s: float | None = None) -> None:
+    passing = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        busy: bool = False,
+        pause_s: float = 0.0,
+        until: datetime | None = None,
+        again: bool = True,
+    ) -> None:
         super().__init__(message)
-        self.busy_s = busy_s
+        self.busy = busy
+        self.pause_s = pause_s
+        self.until = until
+        self.again = again
+
+
+class BrokenReply(NoReply):
+    """A server sent what is no reply: cut, empty, a page, of wrong types, too long."""
+
+
+def late(url: str) -> str:
+    """What is told of a reply that is not whole in time."""
+    return (
+        f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
+        "or lower concurrency"
+    )
 
 
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
@@ -68,13 +106,22 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
         refuses this one prompt, for example as too long.
     """
     openai = require("openai", extra="openai", purpose="A model server")
+    cause = error.__cause__ or error
+    if isinstance(cause, SufficeError):  # of the client that this library gave the package
+        return cause
     if isinstance(error, openai.APITimeoutError):
-        return NoReply(
-            f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...) or "
-            "lower concurrency"
-        )
+        return NoReply(late(url))
     if isinstance(error, openai.APIConnectionError):
-        cause = error.__cause__ or error
+        if _UNTRUSTED in str(cause):
+            return UsageError(
+                f"{url} showed a certificate that is not trusted ({_reason(cause)}), so it was asked "
+                "nothing. Check the URL; where the server is yours, name the certificate of whoever signed "
+                "its own: SSL_CERT_FILE=authority.pem"
+            )
+        if type(cause).__name__ in _WHILE_READING:
+            return NoReply(
+                f"{url} cannot be reached or broke off its reply ({cause}); check the server's log"
+            )
         return NoReply(
             f"{url} cannot be reached ({cause}); check that the server runs there and that the URL "
             "is its base URL, for example http://127.0.0.1:8000/v1"
@@ -84,13 +131,20 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     return BackendError(f"{url} failed: {type(error).__name__}: {error}")
 
 
+def _reason(cause: BaseException) -> str:
+    """What is wrong with a certificate, out of OpenSSL's message."""
+    return str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+
+
 def _of_status(error: Any, url: str, model: str) -> SufficeError:
     status: int = error.status_code
     said = f"{url} answered {status}: {_message(error)}"
     words = f"{error} {error.body}".lower()
     if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
         return NoReply(
-            f"{said}. Wait, lower concurrency, and run the same again", busy_s=_pause_s(error)
+            f"{said}. Wait, lower concurrency, and run the same again",
+            busy=True,
+            pause_s=_pause_s(error),
         )
     if status in (401, 403):
         return UsageError(
@@ -105,22 +159,36 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     too_large = status == 413
     if too_large or (status in (400, 422) and any(phrase in words for phrase in _ABOUT_THE_PROMPT)):
         return BackendError(f"{said}. The server refuses this prompt; shorten it")
+    if 300 <= status < 400:
+        there = error.response.headers.get("location")
+        return UsageError(
+            f"{said}. It redirects to {there!r}, which is not followed, since the key would go with it; "
+            "name that server's base URL where it is the right one"
+        )
     if 400 <= status < 500 and status not in (402, 408, 409, 425, 429):
         return UsageError(
             f"{said}. The server does not accept the request for {model!r}; check that its interface "
             "is the chosen one (chat or completion) and that it allows the options asked for"
         )
-    busy_s = _pause_s(error) if status == 429 else None
-    return NoReply(f"{said} (after the allowed retries)", busy_s=busy_s)
+    return NoReply(
+        f"{said} (after the allowed retries)",
+        busy=status == _TOO_MANY,
+        pause_s=_pause_s(error),
+        again=status != _NO_MONEY,
+    )
 
 
 def _pause_s(error: Any) -> float:
-    """What the server asks for in its headers; a second where it does not say, or by a date."""
+    """What the server asks for in its headers, in seconds or by a date; 0 where it does not say."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        said = headers.get(name)
         with suppress(TypeError, ValueError):
-            return max(0.0, float(headers.get(name)) * unit)
-    return 1.0
+            seconds = float(said) * unit
+            return seconds if 0 < seconds < math.inf else 0.0
+        with suppress(TypeError, ValueError):
+            return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    return 0.0
 
 
 def _message(error: Any) -> str:

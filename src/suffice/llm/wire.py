@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import UsageError
+from suffice.llm.translation import BrokenReply
 from suffice.protocols import Completion, GenerationRequest
 from suffice.trace.rounds.records import Token, TopToken
 
 Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20
+_MOST_TOKENS = 10**9  # that a reply can be believed to have cost
+_SPENT = ("length", "content_filter", "tool_calls")  # why a model may end without a word
 # llama.cpp's guided grammars read it; small models, free to put white space anywhere, put it there
 # until max_tokens
-_ONE_LINE = {
+ONE_LINE = {
     "x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 }
 
@@ -28,6 +32,14 @@ class Counts:
     prompt: int | None = None
     cached: int | None = None
     completion: int | None = None
+
+
+class NullReply(BrokenReply):
+    """A reply with null where a text should be: a passing fault of a server, or all that the model says."""
+
+    def __init__(self, message: str, payload: object) -> None:
+        super().__init__(message)
+        self.payload = payload
 
 
 def check_request(request: GenerationRequest, api: Api, name: str) -> None:
@@ -110,14 +122,16 @@ def request_body(request: GenerationRequest) -> dict[str, Any]:
     if request.json_schema is not None:
         schema = json.loads(schema_text(request.json_schema))
         if isinstance(request.prompt, str):
-            body["json_schema"] = _ONE_LINE | schema
+            body["json_schema"] = ONE_LINE | schema
         else:
             named = {"name": "reply", "schema": schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
     return body
 
 
-def parse_completions(payload: object, *, top_logprobs: int, source: str) -> tuple[Completion, ...]:
+def parse_completions(
+    payload: object, *, top_logprobs: int, source: str, null_is_empty: bool = True
+) -> tuple[Completion, ...]:
     """The texts of a reply, with their tokens where the reply has them.
 
     Understands ``logprobs.content[]`` (chat, and completions of llama.cpp) and the older
@@ -126,15 +140,19 @@ def parse_completions(payload: object, *, top_logprobs: int, source: str) -> tup
 
     Raises
     ------
-    BackendError
+    BrokenReply
         When the reply has another shape or holds a log-probability that is none; names ``source``.
+    NullReply
+        When a text is null without a reason, unless ``null_is_empty``.
     """
     choices = payload.get("choices") if isinstance(payload, Mapping) else None
     if not isinstance(choices, list) or not all(isinstance(c, Mapping) for c in choices):
-        raise BackendError(
-            f"{source} sent a reply without a list of choices: {_excerpt(payload)}. "
+        raise BrokenReply(
+            f"{source} sent a reply without a list of choices: {excerpt(payload)}. "
             "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
         )
+    if not null_is_empty and any(map(_null_without_reason, choices)):
+        raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}", payload)
     ordered = sorted(choices, key=_index)
     return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
 
@@ -158,9 +176,22 @@ def _as_dict(value: object) -> dict[str, Any]:
     raise TypeError(f"found {type(value).__name__}")
 
 
-def _excerpt(value: object) -> str:
-    text = repr(value)
+def excerpt(value: object) -> str:
+    """The beginning of it, however deep or large it is."""
+    short = reprlib.Repr()
+    short.maxdict = short.maxlist = short.maxlevel = 6
+    short.maxstring = short.maxlong = short.maxother = 80
+    text = short.repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _text(choice: Mapping[str, Any]) -> Any:
+    message = choice.get("message")
+    return message.get("content") if isinstance(message, Mapping) else choice.get("text")
+
+
+def _null_without_reason(choice: Mapping[str, Any]) -> bool:
+    return _text(choice) is None and choice.get("finish_reason") not in _SPENT
 
 
 def _index(choice: Mapping[str, Any]) -> int:
@@ -169,14 +200,15 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A count that can be believed; ``None``: unknown."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+    return value if known else None  # type: ignore[return-value]
 
 
 def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Completion:
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    text = _text(choice)
     if text is not None and not isinstance(text, str):
-        raise BackendError(f"{source} sent a choice whose text is no string: {_excerpt(choice)}")
+        raise BrokenReply(f"{source} sent a choice whose text is no string: {excerpt(choice)}")
     reason = choice.get("finish_reason")
     return Completion(
         text=text or "",
@@ -190,7 +222,7 @@ def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, 
 
     Raises
     ------
-    BackendError
+    BrokenReply
         When one of those shapes is broken, or a log-probability is none; names ``source``.
     """
     if not isinstance(logprobs, Mapping):
@@ -206,9 +238,11 @@ def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, 
         else:
             return None
     except (KeyError, TypeError, AttributeError) as error:
-        raise BackendError(
-            f"{source} sent log-probabilities of an unknown shape: {_excerpt(logprobs)}"
+        raise BrokenReply(
+            f"{source} sent log-probabilities of an unknown shape: {excerpt(logprobs)}"
         ) from error
+    if not all(isinstance(token, str) for token, _, _ in rows):
+        raise BrokenReply(f"{source} sent a token that is no text: {excerpt(logprobs)}")
     if any(logprob is None for _, logprob, _ in rows):
         return None
     return tuple(
@@ -239,10 +273,13 @@ def _best(top: list[tuple[str, Any]], limit: int, source: str) -> tuple[TopToken
 
 
 def _number(value: object, token: str, source: str) -> float:
-    number = float(value) if isinstance(value, int | float) else math.nan
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        number = math.nan
     if math.isnan(number) or number == math.inf:
-        raise BackendError(
-            f"{source} gave token {token!r} the log-probability {value!r}; a number of at most 0 is "
+        raise BrokenReply(
+            f"{source} gave token {token!r} the log-probability {excerpt(value)}; a number of at most 0 is "
             "allowed. The server's numerics failed: check its log, its weights and its precision, "
             "or ask for no log-probabilities"
         )

@@ -66,6 +66,8 @@ class Contents(Tabular):
         The path read.
     files, questions, rounds, max_rounds, closed_book
         How many; ``rounds`` in all, ``closed_book`` are the questions with a round 0.
+    with_checksums
+        Files in which damage is noticed: their pages and their footer have checksums.
     labelled, with_gold_passages
         Questions with gold answers, and with gold passages.
     ending
@@ -90,6 +92,7 @@ class Contents(Tabular):
     rounds: int
     max_rounds: int
     closed_book: int
+    with_checksums: int
     labelled: int
     with_gold_passages: int
     ending: Mapping[int, int]
@@ -110,6 +113,7 @@ class Contents(Tabular):
         ends = ", ".join(f"{count:,} at round {last}" for last, count in self.ending.items())
         rows: list[tuple[Value, ...]] = [
             ("files", f"{self.files:,}"),
+            ("files with checksums", f"{self.with_checksums:,}"),
             ("questions", f"{self.questions:,}"),
             ("rounds", f"{self.rounds:,}, at most {self.max_rounds} a question"),
             ("questions end", ends),
@@ -200,6 +204,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         rounds=traces.table.num_rows,
         max_rounds=traces.n_rounds,
         closed_book=traces.closed_book.num_rows,
+        with_checksums=sum(part.has_checksums for part in source.parts),
         labelled=int(labelled(traces).sum()),
         with_gold_passages=int(names_passages(traces).sum()),
         ending=dict(sorted(Counter(traces.last_rounds.tolist()).items())),
@@ -220,7 +225,12 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
             },
         },
         run=traces.origin.run,
-        notes=(*inspection.remarks, *_notes(traces), *_labels_beside(inspection.labels)),
+        notes=(
+            *inspection.remarks,
+            *_notes(traces),
+            *_labels_beside(inspection.labels),
+            *_unchecked(source),
+        ),
     )
 
 
@@ -229,6 +239,16 @@ def _labels_beside(labels: Labels) -> Iterator[str]:
         yield (
             f"{len(labels.questions):,} questions are labelled in {LABELS_FILE}; the columns below are as "
             "they stand in the other files"
+        )
+
+
+def _unchecked(source: Source) -> Iterator[str]:
+    without = [part for part in source.parts if not part.has_checksums]
+    if without:
+        yield (
+            f"without checksums: {len(without):,} of {len(source.parts):,} files, so damage to them may be "
+            "read as other values; written anew they have them: suffice traces filter "
+            f"{source.name} --min-rounds 1 --out NEW"
         )
 
 

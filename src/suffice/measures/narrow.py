@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from suffice._version import VERSION
 from suffice.errors import DataError, UsageError
@@ -36,7 +35,8 @@ from suffice.scoring import F1_KINDS
 from suffice.signals.available import given_signals
 from suffice.signals.table import declared
 from suffice.trace.lazy import in_memory
-from suffice.trace.reader import parquet_files
+from suffice.trace.parquet import opened, readable
+from suffice.trace.reader import parquet_files, run_document
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import MEASURED, RUN_KEY, STATED
@@ -148,8 +148,9 @@ def _refuse_others(
     """Parts that a folder holds are of this record and this code, or are written anew."""
     there = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
     for file in there:
-        metadata = pq.read_schema(file).metadata or {}
-        stated = json.loads(metadata.get(RUN_KEY, b"{}")).get(STATED)
+        with readable(file), opened(file) as parquet:
+            metadata = parquet.schema_arrow.metadata or {}
+        stated = run_document(metadata).get(STATED)
         if stated is None:
             raise UsageError(
                 f"{folder} holds {file.name}, which are no measures; choose another --out"

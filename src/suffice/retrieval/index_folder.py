@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import DataError, StorageError, UsageError
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.trace.rounds.records import Passage
 
@@ -196,7 +196,7 @@ def save_index(
     ------
     UsageError
         When ``folder`` is a file, cannot be written, or holds other things and no index.
-    BackendError
+    StorageError
         When the disk is full or refuses; an index already there is kept.
     """
     prepare_folder(folder)
@@ -220,7 +220,7 @@ def save_index(
         aside.replace(folder / _HEADER)
     except OSError as error:
         shutil.rmtree(data, ignore_errors=True)
-        raise BackendError(
+        raise StorageError(
             f"cannot write the index to {folder} ({error.strerror or error}); make room or name "
             "another folder"
         ) from error

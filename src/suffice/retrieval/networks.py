@@ -10,6 +10,9 @@ from typing import Any
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError, first_line
 
+SAFE = {"use_safetensors": True}
+"""What a loader of transformers is told: weights in a pickle, which may run code, are not read."""
+
 
 @contextmanager
 def without_bars() -> Iterator[None]:
@@ -40,7 +43,7 @@ def load_pair_network(name_or_path: str | Path, what: str) -> Any:
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
     try:
         with without_bars():
-            return module.CrossEncoder(str(name_or_path))
+            return module.CrossEncoder(str(name_or_path), model_kwargs=SAFE)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"no {what} at {str(name_or_path)!r}: {first_line(error)}; name a folder that "

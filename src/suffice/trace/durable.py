@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import DataError, StorageError, UsageError
 
 
 def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
@@ -73,7 +73,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
     Raises
     ------
-    BackendError
+    StorageError
         When the disk is full or refuses; what stood at ``path`` before is intact.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -85,7 +85,7 @@ def replace_file(path: Path, content: bytes) -> None:
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise BackendError(
+        raise StorageError(
             f"cannot write {path}: {error.strerror or error}; what stood there before is kept, "
             "make room or choose another --out and run the same command again"
         ) from error
@@ -114,7 +114,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     ------
     UsageError
         When something stands at ``target``, see :func:`check_free`.
-    BackendError
+    StorageError
         When the disk is full or refuses.
     """
     check_free(target)
@@ -133,7 +133,7 @@ def written_aside(target: Path) -> Iterator[Path]:
                 target.rmdir()
         aside.rename(target)
     except OSError as error:
-        raise BackendError(
+        raise StorageError(
             f"cannot write {target}: {error.strerror or error}; nothing was written, make room or choose "
             "another --out"
         ) from error

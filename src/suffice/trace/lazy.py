@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, InternalError
-from suffice.trace.reader import StoredFile, coerce_column, footer_of, readable
+from suffice.trace.parquet import footer_of, readable
+from suffice.trace.reader import StoredFile, coerce_column
 from suffice.trace.schema import MEASURED
 
 _BATCH = 4096  # rows decoded at a time
@@ -299,7 +300,9 @@ class Files:
 
 
 def _opened(file: Path, **options: Any) -> pq.ParquetFile:
-    return pq.ParquetFile(file, metadata=footer_of(file), **options)
+    return pq.ParquetFile(
+        file, metadata=footer_of(file), page_checksum_verification=True, **options
+    )
 
 
 def _not_there(file: StoredFile, name: str) -> DataError:

@@ -9,9 +9,7 @@ import json
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, SufficeWarning, did_you_mean, first_line, near_misses
+from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.durable import failures_files
+from suffice.trace.parquet import FOOTER_KEY, footer_of, opened, readable
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
@@ -59,7 +58,8 @@ def schema_of(path: str | Path) -> TableSchema:
         return QUESTIONS  # of loops under way
     for file in parquet_files(root):
         try:
-            schema = pq.read_schema(file)
+            with opened(file) as parquet:
+                schema = parquet.schema_arrow
         except (pa.ArrowException, UnicodeDecodeError, OSError):
             continue  # said by whoever reads it
         stated = schema.metadata or {}
@@ -117,23 +117,24 @@ class StoredFile:
         DataError
             Naming the file: it is damaged, of another kind or newer, or lacks a required column.
         """
-        with readable(file), pq.ParquetFile(file) as parquet:
+        with readable(file), opened(file) as parquet:
             stored = parquet.schema_arrow
-            metadata = stored.metadata or {}
+            metadata = dict(stored.metadata or {})
+            metadata.pop(FOOTER_KEY, None)
             version = _version(metadata, file, kind)
             _check_required(stored.names, str(file), kind)
             later = {column.name for column in kind.columns if column.since > version}
             own = parquet.read(columns=sorted(later & {*stored.names}))
             groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
-        stored = pa.schema([field for field in stored if field.name not in later], stored.metadata)
+        stored = pa.schema([field for field in stored if field.name not in later], metadata)
         return cls(
             file=file,
             kind=kind,
             names=tuple(name for name in stored.names if name in wanted),
             row_groups=tuple(group.num_rows for group in groups),
             n_bytes=sum(group.total_byte_size for group in groups),
-            run=_run_document(metadata),
+            run=run_document(metadata),
             version=version,
             remarks=remarks,
             stored=stored,
@@ -163,7 +164,7 @@ class StoredFile:
         DataError
             Naming the file: it is damaged, or a column has another type.
         """
-        with readable(self.file), pq.ParquetFile(self.file) as parquet:
+        with readable(self.file), opened(self.file) as parquet:
             table = parquet.read(columns=list(self.names if names is None else names))
         return self.coerced(table)
 
@@ -196,31 +197,6 @@ def _holds(footer: pq.FileMetaData, name: str) -> bool | None:
                 return True
     # of a list that is empty its leaves are null too
     return False if paths[leaves[0]] == name else None
-
-
-def footer_of(file: Path) -> pq.FileMetaData:
-    """What a Parquet file says of itself, read once."""
-    known = file.stat()
-    return _footer(file, known.st_mtime_ns, known.st_size)
-
-
-@lru_cache(maxsize=64)
-def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
-    """Of many row groups it takes longer to read than some of their columns."""
-    return pq.read_metadata(file)
-
-
-@contextmanager
-def readable(file: Path) -> Iterator[None]:
-    """Names the file where it cannot be read."""
-    try:
-        yield
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        hint = "; a policy file is named with --policy" if file.suffix == ".json" else ""
-        raise DataError(
-            f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",
-            file=str(file),
-        ) from error
 
 
 _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
@@ -306,7 +282,8 @@ def _version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> i
     return version
 
 
-def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+def run_document(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """What a file's metadata say of the run; nothing where they do not."""
     try:
         document = json.loads(metadata.get(RUN_KEY, b"{}"))
     except ValueError:

@@ -6,6 +6,7 @@ renames it over the old one, so a reader always sees whole records, each once.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -16,10 +17,10 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import FailureFile, Shard, check_same_run, locked, replace_file
+from suffice.trace.parquet import opened, readable, write_parquet
 from suffice.trace.schema import RUN_KEY, TableSchema
 
 _Record = TypeVar("_Record")
@@ -97,9 +98,9 @@ GROUP_ROWS = 16_384
 def write_table(table: pa.Table, path: Path) -> None:
     """Write one Parquet file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=GROUP_ROWS)
-    replace_file(path, sink.getvalue().to_pybytes())
+    sink = io.BytesIO()
+    write_parquet(table, sink, group_rows=GROUP_ROWS)
+    replace_file(path, sink.getvalue())
 
 
 def only_file(path: str | Path) -> Path:
@@ -209,7 +210,8 @@ class _Shards:
         if not shards:
             return 0, None, 0
         number, file = shards[-1]
-        table = self._renewed(pq.read_table(file))
+        with readable(file), opened(file) as parquet:
+            table = self._renewed(parquet.read())
         if table.schema.remove_metadata() != self._schema.remove_metadata():
             if self._single:
                 raise DataError(

@@ -7,7 +7,8 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
-from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
 
 
 def test_a_url_connects_without_asking() -> None:

@@ -14,7 +14,7 @@ from tests.server import Answer, Body, Server, refuse
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.llm.embedded import model_path
 from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
-from suffice.llm.openai_compatible import OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
 from suffice.protocols import Encoder
 from suffice.testing.conformance import check_encoder
 
@@ -49,7 +49,12 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def encoder(server: Server) -> Iterator[EndpointEncoder]:
-    with EndpointEncoder(server.url, "m", settings=EndpointSettings(batch_size=3)) as made:
+    with EndpointEncoder(
+        server.url,
+        "m",
+        settings=EndpointSettings(batch_size=3),
+        server=OpenAISettings(first_pause_s=0.001),
+    ) as made:
         yield made
 
 

@@ -14,7 +14,8 @@ from tests.server import Answer, Body, Server, refuse
 
 from suffice.concurrency import at_once
 from suffice.errors import BackendError, UsageError
-from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.protocols import ChatModel, Generation, GenerationRequest, Message
 
 CHAT = GenerationRequest(prompt=(Message(role="user", content="Hi"),))
@@ -61,7 +62,8 @@ def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(server: Server, request: GenerationRequest = CHAT, **settings: Any) -> Generation:
     chosen = OpenAISettings(
-        api="completion" if isinstance(request.prompt, str) else "chat", **settings
+        api="completion" if isinstance(request.prompt, str) else "chat",
+        **{"first_pause_s": 0.001, **settings},
     )
     with OpenAICompatibleModel(server.url, "m", settings=chosen) as model:
         return model.generate(request)

@@ -14,11 +14,11 @@ from tests.server import Answer, Body, Server, refuse
 from suffice.concurrency import WorkFor, width_of
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.llm.connect import connect
-from suffice.llm.openai_compatible import OpenAISettings
+from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.servers import Roster, ServerPool, Turn, prompt_blocks
 from suffice.protocols import ChatModel, GenerationRequest, Message
 
-QUICK = OpenAISettings(api="completion", max_retries=1, timeout_s=5.0)
+QUICK = OpenAISettings(api="completion", max_retries=1, timeout_s=5.0, first_pause_s=0.01)
 
 
 class Clock:

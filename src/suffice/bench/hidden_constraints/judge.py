@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, StorageError, UsageError
 from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
 
 SYSTEM = (
@@ -163,6 +163,8 @@ class LLMJudge:
                 self._count("calls")
                 try:
                     text = model.generate(request).completions[0].text
+                except StorageError:
+                    raise
                 except BackendError as error:
                     failure = error
                     continue

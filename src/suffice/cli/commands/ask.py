@@ -30,6 +30,7 @@ from suffice.cli.retrieval_options import (
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
+from suffice.pipelines.live.ahead import Wasted
 from suffice.pipelines.live.answering import Answered, Spent
 from suffice.pipelines.live.ask import (
     AskSettings,
@@ -81,6 +82,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=number,
         metavar="C",
         help="give no answer when the policy's confidence in it is below C or undefined, C in [0, 1]",
+    )
+    parser.add_argument(
+        "--speculate",
+        action="store_true",
+        help="begin the next round while one is answered and decided about: the same answer, sooner from a "
+        "server that has room for another call; what is begun and not wanted is paid, and told",
     )
     parser.add_argument("--seed", type=natural, default=42, help="of samples (default: 42)")
     _add_loop(parser)
@@ -165,6 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         choose=arguments.answer,
         decline_below=arguments.decline_below,
+        speculate=arguments.speculate,
     )
     settings = _with_loop_options(arguments, settings, chosen)
     passages = _passages(arguments)
@@ -232,6 +240,15 @@ def _in_words(spent: Spent) -> str:
     return f"{counted(spent.rounds, 'round')}, {calls}, {_tokens(spent)}"
 
 
+def _wasted(wasted: Wasted) -> str:
+    if not wasted.rounds:
+        return "of that nothing was wasted on a round begun ahead"
+    tokens = "an unknown number of" if wasted.tokens is None else f"{wasted.tokens:,}"
+    cut = f", and {counted(wasted.cut, 'call')} cut, of unknown tokens" if wasted.cut else ""
+    whole = counted(wasted.calls - wasted.cut, "call")
+    return f"of that wasted on a round begun ahead: {whole}, {tokens} tokens{cut}"
+
+
 def _tokens(spent: Spent, about: str = "") -> str:
     if spent.tokens is None:
         return "an unknown number of tokens"
@@ -255,13 +272,20 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
     print(f"spent {_in_words(answered.spent)}{usd}")
     budget = counted(rounds + answered.saved.rounds, "round")
+    if answered.wasted is not None:
+        print_lines(_wasted(answered.wasted))
+    if answered.unasked:
+        print(
+            f"asked for no answer before the end, as nothing reads one: saved "
+            f"{counted(answered.unasked, 'call')}"
+        )
     if answered.saved.rounds:
         print_lines(
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
         print("saved nothing: the loop ran to its end")
-    if answered.fixed is not None:
+    if answered.fixed is not None and (answered.fixed.tokens is not None or not answered.unasked):
         print_lines(
             f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
         )

@@ -17,10 +17,23 @@ from suffice.trace.rounds.records import Round, Usage
 
 ANSWER_MARKER = "Answer:"
 _CONFIDENCE = re.compile(r"^[ \t]*Confidence:(?P<value>[^\n]*)", re.MULTILINE)
-_LONE_RATING = re.compile(r"\s*([1-5])\s*\.?\s*")
+_LONE_RATING = re.compile(r"\s*+([1-5])\s*+\.?+\s*+")
 
 _SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
+NOTHING_ASKED = Usage(
+    llm_calls=0,
+    answer_calls=0,
+    sample_calls=0,
+    judge_calls=0,
+    rerank_calls=0,
+    retrievals=0,
+    prompt_tokens=0,
+    cached_tokens=0,
+    completion_tokens=0,
+    latency_s=0.0,
+)
+"""What a round costs in which no model and no retriever was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +114,36 @@ def ask_greedy(
         )
     )
     sampled = _sampled(model, call, settings, samples) if samples else None
-    usage = answer_usage(greedy, calls=1)
-    answered = _answered(greedy.completions[0], usage)
-    if sampled is None:
-        return answered
+    answered = _answered(greedy.completions[0], answer_usage(greedy, calls=1))
+    return answered if sampled is None else _with_samples(answered, sampled)
+
+
+def ask_samples(
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
+) -> Round:
+    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages.
+
+    Raises
+    ------
+    BackendError
+        When the model fails.
+    """
+    nothing = Round(answer=None, usage=NOTHING_ASKED)
+    return _with_samples(nothing, _sampled(model, call, settings, samples))
+
+
+def _with_samples(asked: Round, sampled: Generation) -> Round:
+    drawn = len(sampled.completions)
     usage = replace(
-        usage,
-        llm_calls=1 + len(sampled.completions),
-        sample_calls=len(sampled.completions),
+        asked.usage,
+        llm_calls=(asked.usage.llm_calls or 0) + drawn,
+        sample_calls=drawn,
         sample_prompt_tokens=sampled.prompt_tokens,
         sample_cached_tokens=sampled.cached_tokens,
         sample_completion_tokens=sampled.completion_tokens,
         sample_latency_s=sampled.latency_s,
     )
-    return replace(answered, samples=_answers(sampled), usage=usage)
+    return replace(asked, samples=_answers(sampled), usage=usage)
 
 
 def ask_majority(

@@ -50,17 +50,22 @@ def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> An
             number=len(view.rounds),
         )
         made = ask_greedy(model, call, asked, samples=asked.samples)
-        return Draft(
-            made.answer_text,
-            response=made.response,
-            tokens=made.tokens,
-            samples=made.samples,
-            verbalized_confidence=made.verbalized_confidence,
-            parse_failure=made.parse_failure,
-            usage=_of_answer(made.usage, seconds=time.perf_counter() - started),
-        )
+        return draft_of(made, seconds=time.perf_counter() - started)
 
     return ask
+
+
+def draft_of(made: Round, *, seconds: float) -> Draft:
+    """What a model answered in a round of nothing else, which took so many seconds."""
+    return Draft(
+        made.answer_text,
+        response=made.response,
+        tokens=made.tokens,
+        samples=made.samples,
+        verbalized_confidence=made.verbalized_confidence,
+        parse_failure=made.parse_failure,
+        usage=_of_answer(made.usage, seconds=seconds),
+    )
 
 
 def _of_answer(usage: Usage, *, seconds: float) -> Usage:

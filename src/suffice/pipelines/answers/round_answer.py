@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.calls import AnswerCall, ask_greedy, ask_majority
+from suffice.pipelines.answers.calls import AnswerCall, ask_greedy, ask_majority, ask_samples
+from suffice.pipelines.answers.drafts import draft_of
 from suffice.pipelines.answers.prompts import Prompt, render_closed_book, render_prompt
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Encoder, PassageFilter
@@ -15,7 +16,7 @@ from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import judged
 from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
 from suffice.signals.asking.memo import KeptEncoder
-from suffice.trace.rounds.records import LoopView, Passage, Question, Round
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Question, Round
 
 
 class Answerer:
@@ -61,19 +62,32 @@ class Answerer:
         """Those the filter lets through."""
         return tuple(passages if self._filter is None else self._filter.keep(passages))
 
-    def answer(self, question: Question, number: int, shown: Sequence[Passage]) -> Round:
-        """Round ``number`` over all the passages shown so far; it names no passage itself.
+    @property
+    def samples(self) -> int:
+        """Stochastic answers a round."""
+        return self._loop.samples
 
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
-        prompt = render_prompt(question.text, shown, api=self._model.api, name=self._loop.prompt)
-        return self.ask(question, number, prompt)
+    @property
+    def majority(self) -> bool:
+        """Whether an answer is the most frequent of them."""
+        return self._loop.majority
 
-    def ask(self, question: Question, number: int, prompt: Prompt) -> Round:
-        """Round ``number`` by a prompt of the loop's own; it names no passage itself.
+    def prompt(self, question: Question, shown: Sequence[Passage]) -> Prompt:
+        """What asks for the answer from all the passages shown so far."""
+        return render_prompt(question.text, shown, api=self._model.api, name=self._loop.prompt)
+
+    def ask(
+        self,
+        question: Question,
+        number: int,
+        prompt: Prompt,
+        *,
+        samples: int | None = None,
+        greedy: bool = True,
+    ) -> Round:
+        """Round ``number`` by a prompt; it names no passage itself.
+
+        ``samples``: how many, where not as the settings say; without ``greedy`` nothing else is asked.
 
         Raises
         ------
@@ -81,12 +95,28 @@ class Answerer:
             When the model fails.
         """
         loop = self._loop
+        drawn = loop.samples if samples is None else samples
         call = AnswerCall(prompt=prompt, question_id=question.id, number=number)
-        ask = ask_majority if loop.majority else ask_greedy
-        return ask(self._model, call, loop, samples=loop.samples)
+        if loop.majority:
+            return ask_majority(self._model, call, loop, samples=drawn)
+        ask = ask_greedy if greedy else ask_samples
+        return ask(self._model, call, loop, samples=drawn)
 
-    def beside(self, question: Question, rounds: tuple[Round, ...]) -> Round:
-        """The last round with what the encoder and the judge find.
+    def draft(self, question: Question, number: int, prompt: Prompt) -> Draft:
+        """The answer of round ``number`` alone, without samples that it is not made of.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        started = time.perf_counter()
+        samples = self.samples if self.majority else 0
+        made = self.ask(question, number, prompt, samples=samples)
+        return draft_of(made, seconds=time.perf_counter() - started)
+
+    def beside(self, question: Question, rounds: tuple[Round, ...], *, rate: bool = True) -> Round:
+        """The last round with what the encoder and the judge find; without ``rate`` no judge is asked.
 
         Raises
         ------
@@ -96,10 +126,10 @@ class Answerer:
         if self._encoder is not None:
             started = time.perf_counter()
             encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
-            if self._loop.cluster_cosine is not None:
+            if self._loop.cluster_cosine is not None and encoded.samples is not None:
                 encoded = with_clusters(encoded, self._encoder, self._loop.cluster_cosine)
             rounds = (*rounds[:-1], timed(encoded, started))
-        if self._loop.judge:
+        if self._loop.judge and rate:
             return judged(LoopView(question.text, rounds), self._model)
         return rounds[-1]
 

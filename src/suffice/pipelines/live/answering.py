@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.pipelines.live.ahead import Ahead, ToBeAsked, Wasted
 from suffice.pipelines.live.budgets import Budgets, Meter
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.loop import answer_round
-from suffice.pipelines.live.requirements import check_confidence
+from suffice.pipelines.live.requirements import check_confidence, has_confidence
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import make_pipeline
 from suffice.pipelines.loops.settings import LoopSettings
+from suffice.pipelines.loops.steps import RoundReads, Step
 from suffice.protocols import (
     AnswerSet,
     ChatModel,
@@ -53,6 +55,10 @@ class Answering:
     decline_below
         Without at least this confidence, in [0, 1], in the returned round, the answer is
         :data:`DECLINED`. ``None``: every answer is returned.
+    speculate
+        Whether the next round is begun while one is answered and decided about; see
+        :class:`suffice.pipelines.live.ahead.Ahead`. The answer is the same, and the model is asked from
+        two threads.
     """
 
     loop: LoopSettings = field(default_factory=CumulativeSettings)
@@ -61,6 +67,7 @@ class Answering:
     passage_filter: PassageFilter | None = None
     choose: str = "latest"
     decline_below: float | None = None
+    speculate: bool = False
 
     def __post_init__(self) -> None:
         AnswerChoice.parse(self.choose)
@@ -106,10 +113,15 @@ class Answered:
     usd
         What it cost; ``None`` without prices.
     spent, saved
-        What the rounds cost, and what the loop would have cost beyond that at its full budget: the rounds
-        left, each as dear as the last one, where there were passages for them.
+        What the rounds cost, those wasted included, and what the loop would have cost beyond that at its
+        full budget: the rounds left, each as dear as the last one, where there were passages for them.
     fixed
         What one call on the passages of the full budget would have cost, where the loop ranks once.
+    unasked
+        Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
+        ``None``.
+    wasted
+        What of that was spent on a round that was begun and not wanted; ``None``: none was begun ahead.
     notes
         What a reader must know of the loop, in sentences.
     """
@@ -127,6 +139,8 @@ class Answered:
     spent: Spent
     saved: Spent
     fixed: Spent | None = None
+    unasked: int = 0
+    wasted: Wasted | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -164,6 +178,8 @@ class Answered:
             ],
             "usage": {**_total_usage(self.rounds), "usd": self.usd},
             "saved": asdict(self.saved),
+            "unasked": self.unasked,
+            "wasted": None if self.wasted is None else asdict(self.wasted),
             "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
@@ -203,20 +219,32 @@ def _spent(rounds: Sequence[Round]) -> Spent:
     )
 
 
-def _saved(rounds: Sequence[Round], left: int) -> Spent:
-    """What so many rounds more would have cost, each as dear as the last."""
+def _with_wasted(spent: Spent, wasted: Wasted) -> Spent:
+    calls, tokens = spent.calls, spent.tokens
+    return replace(
+        spent,
+        calls=None if calls is None else calls + wasted.calls,
+        tokens=None if tokens is None or wasted.tokens is None else tokens + wasted.tokens,
+    )
+
+
+def _saved(rounds: Sequence[Round], left: int, *, grows: bool) -> Spent:
+    """What so many rounds more would have cost, each as dear as the last.
+
+    ``grows``: they cost nothing but a longer prompt at the end, and nobody knows by how much.
+    """
     last = _spent(rounds[-1:])
+    tokens = None if last.tokens is None or (grows and left) else left * last.tokens
     return Spent(
-        rounds=left,
-        calls=None if last.calls is None else left * last.calls,
-        tokens=None if last.tokens is None else left * last.tokens,
+        rounds=left, calls=None if last.calls is None else left * last.calls, tokens=tokens
     )
 
 
 def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
     """One call with the passages of all ``budget`` rounds; its prompt grows as it grew so far."""
-    answers = [_total([getattr(one.usage, name) for name in _TOKENS]) for one in rounds]
-    first, last, steps = answers[0], answers[-1], len(rounds) - 1
+    asked = [one for one in rounds if one.answer is not None]
+    answers = [_total([getattr(one.usage, name) for name in _TOKENS]) for one in asked]
+    first, last, steps = answers[0], answers[-1], len(asked) - 1
     left = budget - len(rounds)
     tokens = None
     if first is not None and last is not None and (steps or not left):
@@ -232,6 +260,9 @@ def answer(
     settings: Answering,
 ) -> Answered:
     """Run the loop until the controller, a budget or the passages end it.
+
+    A round is asked for an answer where something reads it: the policy, or the choice among answers. Else the
+    last one alone is, when the loop has ended.
 
     Raises
     ------
@@ -253,48 +284,109 @@ def answer(
     # the model itself is asked, since a probe is no part of the answer
     loop, _ = settings.loop.settled(model)
     decisions: list[Decision] = []
+    reads = reads_of(controller.policy, loop, choose=settings.choose)
+    steps: list[Step] = []
 
-    def ended(stopped_by: StoppedBy, reason: str) -> Answered:
-        decided = controller.rounds[: len(decisions)]
-        answered = _answered(
-            question,
-            decided,
-            decisions,
-            controller.signals,
-            (stopped_by, reason),
-            settings,
-            meter.usd,
-        )
-        left = 0 if stopped_by == "end" else max(0, loop.rounds - len(decided))
-        answered = replace(
-            answered,
-            saved=_saved(decided, left),
-            fixed=_fixed(decided, len(decided) + left) if loop.ranks_once else None,
-        )
-        return _with_answer_set(answered, controller.policy)
-
-    controller.start(question)
-    try:
-        asked = Question(id="ask", text=question)
-        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
-        for finished in pipeline.rounds(asked, retriever):
+    def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
+        for step, ask in rounds:
+            steps.append(step)
+            finished = step.finished(ask())
             meter.add_lookups(finished.usage)
             decision = controller.observe(finished)
             decisions.append(decision)
             if decision.stop:
-                return ended(decision.stopped_by or "policy", decision.reason)
+                return decision.stopped_by or "policy", decision.reason
             spent = meter.spent()
             if spent:
-                return ended("budget", spent)
+                return "budget", spent
+        if not decisions:
+            raise UsageError("the corpus gave no passage for this question")
+        if len(decisions) >= loop.rounds:
+            return "budget", f"the budget of {loop.rounds} rounds is spent"
+        return "end", "pool exhausted: no passage is left to show"
+
+    controller.start(question)
+    wasted = Wasted()
+    try:
+        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
+        coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
+        if settings.speculate:
+            ahead = Ahead(coming, meter)
+            try:
+                stopped_by, reason = ending(ahead.rounds())
+            finally:
+                wasted = ahead.close()
+        else:
+            stopped_by, reason = ending((step, step.asked) for step in coming)
     except SufficeError as error:
         if isinstance(error, InternalError) or not decisions:
             raise
-        return ended("error", str(error))
-    if not controller.rounds:
-        raise UsageError("the corpus gave no passage for this question")
-    if len(controller.rounds) >= loop.rounds:
-        return ended("budget", f"the budget of {loop.rounds} rounds is spent")
-    return ended("end", "pool exhausted: no passage is left to show")
+        stopped_by, reason = "error", str(error)
+    read = controller.rounds[: len(decisions)]
+    left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
+    decided, failed = _with_answer(read, steps)
+    if failed is not None:
+        stopped_by, reason = "error", str(failed)
+    answered = _answered(
+        question,
+        decided,
+        decisions[: len(decided)],
+        controller.signals,
+        (stopped_by, reason),
+        settings,
+        meter.usd,
+    )
+    silent = sum(finished.answer is None for finished in decided)
+    answered = replace(
+        answered,
+        saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
+        fixed=_fixed(decided, len(read) + left) if loop.ranks_once else None,
+        unasked=silent * (loop.samples if loop.majority else 1),
+        spent=_with_wasted(answered.spent, wasted),
+        wasted=wasted if settings.speculate else None,
+    )
+    return _with_answer_set(answered, controller.policy)
+
+
+def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
+    """What a policy reads of a loop's rounds before it ends; what it does not read need not be asked for.
+
+    It is what replay charges (METHODS, costs as run), save that a policy with a confidence is shown what it
+    is made of at the end of a budget, too.
+    """
+    chooses = AnswerChoice.parse(choose).rule != "latest"
+    of_samples = loop.majority and policy.needs.samples > 0
+    return RoundReads(
+        answers=chooses
+        or of_samples
+        or policy.needs.answers
+        or any(spec.answers for spec in policy.specs),
+        at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
+    )
+
+
+def _with_answer(
+    rounds: tuple[Round, ...], steps: Sequence[Step]
+) -> tuple[tuple[Round, ...], SufficeError | None]:
+    """The rounds with an answer of the last one, asked for unless it is there.
+
+    Where that fails, as a prompt that is too long does, it is asked for half as many rounds, which are then
+    all; so until one round is left. The error says why.
+    """
+    failed: SufficeError | None = None
+    number = len(rounds)
+    while True:
+        try:
+            last = steps[number - 1].answered(rounds[number - 1])
+        except InternalError:
+            raise
+        except SufficeError as error:
+            failed = failed or error
+            number //= 2
+            if not number:
+                raise failed from None
+        else:
+            return (*rounds[: number - 1], last), failed
 
 
 def _answered(
@@ -323,7 +415,7 @@ def _answered(
         declined=declined,
         usd=usd,
         spent=_spent(rounds),
-        saved=_saved(rounds, 0),
+        saved=_saved(rounds, 0, grows=False),
     )
 
 

@@ -156,7 +156,7 @@ class AskSettings:
         Further settings of the loop, by field, such as ``prompt``; see its class.
     budgets
         Limits beside policy and rounds.
-    choose, decline_below
+    choose, decline_below, speculate
         See :class:`suffice.pipelines.live.answering.Answering`.
     encoder
         For policies that compare answers with their evidence or cluster samples by meaning.
@@ -172,6 +172,7 @@ class AskSettings:
     budgets: Budgets = field(default_factory=Budgets)
     choose: str = "latest"
     decline_below: float | None = None
+    speculate: bool = False
     encoder: Encoder | None = None
     retrieval: Retrieval = field(default_factory=Retrieval)
 
@@ -281,6 +282,7 @@ class LiveLoop:
                 passage_filter=self.policy.needs.filter,
                 choose=self.settings.choose,
                 decline_below=self.settings.decline_below,
+                speculate=self.settings.speculate,
             ),
         )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
+from suffice.concurrency import may_be_cut
 from suffice.costs.prices import Prices
 from suffice.costs.tariff import Tariff
 from suffice.errors import UsageError
@@ -145,12 +148,71 @@ class Spending:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Calls with the tokens of all of them, as a reply reports them."""
+
+    number: int
+    prompt: int | None
+    cached: int | None
+    completion: int | None
+
+
+class Tab:
+    """What work costs that nobody may want: the meter's once it is taken, wasted otherwise.
+
+    ``begun`` counts calls, those without a reply so far too.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._lock = threading.Lock()
+        self._replied: list[_Calls] = []
+        self._taken = False
+        self.begun = 0
+
+    def open(self) -> None:
+        """Count the calls of this thread here."""
+        _TAB.set(self)
+
+    def add(self, calls: _Calls) -> None:
+        """Count calls that were replied to."""
+        with self._lock:
+            if not self._taken:
+                self._replied.append(calls)
+                return
+        self._meter.pay(calls)
+
+    def take(self) -> None:
+        """Someone wants the work: what it cost so far, and costs from now on, is the meter's."""
+        with self._lock:
+            self._taken = True
+            replied, self._replied = self._replied, []
+        for calls in replied:
+            self._meter.pay(calls)
+
+    @property
+    def replied(self) -> int:
+        """Calls that nobody took and that were replied to."""
+        return sum(calls.number for calls in self._replied)
+
+    @property
+    def tokens(self) -> int | None:
+        """Their prompt and generated tokens; ``None``: not all are known."""
+        known = [tokens for calls in self._replied for tokens in (calls.prompt, calls.completion)]
+        return None if None in known else sum(filter(None, known))
+
+
+_TAB: ContextVar[Tab | None] = ContextVar("suffice_tab", default=None)
+
+
 class Meter(Spending):
-    """A model that counts what all its calls cost: answers, samples and verdicts."""
+    """A model that counts what all its calls cost: answers, samples and verdicts; safe in several threads."""
 
     def __init__(self, model: ChatModel, budgets: Budgets) -> None:
         super().__init__(budgets)
         self._model = model
+        self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -164,11 +226,21 @@ class Meter(Spending):
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Ask the model and count."""
-        reply = self._model.generate(request)
-        self.add_calls(
-            len(reply.completions),
-            reply.prompt_tokens,
-            reply.cached_tokens,
-            reply.completion_tokens,
-        )
+        tab = _TAB.get()
+        with may_be_cut():
+            if tab is not None:
+                tab.begun += request.n
+            reply = self._model.generate(request)
+            calls = _Calls(
+                len(reply.completions),
+                reply.prompt_tokens,
+                reply.cached_tokens,
+                reply.completion_tokens,
+            )
+            (self.pay if tab is None else tab.add)(calls)
         return reply
+
+    def pay(self, calls: _Calls) -> None:
+        """Count calls."""
+        with self._lock:
+            self.add_calls(calls.number, calls.prompt, calls.cached, calls.completion)

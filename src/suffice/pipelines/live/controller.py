@@ -120,7 +120,7 @@ class Decider:
         for spec in self._specs:
             signals[spec.name].append(signal_value(spec, loop))
         number = len(loop.rounds)
-        if number == 1:
+        if number == 1 != self.max_rounds:  # with one round nothing is decided by them
             self._check_inputs(loop, signals)
         decision = self.policy.decide(
             PolicyView(round=number, signals=signals, loop=loop, question_id=now.question_id)

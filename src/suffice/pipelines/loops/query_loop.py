@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Protocol
 
+from suffice.concurrency import Once
 from suffice.errors import InternalError
 from suffice.options import Option
-from suffice.pipelines.answers.calls import check_least, usage_sum
+from suffice.pipelines.answers.calls import NOTHING_ASKED, check_least, usage_sum
 from suffice.pipelines.answers.prompts import Prompt, SearchStep
-from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
+from suffice.pipelines.answers.round_answer import retrieved, timed
 from suffice.pipelines.loops.settings import LoopSettings
+from suffice.pipelines.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
@@ -209,12 +212,13 @@ def _scores(passage: Passage) -> Passage:
 class _Trail:
     """What one question's searches have found: all of it, and what of it the answerer was shown.
 
-    ``unread`` counts the choices and verdicts so far of which nothing could be read.
+    ``unread`` counts the choices, ``unread_verdicts`` the verdicts so far of which nothing could be read.
     """
 
     steps: tuple[SearchStep, ...] = ()
     shown: tuple[Passage, ...] = ()
     unread: int = 0
+    unread_verdicts: int = 0
     _found: set[str] = field(default_factory=set)
 
     def look(self, ranked: Sequence[Passage], most: int) -> _Look:
@@ -243,7 +247,7 @@ class _Trail:
         self.shown = (*self.shown, *step.shown)
 
 
-class QueryLoop:
+class QueryLoop(SteppedLoop):
     """Runs the loop over one question at a time; safe to use from several threads.
 
     A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
@@ -267,6 +271,8 @@ class QueryLoop:
         and kept, at its score for that later query.
     """
 
+    settings: QueryLoopSettings
+
     def __init__(
         self,
         model: ChatModel,
@@ -276,13 +282,13 @@ class QueryLoop:
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self.settings = settings
-        self.settled_by: Mapping[str, str] = {}
+        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
         self._roles = roles
-        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
 
-    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        """Rounds as they happen, up to the budget, also those that find nothing new.
+    def steps(
+        self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
+    ) -> Iterator[Step]:
+        """Rounds as they are come to, up to the budget, also those that find nothing new.
 
         Where the chooser would end it is made to search once more: whether to stop is for a policy.
 
@@ -292,27 +298,27 @@ class QueryLoop:
             When the model, the retriever or the encoder fails.
         """
         loop, trail = self.settings, _Trail()
-        finished: tuple[Round, ...] = ()
+        before: tuple[Round, ...] = ()
         choice: QueryChoice | None = None
         for number in range(1, loop.rounds + 1):
             choice = self._searching(question.text, trail.steps, choice)
-            latest = self._round(question, retriever, trail, choice)
-            choice = None
-            if loop.verdicts and self._roles.asker is not None:
-                latest = _with_asked(latest, self._ask(question.text, trail))
-            elif loop.verdicts:
-                choice = self._choose(question.text, trail.steps)
-                latest = _with_wish(latest, choice, last=number == loop.rounds)
-            malformed = {MALFORMED_ACTIONS.name: float(trail.unread)}
-            latest = replace(latest, signals={**latest.signals, **malformed})
-            latest = self._answerer.beside(question, (*finished, latest))
-            finished = (*finished, latest)
-            yield latest
+            found = self._found(retriever, trail, choice)
+            after = _After(
+                verdicts=loop.verdicts and (reads.at_end or number < loop.rounds),
+                ask=partial(self._ask, question.text, trail.steps),
+                wish=Once(partial(self._choose, question.text, trail.steps)),
+                asks=self._roles.asker is not None,
+                unread=trail.unread,
+                trail=trail,
+                last=number == loop.rounds,
+            )
+            prompt = partial(self._prompt, question, trail.steps, trail.shown)
+            yield self._step(question, found, prompt, before=before, reads=reads, then=after)
+            choice = after.wish() if after.wishes and number < loop.rounds else None
+            before = (*before, found)
 
-    def _round(
-        self, question: Question, retriever: Retriever, trail: _Trail, choice: QueryChoice
-    ) -> Round:
-        """Search, read, answer."""
+    def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
+        """Search, and have it read."""
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
@@ -332,45 +338,31 @@ class QueryLoop:
                 answer="" if reading is None else reading.answer,
             )
         )
-        answered = retrieved(self._answered(question, trail), choice.query, ranked)
-        return timed(
-            replace(
-                answered,
-                passages=shown,
-                refound=look.again,
-                action=choice.action,
-                intermediate_answer=None if reading is None else reading.answer,
-                usage=usage_sum(_untimed(answered.usage), spent),
-            ),
-            started,
+        found = Round(
+            answer=None,
+            passages=shown,
+            refound=look.again,
+            action=choice.action,
+            intermediate_answer=None if reading is None else reading.answer,
+            usage=usage_sum(NOTHING_ASKED, spent),
         )
+        return timed(retrieved(found, choice.query, ranked), started)
 
-    def _answered(self, question: Question, trail: _Trail) -> Round:
-        number = len(trail.steps)
+    def _prompt(
+        self, question: Question, steps: tuple[SearchStep, ...], shown: tuple[Passage, ...]
+    ) -> Prompt:
         if self._roles.prompt is None:
-            return self._answerer.answer(question, number, trail.shown)
-        prompt = self._roles.prompt(question.text, trail.steps)
-        return self._answerer.ask(question, number, prompt)
+            return self._answerer.prompt(question, shown)
+        return self._roles.prompt(question.text, steps)
 
-    def _ask(self, question: str, trail: _Trail) -> StopVerdict:
+    def _ask(self, question: str, steps: tuple[SearchStep, ...]) -> StopVerdict:
         """The asker's verdict, with its seconds."""
         if self._roles.asker is None:
             raise InternalError("nobody is there to be asked")
         started = time.perf_counter()
-        verdict = self._roles.asker.ask(question, trail.steps)
-        trail.unread += verdict.unread
+        verdict = self._roles.asker.ask(question, steps)
         seconds = time.perf_counter() - started
         return replace(verdict, usage=replace(verdict.usage, latency_s=seconds))
-
-    def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
-        return self._answerer.closed_book(question)
 
     def _searching(
         self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
@@ -395,6 +387,63 @@ class QueryLoop:
         choice = self._roles.chooser.choose(question, steps, refused=refused)
         seconds = time.perf_counter() - started
         return replace(choice, usage=replace(choice.usage, latency_s=seconds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _After:
+    """What is asked after a round: whether to end, by an asker or as the chooser's next choice.
+
+    Parameters
+    ----------
+    verdicts
+        Whether it is asked at all.
+    ask, wish
+        Asks the asker, and the chooser; its choice is the next round's too.
+    asks
+        Whether there is an asker.
+    unread
+        Choices up to this round of which nothing could be read.
+    trail
+        Counts the verdicts.
+    last
+        Whether no round follows.
+    """
+
+    verdicts: bool
+    ask: Callable[[], StopVerdict]
+    wish: Once[QueryChoice]
+    asks: bool
+    unread: int
+    trail: _Trail
+    last: bool
+
+    @property
+    def wishes(self) -> bool:
+        """Whether the chooser is asked."""
+        return self.verdicts and not self.asks
+
+    def __call__(self, finished: Round) -> Round:
+        """The round with what was said of it."""
+        if self.wishes:
+            finished = _with_wish(finished, self.wish(), last=self.last)
+        elif self.verdicts:
+            verdict = self.ask()
+            self.trail.unread_verdicts += verdict.unread
+            finished = _with_asked(finished, verdict)
+        malformed = float(self.unread + self.trail.unread_verdicts)
+        return replace(finished, signals={**finished.signals, MALFORMED_ACTIONS.name: malformed})
+
+    def begin(self) -> None:
+        """Ask the chooser already."""
+        if self.wishes:
+            self.wish()
+
+    def ended(self, finished: Round) -> Round:
+        """The last round of a loop that was stopped, with the next round's choice as a verdict's cost."""
+        paid = self.last or not self.wishes or self.wish().finishes
+        if paid:
+            return finished
+        return replace(finished, usage=_judged(finished.usage, self.wish().usage))
 
 
 def _untimed(usage: Usage) -> Usage:

@@ -5,45 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.pipelines.answers.calls import check_least
+from suffice.pipelines.answers.calls import NOTHING_ASKED, check_least
 from suffice.pipelines.answers.prompts import PromptName
-from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
+from suffice.pipelines.answers.round_answer import retrieved, timed
 from suffice.pipelines.loops.settings import LoopSettings
+from suffice.pipelines.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.trace.rounds.records import Question, Round
 
 
-class GrowingLoop:
+class GrowingLoop(SteppedLoop):
     """Runs the loop over one question at a time; safe to use from several threads.
 
-    Parameters
-    ----------
-    model, encoder
-        See :class:`suffice.pipelines.answers.round_answer.Answerer`.
-    settings
-        How rounds are made.
-    passage_filter
-        Filters the ranking, once, before its head is shown. ``None``: all of it is shown.
+    The passage filter filters the ranking, once, before its head is shown.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: LoopSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        self.settings = settings
-        self.settled_by: Mapping[str, str] = {}
-        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
-
-    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        """Rounds as they happen, up to the budget or until a round would add no passage.
+    def steps(
+        self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
+    ) -> Iterator[Step]:
+        """Rounds as they are come to, up to the budget or until a round would add no passage.
 
         Where passages were found and the filter drops them all, round 1 answers without any.
 
@@ -58,29 +43,18 @@ class GrowingLoop:
             retriever.retrieve(question.text, max(loop.candidates, loop.shown(loop.rounds)))
         )
         kept = answerer.kept(ranked)
-        finished: tuple[Round, ...] = ()
-        before = 0
+        before: tuple[Round, ...] = ()
+        already = 0
         for number in range(1, loop.rounds + 1):
             shown = kept[: loop.shown(number)]
-            if len(shown) == before and not (number == 1 and ranked):
+            if len(shown) == already and not (number == 1 and ranked):
                 return
-            latest = replace(answerer.answer(question, number, shown), passages=shown[before:])
+            found = Round(answer=None, passages=shown[already:], usage=NOTHING_ASKED)
             if number == 1:
-                latest = retrieved(latest, question.text, ranked)
-            latest = answerer.beside(question, (*finished, timed(latest, started)))
-            finished, before = (*finished, latest), len(shown)
-            yield latest
-            started = time.perf_counter()
-
-    def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
-        return self._answerer.closed_book(question)
+                found = timed(retrieved(found, question.text, ranked), started)
+            prompt = partial(answerer.prompt, question, shown)
+            yield self._step(question, found, prompt, before=before, reads=reads)
+            before, already = (*before, found), len(shown)
 
 
 CertaintyChoice = Literal["auto", "token_probability", "self_consistency"]

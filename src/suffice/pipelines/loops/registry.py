@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from suffice.pipelines.loops.settings import LoopSettings
+from suffice.pipelines.loops.steps import EVERYTHING, RoundReads, Step
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.trace.rounds.records import Question, Round
 
@@ -31,6 +32,12 @@ class Pipeline(Protocol):
     @property
     def settled_by(self) -> Mapping[str, str]:
         """Why, by the name of each setting that the model settled."""
+        ...
+
+    def steps(
+        self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
+    ) -> Iterator[Step]:
+        """Rounds as they are come to, their answers to be asked for."""
         ...
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:

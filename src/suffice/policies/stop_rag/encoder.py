@@ -70,7 +70,7 @@ class TextEncoder:
         try:
             with _without_bars():
                 tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-                body = transformers.AutoModel.from_pretrained(path)
+                body = transformers.AutoModel.from_pretrained(path, use_safetensors=True)
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise UsageError(
                 f"no encoder at {name!r}: {first_line(error)}; name {PACKAGED_ENCODER}, a folder with "

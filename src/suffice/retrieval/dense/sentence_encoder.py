@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError, first_line
-from suffice.retrieval.networks import without_bars
+from suffice.retrieval.networks import SAFE, without_bars
 
 _PURPOSE = "A sentence-transformers encoder"
 
@@ -65,7 +65,7 @@ class SentenceEncoder:
         label = str(name_or_path)
         try:
             with without_bars():
-                model = module.SentenceTransformer(label)
+                model = module.SentenceTransformer(label, model_kwargs=SAFE)
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
                 f"no sentence encoder at {label!r}: {first_line(error)}; name a folder that "

@@ -170,7 +170,7 @@ def _encoder(base: str | Path) -> tuple[Any, Any]:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(base))
         with without_bars():
-            body = transformers.AutoModel.from_pretrained(str(base))
+            body = transformers.AutoModel.from_pretrained(str(base), use_safetensors=True)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"no encoder at {str(base)!r}: {first_line(error)}; name a folder with config.json, "

@@ -386,11 +386,12 @@ class _Work:
 
     def _look(self) -> None:
         """Which ids the directory holds."""
-        import pyarrow.parquet as pq
+        from suffice.trace.parquet import opened, readable
 
         for file in self._root.glob("*.parquet"):
             if file.name not in self._looked:
-                ids = pq.read_table(file, columns=["question_id"]).column(0).unique()
+                with readable(file), opened(file) as parquet:
+                    ids = parquet.read(columns=["question_id"]).column(0).unique()
                 self._taken.update(ids.to_pylist())
                 self._looked.add(file.name)
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import FailureFile, written_aside
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import ParquetSink, write_parquet
 from suffice.trace.reader import agreed, coerce_column
 from suffice.trace.rounds.labels import Labels
 from suffice.trace.rounds.reader import FILE, Part, inspect_traces
@@ -329,13 +329,14 @@ def _writer(
 ) -> Iterator[Callable[[pa.Table], None]]:
     """Takes tables: parts of one file, or each a file of a directory."""
     if single:
-        with pq.ParquetWriter(aside, schema, compression="zstd") as writer:
-            yield writer.write_table
+        with aside.open("wb+") as stream, ParquetSink(stream, schema) as sink:
+            yield sink.write
         return
     aside.mkdir()
     numbers = count()
 
     def put(table: pa.Table) -> None:
-        pq.write_table(table, aside / shard_name(next(numbers)), compression="zstd")
+        with (aside / shard_name(next(numbers))).open("wb+") as stream:
+            write_parquet(table, stream)
 
     yield put

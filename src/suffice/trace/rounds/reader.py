@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
+from suffice.trace.parquet import checksums_of, footer_of, opened, readable
 from suffice.trace.reader import (
     StoredFile,
     agreed,
     count_failures,
     first_error,
-    footer_of,
     nothing_read,
     parquet_files,
 )
@@ -60,11 +59,19 @@ class Part:
     empty: Mapping[str, int]
     journal: pa.Table | None = None
 
+    @property
+    def has_checksums(self) -> bool:
+        """Whether damage to it is noticed; of a journal as it is read, not as it stands."""
+        if self.journal is not None:
+            return True
+        has = checksums_of(self.file)
+        return has.pages and has.footer
+
     def read(self) -> pa.Table:
         """Its rows, with the columns as they stand."""
         if self.journal is not None:
             return self.journal
-        with pq.ParquetFile(self.file) as parquet:
+        with readable(self.file), opened(self.file) as parquet:
             return parquet.read(columns=self.stored.names)
 
 
@@ -204,7 +211,8 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
 def _is_measured(root: Path) -> bool:
     """Whether its first file holds columns that were measured, and perhaps not those they are of."""
     try:
-        names = pq.read_schema(parquet_files(root)[0]).names
+        with opened(parquet_files(root)[0]) as parquet:
+            names = parquet.schema_arrow.names
     except (pa.ArrowException, UnicodeDecodeError, OSError):
         return False
     return any(name.startswith(MEASURED) for name in names)
@@ -234,7 +242,7 @@ def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
             )
 
     errors: list[DataError] = []
-    readable: list[Span] = []
+    kept: list[Span] = []
     readings: Readings = {}
     for piece in (piece for span in spans for piece in span.pieces()):
         try:
@@ -244,13 +252,13 @@ def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
             errors.append(DataError(lost, file=error.file, row=error.row, column=error.column))
             readings = {}
         else:
-            readable.append(piece)
+            kept.append(piece)
     errors += [
         DataError(message, file=str(file), row=row, column=column)
         for file, row, column, message in problems
     ]
-    source = Files(readable, Checks(check=lambda *_: None, beside={}))
-    if not readable:
+    source = Files(kept, Checks(check=lambda *_: None, beside={}))
+    if not kept:
         return [], errors
     read = LazyTable(source).select([name for name in _KEYS if name in source.names])
     keys = Keys.of(read)

@@ -223,13 +223,14 @@ def test_a_policy_reads_as_many_samples_as_it_was_fitted_on(
     ("policy", "counted"),
     [
         ("fixed-1 --pipeline budgeted --certainty self_consistency", "llm_calls"),
-        ("self_consistency>0.7 --budget-rounds 1", "sample_calls"),
+        ("self_consistency>0.7 --budget-rounds 2", "sample_calls"),  # the last decides nothing,
     ],
 )
 def test_samples_of_a_vote_and_of_a_rule(
     policy: str, counted: str, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common: tuple[str | Path, ...] = ("--corpus", corpus, "--policy", *policy.split())
+    # at the end of a budget nothing is left to decide, and no sample is drawn to decide by
     assert ask(capsys, *common)["usage"][counted] == 3
     assert ask(capsys, *common, "--samples", "4")["usage"][counted] == 4
 
@@ -310,7 +311,7 @@ def test_unknown_prices_are_refused_with_what_to_type(
 
 
 def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = ask(capsys, "--corpus", corpus, "--policy", "round >= 2")
+    told = ask(capsys, "--corpus", corpus, "--policy", "round >= 2 and answer_stable >= 0")
     usage = told["usage"]
     assert usage["llm_calls"] == 2
     assert told["saved"]["rounds"] == 3
@@ -318,7 +319,7 @@ def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFi
     assert told["fixed"]["rounds"] == 5
     assert told["fixed"]["calls"] == 1
     words = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus)]
-    assert main([*words, "--policy", "round >= 2"]) == 0
+    assert main([*words, "--policy", "round >= 2 and answer_stable >= 0"]) == 0
     printed = capsys.readouterr().out
     tokens = usage["prompt_tokens"] + usage["completion_tokens"]
     assert f"spent 2 rounds, 2 calls, {tokens:,} tokens" in printed
@@ -327,6 +328,20 @@ def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFi
     assert main([*words, "--policy", "fixed-2", "--pipeline", "iterative"]) == 0
     printed = capsys.readouterr().out
     assert "saved nothing: the loop ran to its end" in printed
+    assert "one call on the passages" not in printed
+
+
+def test_answers_that_nothing_reads_are_not_asked_for(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ask(capsys, "--corpus", corpus, "--policy", "round >= 3")
+    assert (told["usage"]["llm_calls"], told["unasked"]) == (1, 2)
+    assert [reason["answer"] is None for reason in told["reasons"]] == [True, True, False]
+    words = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus)]
+    assert main([*words, "--policy", "round >= 3"]) == 0
+    printed = capsys.readouterr().out
+    assert "asked for no answer before the end, as nothing reads one: saved 2 calls" in printed
+    assert "saved up to 2 rounds, 0 calls, an unknown number of tokens against" in printed
     assert "one call on the passages" not in printed
 
 

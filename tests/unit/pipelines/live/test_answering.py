@@ -35,6 +35,14 @@ PASSAGES = tuple(Passage(id=f"p{n}", title=f"Page {n}", text=f"Fact {n} of five"
 CHANGING = [f"Answer: {word}" for word in ("a", "b", "c", "d", "e")]
 
 
+class Reads(FixedPolicy):
+    """Reads every answer, and does nothing with it."""
+
+    @property
+    def needs(self) -> LoopNeeds:
+        return LoopNeeds(answers=True)
+
+
 def ask(
     policy: StopPolicy,
     model: ScriptedModel,
@@ -67,7 +75,7 @@ def test_the_round_budget_stops_it() -> None:
 
 
 def test_the_token_budget_stops_it() -> None:
-    found = ask(FixedPolicy(5), ScriptedModel(CHANGING), budgets=Budgets(tokens=1))
+    found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(tokens=1))
     assert (found.stopped_by, len(found.rounds)) == ("budget", 1)
     assert "1 tokens" in found.reason
 
@@ -103,9 +111,7 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
 
 
 def test_the_clock_stops_it() -> None:
-    found = ask(
-        FixedPolicy(5), ScriptedModel(CHANGING, delay_s=0.02), budgets=Budgets(seconds=0.01)
-    )
+    found = ask(Reads(5), ScriptedModel(CHANGING, delay_s=0.02), budgets=Budgets(seconds=0.01))
     assert (found.stopped_by, len(found.rounds)) == ("budget", 1)
 
 
@@ -123,13 +129,13 @@ def test_the_rounds_of_the_loop_are_a_budget_too() -> None:
 
 def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
     model = ScriptedModel(CHANGING, failures=Failures(containing=("Fact 1",), times=99))
-    found = ask(FixedPolicy(5), model)
+    found = ask(Reads(5), model)
     assert found.stopped_by == "error"
     assert found.answer == "a"
     assert len(found.rounds) >= 1
     model = ScriptedModel(CHANGING, failures=Failures(first=99))
     with pytest.raises(BackendError):
-        ask(FixedPolicy(5), model)
+        ask(Reads(5), model)
 
 
 def failing_from(number: int, error: SufficeError) -> ScriptedModel:
@@ -149,20 +155,20 @@ def failing_from(number: int, error: SufficeError) -> ScriptedModel:
     "error", [BackendError("down"), UsageError("prompt too long"), DataError("broken reply")]
 )
 def test_any_failure_after_a_round_keeps_what_was_answered(error: SufficeError) -> None:
-    found = ask(FixedPolicy(5), failing_from(3, error))
+    found = ask(Reads(5), failing_from(3, error))
     assert (found.answer, found.stopped_by, found.reason) == ("b", "error", str(error))
     assert len(found.rounds) == len(found.decisions) == 2
     with pytest.raises(type(error), match=str(error)):
-        ask(FixedPolicy(5), failing_from(1, error))
+        ask(Reads(5), failing_from(1, error))
 
 
 def test_a_defect_is_never_an_answer() -> None:
     with pytest.raises(InternalError, match="impossible"):
-        ask(FixedPolicy(5), failing_from(3, InternalError("impossible")))
+        ask(Reads(5), failing_from(3, InternalError("impossible")))
 
 
 def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
-    class Refuses(FixedPolicy):
+    class Refuses(Reads):
         def decide(self, view: PolicyView) -> Decision:
             if view.round == self.refused:
                 raise DataError("a signal that cannot be")
@@ -190,20 +196,18 @@ def test_the_dollar_budget_stops_it() -> None:
     """1 USD a completion token: each answer of two tokens costs 2 USD, prompts nothing."""
     prices = Prices(input=0.0, cached=0.0, output=1e6, retrieval=0.5)
     for usd, rounds, cost in ((0.1, 1, 2.5), (2.5, 1, 2.5), (2.6, 2, 4.5), (5.0, 3, 6.5)):
-        found = ask(
-            FixedPolicy(5), ScriptedModel(CHANGING), budgets=Budgets(usd=usd, prices=prices)
-        )
+        found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(usd=usd, prices=prices))
         assert (found.stopped_by, len(found.rounds), found.usd) == ("budget", rounds, cost)
         assert found.reason == f"the budget of {usd:g} USD is spent"
-    unpriced = ask(FixedPolicy(2), ScriptedModel(CHANGING))
+    unpriced = ask(Reads(2), ScriptedModel(CHANGING))
     assert unpriced.usd is None
 
 
 def test_whichever_budget_is_spent_first_ends_it() -> None:
     prices = Prices(input=0.0, cached=0.0, output=1e6)
     both = Budgets(usd=3.0, tokens=10**6, seconds=60.0, prices=prices)
-    assert len(ask(FixedPolicy(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
-    assert len(ask(FixedPolicy(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
+    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
+    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
 
 
 class Scores:
@@ -213,7 +217,7 @@ class Scores:
     preset = None
     signals = ()
     specs = ()
-    needs = LoopNeeds()
+    needs = LoopNeeds(answers=True)
     facts = Facts()
 
     def __init__(self, *values: float | None, rounds: int = 99) -> None:
@@ -308,7 +312,7 @@ def test_the_budgeted_loop_answers_too() -> None:
         "Which fact?",
         OwnParagraphs(PASSAGES),
         ScriptedModel(["a", "b"]),
-        Controller(FixedPolicy(3)),
+        Controller(Reads(3)),
         Answering(loop=BudgetedSettings(start=3)),
     )
     assert [len(each.passages or ()) for each in found.rounds] == [3, 2]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -12,10 +13,12 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.options import Option
+from suffice.pipelines.answers.calls import NOTHING_ASKED
 from suffice.pipelines.answers.round_answer import retrieved, timed
 from suffice.pipelines.loops import registry
 from suffice.pipelines.loops.ranked import GrowingLoop
 from suffice.pipelines.loops.settings import LoopSettings
+from suffice.pipelines.loops.steps import EVERYTHING, RoundReads, Step
 from suffice.protocols import Retriever
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Question, Round
@@ -42,18 +45,20 @@ class ShoutPipeline(GrowingLoop):
 
     settings_type = ShoutSettings
 
-    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        """Rounds as they happen."""
-        finished: tuple[Round, ...] = ()
+    def steps(
+        self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
+    ) -> Iterator[Step]:
+        """Rounds as they are come to."""
+        before: tuple[Round, ...] = ()
         for number in range(1, self.settings.rounds + 1):
             query = question.text + "!" * (number * self.settings.loudness)  # type: ignore[attr-defined]
             ranked = retriever.retrieve(query, number)
-            latest = self._answerer.answer(question, number, ranked[:number])
-            latest = retrieved(
-                replace(latest, passages=tuple(ranked[number - 1 : number])), query, ranked
-            )
-            finished = (*finished, self._answerer.beside(question, (*finished, timed(latest, 0.0))))
-            yield finished[-1]
+            added = tuple(ranked[number - 1 : number])
+            found = Round(answer=None, passages=added, usage=NOTHING_ASKED)
+            found = timed(retrieved(found, query, ranked), 0.0)
+            prompt = partial(self._answerer.prompt, question, ranked[:number])
+            yield self._step(question, found, prompt, before=before, reads=reads)
+            before = (*before, found)
 
 
 # --- the line ----------------------------------------------------------------------------------------

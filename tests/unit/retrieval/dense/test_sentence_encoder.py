@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -99,6 +100,15 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(UsageError, match=r"no sentence encoder at .*name a folder"):
         SentenceEncoder.load(tmp_path / "x")
+
+
+def test_weights_in_a_pickle_are_not_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    shutil.copytree(FOLDER, tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    torch.save({}, tmp_path / "model" / "pytorch_model.bin")
+    with pytest.raises(UsageError, match=r"no sentence encoder at .*safetensors"):
+        SentenceEncoder.load(tmp_path / "model")
 
 
 def test_failures_are_translated(minilm: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:

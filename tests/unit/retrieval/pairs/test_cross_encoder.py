@@ -55,7 +55,8 @@ def nan_first(pairs: Sequence[tuple[str, str]], **_: Any) -> list[float]:
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch and sentence-transformers, as far as they are used."""
 
-    def load(name: str) -> SimpleNamespace:
+    def load(name: str, *, model_kwargs: object) -> SimpleNamespace:
+        assert model_kwargs == {"use_safetensors": True}
         if name == "missing":
             raise OSError("no such model\nmore")
         return SimpleNamespace(num_labels=3 if name == "three" else 1)

@@ -43,7 +43,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "last": Fixed({0: "a", 1: "b", 2: "entailment"}),
     }
 
-    def load(name: str) -> Any:
+    def load(name: str, *, model_kwargs: object) -> Any:
+        assert model_kwargs == {"use_safetensors": True}
         if name == "missing":
             raise OSError("no such model\nmore")
         return models[name]

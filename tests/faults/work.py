@@ -1,0 +1,271 @@
+"""Every command that writes, small: what it is given, what it is asked, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from tests.builders import drawn_records, written_traces
+from tests.commands import run
+
+from suffice.testing.stop_rag_traces import stop_rag_records
+from suffice.testing.traces import sampled_records
+from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
+from suffice.trace.rounds.writer import write_traces
+
+QUESTIONS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A command that writes.
+
+    Parameters
+    ----------
+    name
+        Of the case.
+    words
+        Of the command; ``GIVEN`` stands for the folder of inputs, ``OUT`` for the one that it writes.
+    resumes
+        Whether it goes on with what an ended run left.
+    replaces
+        The file that it writes over, in OUT; empty: it takes only a free place.
+    """
+
+    name: str
+    words: str
+    resumes: bool = False
+    replaces: str = ""
+
+    def line(self, given: Path, out: Path) -> list[str]:
+        """The words of the command."""
+        places = {"GIVEN": str(given), "OUT": str(out)}
+        return [
+            re.sub("GIVEN|OUT", lambda hit: places[hit[0]], word).replace("~", " ")
+            for word in self.words.split()
+        ]
+
+
+_RECORD = f"record --dataset generated --limit {QUESTIONS} --llm scripted --samples 2"
+_FIT = "fit {} GIVEN/{}.parquet --out OUT/policy.json"
+_QUICK = "--features signals --min-steps 10 --epochs 0.1"
+WORKS = (
+    Work(name="record", words=f"{_RECORD} --out OUT/traces", resumes=True),
+    Work(name="record-file", words=f"{_RECORD} --out OUT/traces.parquet", resumes=True),
+    Work(
+        name="record-cached",
+        words=f"{_RECORD} --out OUT/traces --cache OUT/replies.sqlite",
+        resumes=True,
+    ),
+    Work(name="record-shard", words=f"{_RECORD} --out OUT/traces --shard 1/2", resumes=True),
+    Work(
+        name="record-iterative",
+        words="record --dataset generated --limit 4 --llm scripted --pipeline iterative "
+        "--rounds 3 --llm-stop --out OUT/traces",
+        resumes=True,
+    ),
+    Work(
+        name="probe",
+        words="probe GIVEN/unasked.parquet --llm scripted --samples 1 --out OUT/probed",
+        resumes=True,
+    ),
+    Work(name="signals", words="signals GIVEN/recorded --out OUT/signals.parquet"),
+    Work(
+        name="signals-asked",
+        words="signals GIVEN/recorded --only judge_support,overlap --llm scripted "
+        "--cache OUT/replies.sqlite --out OUT/signals.parquet",
+    ),
+    Work(
+        name="split",
+        words="traces split GIVEN/recorded --splits a=0.5,b=0.5 --replace --out OUT/split",
+    ),
+    Work(
+        name="merge",
+        words="traces merge GIVEN/drawn.parquet GIVEN/sampled.parquet --out OUT/merged",
+    ),
+    Work(name="filter", words="traces filter GIVEN/recorded --sample 5 --out OUT/some.parquet"),
+    Work(
+        name="label",
+        words="traces label GIVEN/drawn.parquet GIVEN/labels.jsonl --replace --out OUT/labelled",
+    ),
+    Work(
+        name="export-jsonl",
+        words="traces export GIVEN/recorded --format jsonl --out OUT/traces.jsonl",
+    ),
+    Work(name="export-csv", words="traces export GIVEN/recorded --format csv --out OUT/traces.csv"),
+    Work(
+        name="export-otlp", words="traces export GIVEN/recorded --format otlp --out OUT/traces-otlp"
+    ),
+    Work(
+        name="import",
+        words="traces import GIVEN/rows.jsonl --format columns --out OUT/imported.parquet",
+    ),
+    Work(name="fit-tasr", words=_FIT.format("tasr", "drawn"), replaces="policy.json"),
+    Work(
+        name="fit-micp",
+        words=_FIT.format("micp", "sampled") + " --alpha 0.3 --alpha-retrieval 0.3",
+        replaces="policy.json",
+    ),
+    Work(
+        name="fit-gate",
+        words=_FIT.format("gate", "sampled"),
+        replaces="policy.json",
+    ),
+    Work(
+        name="fit-certified",
+        words=_FIT.format("certified", "drawn")
+        + " --signals answer_stable --max-loss 0.3 --confidence 0.8 --levels 3",
+        replaces="policy.json",
+    ),
+    Work(
+        name="fit-stop-rag",
+        words=_FIT.format("stop-rag", "stoprag") + f" {_QUICK}",
+        replaces="policy.json",
+        resumes=True,
+    ),
+    Work(
+        name="replay-rule",
+        words="replay GIVEN/drawn.parquet --stop-when answer_stable --out OUT/rule.json",
+        replaces="rule.json",
+    ),
+    Work(
+        name="search",
+        words="search GIVEN/drawn.parquet --signals answer_stable,overlap --out OUT/rule.json",
+        replaces="rule.json",
+    ),
+    Work(
+        name="sweep",
+        words="sweep GIVEN/drawn.parquet --rule answer_token_margin~>~? --out OUT/rule.json",
+        replaces="rule.json",
+    ),
+    Work(name="measure", words="measure GIVEN/drawn.parquet --out OUT/measures", resumes=True),
+    Work(
+        name="report",
+        words="report GIVEN/drawn.parquet --bootstrap 20 --out OUT/report.html",
+        replaces="report.html",
+    ),
+    Work(
+        name="monitor",
+        words="monitor GIVEN/micp.json GIVEN/arrived.jsonl --state OUT/state.json",
+        replaces="state.json",
+    ),
+    Work(
+        name="ask-index",
+        words="ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --llm scripted --policy fixed-2 "
+        "--index OUT/index --cache OUT/replies.sqlite",
+        resumes=True,
+    ),
+    Work(
+        name="bench-retrieval",
+        words="bench retrieval --dataset generated --limit 5 --bootstrap 20 --encoder none "
+        "--index OUT/indexes",
+        resumes=True,
+    ),
+    Work(
+        name="bench-micp",
+        words="bench micp GIVEN/sampled.parquet --alphas 0.3 --seeds 1 --out OUT/study",
+        replaces="study/micp.json",
+    ),
+    Work(
+        name="bench-stop-rag",
+        words="bench stop-rag GIVEN/stoprag.parquet --variants signals --min-steps 10 --epochs 0.1 "
+        "--bootstrap 20 --seeds 1 --out OUT/study",
+        resumes=True,
+    ),
+    Work(
+        name="bench-hidden",
+        words="bench hidden-constraints --llm scripted --subset hard-small --seeds 1 --bootstrap 20 "
+        "--limit 2 --retrievers tfidf --agents vanilla,always-retrieve --experiments main --out OUT/study",
+        resumes=True,
+    ),
+)
+
+
+def unasked(name: str) -> QuestionRecord:
+    """A question whose loop gave no answer before its last round."""
+    passage = (Passage(id="p", title="Ada", text="Ada wrote it."),)
+    rounds = (Round(answer=None), Round(answer=None, passages=passage), Round(answer="Ada"))
+    return QuestionRecord(question=Question(id=name, text="Who wrote it?"), rounds=rounds)
+
+
+def make_given(folder: Path) -> Path:
+    """The folder of inputs."""
+    written_traces(folder, drawn_records(40, ["Oslo", "Rome", "unknown"], seed=1)).rename(
+        folder / "drawn.parquet"
+    )
+    write_traces(sampled_records(120, splits=("tune", "eval")), folder / "sampled.parquet")
+    learned = stop_rag_records("single", 20, rounds=3, split="tune", seed=1)
+    learned += stop_rag_records("single", 10, rounds=3, split="eval", seed=2)
+    write_traces(learned, folder / "stoprag.parquet")
+    write_traces([unasked(f"u{number}") for number in range(6)], folder / "unasked.parquet")
+    notes = folder / "notes"
+    notes.mkdir()
+    for name in ("Ardel", "Borel", "Cadel", "Dorel"):
+        text = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
+        (notes / f"{name}.md").write_text(text, encoding="utf-8")
+    lines: dict[str, list[dict[str, Any]]] = {
+        "labels": [
+            {"question_id": f"q{number:03d}", "gold_answers": ["Rome"]} for number in range(40)
+        ],
+        "arrived": [{"covered": number % 10 > 0, "score": 0.5} for number in range(60)],
+        "rows": [
+            {"question_id": f"i{number}", "round": 1, "question": "Where?", "answer": "Oslo"}
+            for number in range(6)
+        ],
+    }
+    for name, documents in lines.items():
+        text = "".join(json.dumps(document) + "\n" for document in documents)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    record = f"{_RECORD} --out {folder}/recorded"
+    fit = f"fit micp {folder}/sampled.parquet --alpha 0.3 --out {folder}/micp.json"
+    for command in (record, fit):
+        done = run(*command.split())
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+# --- what a command left ---------------------------------------------------------------------------
+_TIMES = re.compile(
+    r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder"
+)
+_DRAWN = re.compile(r"data-[0-9a-f]{32}")
+_NO_RESULT = re.compile(r"\.lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl")
+
+
+def result(out: Path) -> dict[str, Any]:
+    """What stands in the folder, by name, without times."""
+    files = {
+        file.relative_to(out).as_posix(): file
+        for file in sorted(out.rglob("*"))
+        if file.is_file() and not _NO_RESULT.fullmatch(file.name)
+    }
+    return {_DRAWN.sub("data", name): _content(file) for name, file in files.items()}
+
+
+def _content(file: Path) -> Any:
+    if file.suffix == ".parquet":
+        rows = pq.read_table(file).to_pylist()
+        return sorted(json.dumps(_untimed(row), sort_keys=True, default=str) for row in rows)
+    if file.suffix == ".json":
+        return _untimed(json.loads(file.read_bytes()))
+    if file.suffix == ".sqlite":
+        with sqlite3.connect(file) as database:
+            rows = database.execute("SELECT key, sample, completion FROM samples").fetchall()
+        database.close()
+        return sorted(rows)
+    if file.suffix == ".html":
+        return len(file.read_bytes()) > 1000
+    return file.read_bytes()
+
+
+def _untimed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _untimed(held) for name, held in value.items() if not _TIMES.search(name)}
+    if isinstance(value, list | tuple):
+        return [_untimed(held) for held in value]
+    return value

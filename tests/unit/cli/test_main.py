@@ -1,0 +1,116 @@
+"""How a command ends: without streams, on a full one, by a signal, for want of memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.cli.main import main
+
+
+def ending(by: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command in which this happens."""
+    from suffice.cli.commands import policies
+
+    monkeypatch.setattr(policies, "run", lambda _: by())
+    return main(["policies"])
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def ended() -> None:
+        raise error
+
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            OSError(28, "No space left on device", "a.json"),
+            "cannot write a.json: No space left on device; make room",
+        ),
+        (
+            OSError(28, "No space left on device"),
+            "cannot write a file, or standard output: No space",
+        ),
+        (
+            OSError(30, "Read-only file system", "b"),
+            "b: Read-only file system; choose another place",
+        ),
+        (OSError(2, "No usable temporary directory found in ['/tmp']"), "in the variable TMPDIR"),
+        (MemoryError(), "too little memory; end other programs or raise the limit"),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_what_to_do(
+    error: BaseException,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ending(raising(error), monkeypatch) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("suffice policies: ")
+    assert says in line
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of a POSIX system")
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130)])
+def test_a_signal_ends_it_as_ctrl_c_does(
+    name: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    assert ending(lambda: os.kill(os.getpid(), number), monkeypatch) == code
+    assert capsys.readouterr().err == "suffice policies: interrupted\n"
+    assert signal.getsignal(number) == before
+
+
+def test_a_stderr_that_is_full_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys.stderr, "write", refuse)
+    assert main(["replay", "nothing.parquet"]) == 2
+
+
+class Full(io.StringIO):
+    """A file on a full disk."""
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_stdout_that_is_full_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with redirect_stdout(Full()):
+        assert main(["policies"]) == 1
+    assert "standard output: No space left on device; make room" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_without_stdout_and_stderr_nothing_is_written_where_it_does_not_belong(
+    tmp_path: Path,
+) -> None:
+    """The first file opened must not become what stdout was."""
+    code = (
+        "import os, sys\n"
+        "from suffice.cli.output import open_standard_streams, say\n"
+        "open_standard_streams()\n"
+        "say('told to nobody')\n"
+        "print('nor this', flush=True)\n"
+        "opened = open('file', 'w')\n"
+        "os.write(opened.fileno(), str(opened.fileno()).encode())\n"
+    )
+    line = '"$0" -c "$1" >&- 2>&- <&-'
+    done = subprocess.run(["sh", "-c", line, sys.executable, code], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert int((tmp_path / "file").read_text()) > 2
