@@ -6,9 +6,11 @@ import copy
 import json
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -16,7 +18,7 @@ from typing import Any, Literal, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
-from suffice.concurrency import AdaptiveLimit, CallTally, Slots
+from suffice.concurrency import AdaptiveLimit, CallTally, Slots, may_be_cut, rest
 from suffice.errors import UsageError, keep_secret, without_credentials
 from suffice.llm.translation import BrokenReply, NoReply, translate
 from suffice.llm.wire import Api
@@ -212,7 +214,7 @@ class Endpoint:
                     raise _asked_for_too_much(failure, waited) from failure
                 pause = min(failure.pause_s, self._settings.max_wait_s - waited)
                 waited += pause
-                time.sleep(pause or self._pause_s(attempt))
+                rest(pause or self._pause_s(attempt))
             else:
                 self.tally.note(failed=False)
                 return reply
@@ -300,9 +302,15 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
         stream = told["return_value"]
         read = stream.read
 
+        def hang_up() -> None:
+            with suppress(OSError):  # the server did
+                # of the socket below TLS, which is being read
+                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
+
         def in_time(max_bytes: int, timeout: float | None = None) -> Any:
             left = max(here.until - time.monotonic(), _LEAST_READ_S)
-            return read(max_bytes, left if timeout is None else min(left, timeout))
+            with may_be_cut(hang_up):
+                return read(max_bytes, left if timeout is None else min(left, timeout))
 
         stream.read = in_time
 
