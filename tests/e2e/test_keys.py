@@ -39,7 +39,7 @@ RECORD = f"record --dataset generated --limit 2 --rounds 2 --samples 1 {LLM} {EN
 ASKING = (
     f"{RECORD} --retriever dense --cache replies.sqlite --out out",
     f"{RECORD} --corpus pooled --retriever hybrid --llm {{url}},{{other}} --out pooled",
-    f"{RECORD} --retriever opensearch:{{url}} --out own",
+    f"{RECORD} --retriever opensearch:{{place}}/notes --out own",
     "record --dataset generated --limit 2 --llm {other_scheme} --out none",
     f"ask 'Where is it?' --corpus notes --retriever dense {LLM} {ENCODER} --json",
     f"ask 'Where is it?' --corpus notes {LLM} --policy fixed-2 --cache replies.sqlite",
@@ -108,6 +108,7 @@ def told_and_written(lines: tuple[str, ...], url: str) -> dict[str, bytes]:
     """What each command printed and what lies in the folder after all of them."""
     place = url.replace("//", f"//{USER}:{quote(PASSWORD, safe='')}@")
     names = {
+        "place": place,
         "url": f"{place}?code={CODE}",
         "other": f"{place.replace('127.0.0.1', 'localhost')}?code={CODE}",
         "other_scheme": f"ftp://{USER}:{quote(PASSWORD, safe='')}@host/v1",
@@ -156,7 +157,7 @@ def test_a_recording_and_a_question(server: Server) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", [200, 400, 401, 404, 307, 500])
+@pytest.mark.parametrize("status", [200, 307, 401, 413])
 def test_every_command_with_a_server_that_echoes(server: Server, status: int) -> None:
     if status != 200:
         STATUS[-1] = status
