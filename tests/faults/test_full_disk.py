@@ -17,9 +17,18 @@ from tests.faults.work import WORKS, Work, result
 
 PAGE = 4096
 LEVELS = (0, 1, PAGE, *(PAGE * 2**power for power in range(1, 12)))
-ON_A_DISK = frozenset(
-    "record record-cached probe signals-asked split export-jsonl fit-stop-rag measure report ask-index "
-    "bench-hidden".split()
+ON_A_DISK = (
+    "record",
+    "record-cached",
+    "probe",
+    "signals-asked",
+    "split",
+    "export-jsonl",
+    "fit-stop-rag",
+    "measure",
+    "report",
+    "ask-index",
+    "bench-hidden",
 )
 
 
