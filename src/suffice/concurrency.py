@@ -208,6 +208,13 @@ def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager
     return nullcontext() if aside is None else aside.by(way)
 
 
+def rest(seconds: float) -> None:
+    """Sleep, as long as this thread's work is not cut."""
+    cut = threading.Event()
+    with may_be_cut(cut.set):
+        cut.wait(seconds)
+
+
 class Once(Generic[_Result]):
     """What is computed when first asked for, by one of the threads that ask; our errors are kept, too."""
 

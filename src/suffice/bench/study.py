@@ -178,9 +178,12 @@ class Study(Generic[R]):
 
     def write(self, result: R, folder: Path, stem: str) -> str:
         """Write the document and the page, and say so."""
+        from suffice.results.as_json import as_json
         from suffice.trace.durable import replace_file
 
-        document = json.dumps(result.to_json(), allow_nan=False, ensure_ascii=False, indent=1)
+        document = json.dumps(
+            as_json(result.to_json()), allow_nan=False, ensure_ascii=False, indent=1
+        )
         files = {"json": f"{document}\n", "html": "" if self.page is None else self.page(result)}
         folder.mkdir(parents=True, exist_ok=True)
         written = []

@@ -74,8 +74,10 @@ def open_standard_streams() -> None:
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command: strict, so a NaN is a defect."""
-    print(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1))
+    """The one JSON document of a command: strict, see :func:`suffice.results.as_json.as_json`."""
+    from suffice.results.as_json import as_json
+
+    print(json.dumps(as_json(document), allow_nan=False, ensure_ascii=False, indent=1))
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

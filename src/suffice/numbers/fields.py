@@ -24,7 +24,9 @@ def map_fields(document: object, what: str, allowed: tuple[str, ...]) -> Mapping
 
 
 def number(value: object, column: str) -> float:
-    """A number as a float; JSON's true and false are none."""
+    """A number as a float; ``"inf"`` and ``"-inf"`` are some, JSON's true and false are none."""
+    if value in ("inf", "-inf"):
+        return float(str(value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"must be a number, found {value!r}", column=column)
     try:

@@ -70,6 +70,7 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     BackendError
         When the disk is full or refuses.
     """
+    from suffice.results.as_json import as_json
     from suffice.trace.durable import replace_file, writable
 
     target = writable(path, ".json", folder=True)
@@ -81,7 +82,7 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     target.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(policy, Weighted):  # before the file, which names their digest
         replace_file(weights_beside(target), policy.weights_file())
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(as_json(document), indent=1, allow_nan=False) + "\n"
     replace_file(target, text.encode())
     return target
 
@@ -153,7 +154,9 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
     """
     from base64 import b64encode
 
-    document = policy_document(policy)
+    from suffice.results.as_json import as_json
+
+    document: dict[str, Any] = as_json(policy_document(policy))
     if isinstance(policy, Weighted):
         document["weights_file"] = b64encode(policy.weights_file()).decode("ascii")
     return document

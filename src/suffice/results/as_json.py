@@ -14,7 +14,9 @@ from suffice.errors import InternalError
 
 
 def as_json(value: object) -> Any:
-    """Strict JSON of a value: dataclasses by their fields, NaN and infinities as null.
+    """Strict JSON of a value: dataclasses by their fields, NaN as null, infinities as text.
+
+    These, ``"inf"`` and ``"-inf"``, are read as numbers by whatever reads documents here, as by ``float``.
 
     A class whose document differs from its fields defines ``to_json``, which is used wherever it stands;
     it may begin with :func:`fields_as_json`. Numpy scalars and arrays, enums, dates and paths are
@@ -27,8 +29,8 @@ def as_json(value: object) -> Any:
 
     Examples
     --------
-    >>> as_json({"f1": float("nan"), 2: (1, None)})
-    {'f1': None, '2': [1, None]}
+    >>> as_json({"f1": float("nan"), "gap": float("-inf"), 2: (1, None)})
+    {'f1': None, 'gap': '-inf', '2': [1, None]}
     """
     if isinstance(value, Enum):
         return as_json(value.value)
@@ -37,10 +39,16 @@ def as_json(value: object) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return _number(float(value))
     if isinstance(value, date | PurePath):
         return value.isoformat() if isinstance(value, date) else str(value)
     return _nested(value)
+
+
+def _number(value: float) -> float | str | None:
+    if math.isinf(value):
+        return str(value)
+    return None if math.isnan(value) else value
 
 
 def _nested(value: object) -> Any:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
+from suffice.numbers.fields import number
 from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import LogisticMap
@@ -351,3 +352,23 @@ def test_a_policy_without_a_format_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="'mine' has no file format"):
         save_policy(Mine(), tmp_path / "p.json")  # type: ignore[arg-type]
+
+
+def test_what_was_noted_of_a_fit_may_be_infinite_or_undefined(tmp_path: Path) -> None:
+    """Strict JSON in every reader: an infinity is a text that is read as the number, NaN is null."""
+    noted = {"widest": math.inf, "least": -math.inf, "knee": math.nan}
+    policy = RulePolicy(rule="answer_stable", guarantee={"reason": "x"}, fitted_on=noted)
+    file = save_policy(policy, tmp_path / "policy.json")
+
+    def constant(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    document = json.loads(file.read_text(), parse_constant=constant)
+    assert document["fitted_on"] == {"widest": "inf", "least": "-inf", "knee": None}
+    assert load_policy(file).policy == dataclasses.replace(policy, fitted_on=document["fitted_on"])
+
+
+@pytest.mark.parametrize(("stated", "value"), [("inf", math.inf), ("-inf", -math.inf), (2, 2.0)])
+def test_an_infinite_number_is_read_back(stated: object, value: float) -> None:
+    """By the reader of every policy's, map's and monitor's numbers."""
+    assert number(stated, "x") == value

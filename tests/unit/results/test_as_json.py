@@ -61,7 +61,7 @@ def test_numpy_enums_dates_and_paths() -> None:
         }
     )
     assert found == {
-        "array": [[1.0, None], [None, 2.0]],
+        "array": [[1.0, None], ["inf", 2.0]],
         "scalar": 3,
         "flag": True,
         "single": 0.5,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import SufficeError
+from suffice.results.as_json import as_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ def run_training(
     except (SufficeError, OSError) as error:
         sys.stderr.write(f"{name}: {' '.join(str(error).split())}\n")
         return error.exit_code if isinstance(error, SufficeError) else 1
-    shown = json.dumps(document, indent=1, allow_nan=False) if arguments.json else table(document)
+    shown = (
+        json.dumps(as_json(document), indent=1, allow_nan=False)
+        if arguments.json
+        else table(document)
+    )
     sys.stdout.write(f"{shown}\n")
     return 0

@@ -17,6 +17,7 @@ from suffice.errors import DataError
 from suffice.monitor.arrivals import Arrivals
 from suffice.monitor.coverage_watch import ALARMS, Promise, Watch, WatchSettings, promise_of
 from suffice.policies.file import load_policy
+from suffice.results.as_json import as_json
 from suffice.trace.durable import replace_file
 
 
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         interrupted = _watch(watch, arrivals)
     if arguments.state is not None:
-        text = json.dumps(watch.to_json(), allow_nan=False)
+        text = json.dumps(as_json(watch.to_json()), allow_nan=False)
         replace_file(Path(arguments.state), text.encode())
     result = watch.result()
     if arrivals.skipped:
