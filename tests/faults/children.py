@@ -152,8 +152,8 @@ class Child:
         Where it runs.
     conditions
         What it runs under.
-    heard
-        How much of stdout is read before its reader goes away; ``None``: all.
+    heard, heard_of_stderr
+        How many bytes of stdout and of stderr are read before the reader goes away; ``None``: all.
     run
         Called in the child with the words, in place of ``suffice``; gives the exit code.
     """
@@ -165,6 +165,7 @@ class Child:
         *,
         conditions: Conditions = USUAL,
         heard: int | None = None,
+        heard_of_stderr: int | None = None,
         run: Callable[[Sequence[str]], int] = main,
     ) -> None:
         out, own_out = _CONTEXT.Pipe(duplex=False)
@@ -176,7 +177,7 @@ class Child:
         self._process.start()
         own_out.close()
         own_err.close()
-        self._out, self._err = _Reader(out, heard), _Reader(err, None)
+        self._out, self._err = _Reader(out, heard), _Reader(err, heard_of_stderr)
 
     @property
     def pid(self) -> int:

@@ -14,7 +14,7 @@ from tests.builders import drawn_records, written_traces
 from tests.commands import run
 
 from suffice.testing.stop_rag_traces import stop_rag_records
-from suffice.testing.traces import sampled_records
+from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
@@ -204,6 +204,17 @@ WORKS = (
     ),
 )
 
+READS = (
+    Work(name="policies", words="policies"),
+    Work(name="signals-list", words="signals --list"),
+    Work(name="info", words="traces info GIVEN/recorded"),
+    Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
+    Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
+    Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),
+    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/recorded --bootstrap 20"),
+)
+"""Commands that only print."""
+
 
 def unasked(name: str) -> QuestionRecord:
     """A question whose loop gave no answer before its last round."""
@@ -221,6 +232,8 @@ def make_given(folder: Path) -> Path:
     learned = stop_rag_records("single", 20, rounds=3, split="tune", seed=1)
     learned += stop_rag_records("single", 10, rounds=3, split="eval", seed=2)
     write_traces(learned, folder / "stoprag.parquet")
+    foreign = [make_record("Å", ["Skien", "Ålesund"], gold=["Ålesund"])]
+    write_traces(foreign, folder / "foreign.parquet")
     write_traces([unasked(f"u{number}") for number in range(6)], folder / "unasked.parquet")
     notes = folder / "notes"
     notes.mkdir()
