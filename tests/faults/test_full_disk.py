@@ -18,7 +18,7 @@ from tests.faults.work import WORKS, Work, result
 PAGE = 4096
 LEVELS = (0, 1, PAGE, *(PAGE * 2**power for power in range(1, 12)))
 ON_A_DISK = (
-"record",
+    "record",
     "record-cached",
     "probe",
     "signals-asked",
@@ -28,7 +28,7 @@ ON_A_DISK = (
     "measure",
     "report",
     "ask-index",
-    "bench-hidden",,
+    "bench-hidden",
 )
 
 
