@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import random
 import socket
@@ -19,8 +20,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
 from suffice.concurrency import AdaptiveLimit, CallTally, Slots, may_be_cut, rest
-from suffice.errors import UsageError, keep_secret, without_credentials
-from suffice.llm.translation import BrokenReply, NoReply, translate
+from suffice.errors import UsageError, keep_secret, struck, without_credentials, without_keys
+from suffice.llm.translation import BrokenReply, NoReply, late, translate
 from suffice.llm.wire import Api
 
 _Read = TypeVar("_Read")
@@ -29,6 +30,7 @@ _NO_KEY = "none"  # local servers ask for a key and read none
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LONGEST_PAUSE_S = 8.0  # of those that are ours
 _MOST_VALUES = 2_000_000  # in a reply: each takes up to 72 bytes when read
+_LOGGING_URLS = ("httpx", "httpx2")
 _LEAST_READ_S = 0.001
 
 
@@ -150,6 +152,7 @@ class Endpoint:
         openai = require("openai", extra="openai", purpose="A model server")
         key = settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
         keep_secret(key)
+        _keep_out_of_logs()
         self.url = address.shown
         self.limit: int | AdaptiveLimit = (
             AdaptiveLimit(most=settings.max_concurrency)
@@ -167,7 +170,7 @@ class Endpoint:
             default_query=address.query,
             timeout=settings.timeout_s,
             max_retries=0,  # they are made here
-            http_client=_bounded(openai.DefaultHttpxClient, settings.max_reply_bytes),
+            http_client=_bounded(openai.DefaultHttpxClient, self.url, settings.max_reply_bytes),
         )
 
     def but(self, *, max_retries: int, timeout_s: float | None = None) -> Self:
@@ -250,6 +253,19 @@ def _asked_for_too_much(failure: NoReply, waited: float) -> NoReply:
     )
 
 
+def _keep_out_of_logs() -> None:
+    """The HTTP client logs whole URLs where a program asks for its log."""
+    for name in _LOGGING_URLS:
+        logger = logging.getLogger(name)
+        if _struck_record not in logger.filters:
+            logger.addFilter(_struck_record)
+
+
+def _struck_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = struck(record.getMessage()), ()
+    return True
+
+
 # --- how much is read ------------------------------------------------------------------------------
 def _json_of(content: bytes, url: str) -> object:
     """The JSON of a reply; :class:`BrokenReply` where it is none."""
@@ -259,14 +275,14 @@ def _json_of(content: bytes, url: str) -> object:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        begins = content[:200].decode(errors="replace")
+        begins = struck(content[:2000].decode(errors="replace"))[:200]
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         raise BrokenReply(
             f"{url} sent a reply that is not JSON ({why}): {begins!r}. {where}"
         ) from error
 
 
-def _bounded(kind: Any, most_bytes: int) -> Any:
+def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
     """A client of the ``openai`` package's kind that reads so much, so long, and follows no redirect.
 
     A read that gets a byte now and then is never late by itself, so each is given what is left of the
@@ -282,7 +298,8 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
             request.extensions["trace"] = connected
             response = super().send(request, stream=True, **how)
             try:
-                content = b"".join(_parts(response.iter_bytes(), most_bytes, here.until))
+                chunks = _parts(url, response.iter_bytes(), most_bytes, here.until)
+                content = without_keys(b"".join(chunks))
             finally:
                 response.close()
             packing = ("content-encoding", "content-length", "transfer-encoding")
@@ -317,16 +334,16 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
     return Bounded(follow_redirects=False)
 
 
-def _parts(chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:
+def _parts(url: str, chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:
     """The chunks of a reply, while it is not too long and not too late."""
     length = 0
     for chunk in chunks:
         length += len(chunk)
         if length > most_bytes:
             raise BrokenReply(
-                f"the server sent more than {most_bytes:,} bytes in one reply; where that is meant, raise "
+                f"{url} sent more than {most_bytes:,} bytes in one reply; where that is meant, raise "
                 "OpenAISettings(max_reply_bytes=...)"
             )
         if time.monotonic() > until:
-            raise TimeoutError("it goes on sending")
+            raise NoReply(late(url))
         yield chunk

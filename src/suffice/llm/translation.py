@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from suffice._optional import require
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError, struck
 
 # refusals of one prompt, not of the way the server is used; no standard names them
 _ABOUT_THE_PROMPT = (
@@ -80,6 +80,14 @@ class BrokenReply(NoReply):
     """A server sent what is no reply: cut, empty, a page, of wrong types, too long."""
 
 
+def late(url: str) -> str:
+    """What is told of a reply that is not whole in time."""
+    return (
+        f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
+        "or lower concurrency"
+    )
+
+
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     """The error of this library that says what to do about one of ``openai``'s.
 
@@ -101,11 +109,8 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     cause = error.__cause__ or error
     if isinstance(cause, SufficeError):  # of the client that this library gave the package
         return cause
-    if isinstance(error, openai.APITimeoutError) or isinstance(cause, TimeoutError):
-        return NoReply(
-            f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...) or "
-            "lower concurrency"
-        )
+    if isinstance(error, openai.APITimeoutError):
+        return NoReply(late(url))
     if isinstance(error, openai.APIConnectionError):
         if _UNTRUSTED in str(cause):
             return UsageError(
@@ -191,4 +196,4 @@ def _message(error: Any) -> str:
     body = error.body
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return str(body["message"]).rstrip(".")
-    return (str(body) if body else str(error)).rstrip(".")[:500]
+    return struck(str(body) if body else str(error)).rstrip(".")[:500]
