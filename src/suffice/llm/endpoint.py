@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from suffice._optional import require
 from suffice.concurrency import AdaptiveLimit, CallTally, Slots, may_be_cut, rest
 from suffice.errors import UsageError, keep_secret, without_credentials
-from suffice.llm.translation import BrokenReply, NoReply, translate
+from suffice.llm.translation import BrokenReply, NoReply, late, translate
 from suffice.llm.wire import Api
 
 _Read = TypeVar("_Read")
@@ -167,7 +167,7 @@ class Endpoint:
             default_query=address.query,
             timeout=settings.timeout_s,
             max_retries=0,  # they are made here
-            http_client=_bounded(openai.DefaultHttpxClient, settings.max_reply_bytes),
+            http_client=_bounded(openai.DefaultHttpxClient, self.url, settings.max_reply_bytes),
         )
 
     def but(self, *, max_retries: int, timeout_s: float | None = None) -> Self:
@@ -266,7 +266,7 @@ def _json_of(content: bytes, url: str) -> object:
         ) from error
 
 
-def _bounded(kind: Any, most_bytes: int) -> Any:
+def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
     """A client of the ``openai`` package's kind that reads so much, so long, and follows no redirect.
 
     A read that gets a byte now and then is never late by itself, so each is given what is left of the
@@ -282,7 +282,7 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
             request.extensions["trace"] = connected
             response = super().send(request, stream=True, **how)
             try:
-                content = b"".join(_parts(response.iter_bytes(), most_bytes, here.until))
+                content = b"".join(_parts(url, response.iter_bytes(), most_bytes, here.until))
             finally:
                 response.close()
             packing = ("content-encoding", "content-length", "transfer-encoding")
@@ -317,16 +317,16 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
     return Bounded(follow_redirects=False)
 
 
-def _parts(chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:
+def _parts(url: str, chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:
     """The chunks of a reply, while it is not too long and not too late."""
     length = 0
     for chunk in chunks:
         length += len(chunk)
         if length > most_bytes:
             raise BrokenReply(
-                f"the server sent more than {most_bytes:,} bytes in one reply; where that is meant, raise "
+                f"{url} sent more than {most_bytes:,} bytes in one reply; where that is meant, raise "
                 "OpenAISettings(max_reply_bytes=...)"
             )
         if time.monotonic() > until:
-            raise TimeoutError("it goes on sending")
+            raise NoReply(late(url))
         yield chunk

@@ -80,6 +80,14 @@ class BrokenReply(NoReply):
     """A server sent what is no reply: cut, empty, a page, of wrong types, too long."""
 
 
+def late(url: str) -> str:
+    """What is told of a reply that is not whole in time."""
+    return (
+        f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
+        "or lower concurrency"
+    )
+
+
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     """The error of this library that says what to do about one of ``openai``'s.
 
@@ -101,11 +109,8 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     cause = error.__cause__ or error
     if isinstance(cause, SufficeError):  # of the client that this library gave the package
         return cause
-    if isinstance(error, openai.APITimeoutError) or isinstance(cause, TimeoutError):
-        return NoReply(
-            f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...) or "
-            "lower concurrency"
-        )
+    if isinstance(error, openai.APITimeoutError):
+        return NoReply(late(url))
     if isinstance(error, openai.APIConnectionError):
         if _UNTRUSTED in str(cause):
             return UsageError(
