@@ -19,16 +19,18 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 _SECRETS: set[str] = set()
 _LEAST_SECRET = 6  # letters: shorter ones are words
+_LEAST_REPLY_SECRET = 16
 _STRUCK = "[struck]"
 # each is a beginning and then one class of letters, so that the work is linear
 _KEYS = re.compile(
     r"""
       (?P<scheme> \b (?:bearer|basic) [\s:=]{1,4} ) (?=[a-z.~+/_-]{0,64}[\d=]) [\w.~+/=-]{6,}
     | (?P<name> (?:api[-_ ]?key|apikey|authorization|access[-_]token|client[-_]secret|password)
-        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})? ) [\w.~+/=-]{6,}
+        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})?+ ) [\w.~+/=-]{6,}
     | (?P<query> [?&] (?:key|token|sig|secret|code) = ) [\w.~+/%=-]{6,}
     | (?P<user> :// [^\s/@:]{0,64} : ) [^\s/@]{1,256} (?=@)
     | \b (?:sk|pk|rk|gsk|xai|ghp|gho|hf|nvapi|AIza|AKIA|xox[abp]|glpat|pplx) [-_A-Z0-9] [\w-]{11,}
@@ -37,11 +39,29 @@ _KEYS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_CREDENTIALS = re.compile(r"(?<=:)//([^\s/?#@]{1,256}(?:@[^\s/?#@]{1,256}){0,4})@")
+
 
 def keep_secret(text: str) -> None:
     """From now on this key is struck wherever foreign text is told."""
     if len(text) >= _LEAST_SECRET:
         _SECRETS.add(text)
+
+
+def without_credentials(text: str) -> str:
+    """A text with URLs, to be shown and recorded: users and passwords are left out, and kept secret.
+
+    >>> without_credentials("opensearch:http://ann:secret@localhost:9200/notes")
+    'opensearch:http://localhost:9200/notes'
+    """
+
+    def keep(found: re.Match[str]) -> str:
+        for part in found[1].split(":"):
+            keep_secret(part)
+            keep_secret(unquote(part))
+        return "//"
+
+    return _CREDENTIALS.sub(keep, text)
 
 
 def struck(text: str) -> str:
@@ -54,6 +74,14 @@ def struck(text: str) -> str:
     for secret in sorted(_SECRETS, key=len, reverse=True):
         text = text.replace(secret, _STRUCK)
     return text
+
+
+def without_keys(content: bytes) -> bytes:
+    """What a server sent without the keys in use, should it repeat one; short ones may be words of a text."""
+    for secret in _SECRETS:
+        if len(secret) >= _LEAST_REPLY_SECRET:
+            content = content.replace(secret.encode(), _STRUCK.encode())
+    return content
 
 
 class SufficeError(Exception):
