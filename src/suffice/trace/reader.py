@@ -127,7 +127,10 @@ class StoredFile:
             own = parquet.read(columns=sorted(later & {*stored.names}))
             groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
-        stored = pa.schema([field for field in stored if field.name not in later], metadata)
+        plain = [
+            field.with_type(plain_type(field.type)) for field in stored if field.name not in later
+        ]
+        stored = pa.schema(plain, metadata)
         return cls(
             file=file,
             kind=kind,
@@ -370,7 +373,8 @@ def _coerced(
                 column=column.name,
             ) from error
     for name in table.column_names:
-        arrays.setdefault(name, table.column(name))
+        if name not in arrays:
+            arrays[name] = plain_column(table.column(name))
     return pa.table(arrays)
 
 
@@ -416,12 +420,38 @@ def coerce_column(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArra
     return pa.chunked_array([_array(chunk, target) for chunk in cells.chunks], type=target)
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the same meaning for one of Arrow's views, which it can neither filter nor take from."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        inner = (kind.key_type, kind.item_type)
+        plain = tuple(map(plain_type, inner))
+        return kind if plain == inner else pa.map_(*plain)
+    if _is_list(kind):
+        item = plain_type(kind.value_type)
+        views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+        return pa.list_(item) if views or item != kind.value_type else kind
+    return kind
+
+
+def plain_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in its :func:`plain_type`, its content checked where that is another."""
+    return coerce_column(cells, kind) if (kind := plain_type(cells.type)) != cells.type else cells
+
+
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Recursive conversion: what Arrow's cast does, plus structs by field name and maps."""
     if array.type == target:
         return array
     if isinstance(array, pa.DictionaryArray):
         return _array(array.dictionary_decode(), target)
+    if isinstance(array, pa.RunEndEncodedArray):
+        return _array(pc.run_end_decode(array), target)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     for is_nested, convert in _NESTED:
@@ -436,6 +466,9 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
             raise pa.ArrowTypeError(f"{array.type} is not text")
     elif pa.types.is_timestamp(target):
         return _moment(array, target)
+    elif pa.types.is_binary(target):
+        if not pa.types.is_binary_view(array.type):
+            raise pa.ArrowTypeError(f"{array.type} is not bytes")
     elif pa.types.is_boolean(target):
         raise pa.ArrowTypeError(f"{array.type} is not true or false")
     elif not _is_number(array.type):

@@ -23,6 +23,7 @@ from suffice.trace.reader import (
     first_error,
     nothing_read,
     parquet_files,
+    plain_column,
 )
 from suffice.trace.rounds.checks import (
     CHECKED_WITH,
@@ -72,7 +73,8 @@ class Part:
         if self.journal is not None:
             return self.journal
         with readable(self.file), opened(self.file) as parquet:
-            return parquet.read(columns=self.stored.names)
+            table = parquet.read(columns=self.stored.names)
+            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
