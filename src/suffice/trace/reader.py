@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.durable import failures_files
-from suffice.trace.parquet import FOOTER_KEY, footer_of, opened, readable
+from suffice.trace.parquet import FOOTER_KEY, complete, footer_of, opened, readable
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
@@ -123,6 +123,7 @@ class StoredFile:
             metadata.pop(FOOTER_KEY, None)
             version = _version(metadata, file, kind)
             _check_required(stored.names, str(file), kind)
+            _check_distinct([name for name in stored.names if name in wanted], str(file))
             later = {column.name for column in kind.columns if column.since > version}
             own = parquet.read(columns=sorted(later & {*stored.names}))
             groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
@@ -168,7 +169,7 @@ class StoredFile:
             Naming the file: it is damaged, or a column has another type.
         """
         with readable(self.file), opened(self.file) as parquet:
-            table = parquet.read(columns=list(self.names if names is None else names))
+            table = complete(parquet, list(self.names if names is None else names))
         return self.coerced(table)
 
     def coerced(
@@ -289,7 +290,7 @@ def run_document(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """What a file's metadata say of the run; nothing where they do not."""
     try:
         document = json.loads(metadata.get(RUN_KEY, b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -353,9 +354,7 @@ def _coerced(
     first_row: int = 0,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Table:
-    duplicated = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if duplicated:
-        raise DataError("the column appears twice", file=file, column=min(duplicated))
+    _check_distinct(table.column_names, file)
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in schema.columns:
         if column.name not in table.column_names:
@@ -376,6 +375,12 @@ def _coerced(
         if name not in arrays:
             arrays[name] = plain_column(table.column(name))
     return pa.table(arrays)
+
+
+def _check_distinct(names: Sequence[str], file: str) -> None:
+    duplicated = {name for name in names if names.count(name) > 1}
+    if duplicated:
+        raise DataError("the column appears twice", file=file, column=min(duplicated))
 
 
 def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> None:
