@@ -26,9 +26,19 @@ class Server:
         self.paths: list[str] = []
         self.keys: list[str] = []
         self.models: list[str] = ["only"]
+        self.seen: list[dict[str, str]] = []  # headers of every request, names in small letters
+        self.asked: list[str] = []  # path of every request
+        self.redirect: tuple[int, str] | None = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            def parse_request(self) -> bool:
+                parsed = super().parse_request()
+                if parsed:
+                    outer.seen.append({name.lower(): value for name, value in self.headers.items()})
+                    outer.asked.append(self.path)
+                return parsed
+
             def do_GET(self) -> None:
                 data = [{"id": name, "object": "model"} for name in outer.models]
                 self.send(200, {}, {"object": "list", "data": data})
@@ -41,6 +51,8 @@ class Server:
                 self.send(*outer.answer(body))
 
             def send(self, status: int, headers: dict[str, str], content: object) -> None:
+                if outer.redirect is not None:
+                    status, headers["location"] = outer.redirect
                 data = content if isinstance(content, bytes) else json.dumps(content).encode()
                 self.send_response(status)
                 for name, value in {"content-type": "application/json", **headers}.items():

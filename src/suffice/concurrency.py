@@ -208,6 +208,13 @@ def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager
     return nullcontext() if aside is None else aside.by(way)
 
 
+def rest(seconds: float) -> None:
+    """Sleep, as long as this thread's work is not cut."""
+    cut = threading.Event()
+    with may_be_cut(cut.set):
+        cut.wait(seconds)
+
+
 class Once(Generic[_Result]):
     """What is computed when first asked for, by one of the threads that ask; our errors are kept, too."""
 
@@ -450,12 +457,22 @@ class CallTally:
             self._count = CallCount(calls=before.calls + 1, failed=before.failed + failed)
             self._calls.append((self._clock(), failed))
 
-    def lately(self, seconds: float) -> CallCount:
-        """Of the last so many seconds, as far as remembered."""
+    def lately(self, seconds: float, *, least: int = 0) -> CallCount:
+        """Of the last so many seconds, or of the last ``least`` calls where these are more."""
         since = self._clock() - seconds
         with self._lock:
-            failures = [failed for when, failed in self._calls if when >= since]
+            calls = list(self._calls)
+        began = next((at for at, (when, _) in enumerate(calls) if when >= since), len(calls))
+        failures = [failed for _, failed in calls[min(began, max(len(calls) - least, 0)) :]]
         return CallCount(calls=len(failures), failed=sum(failures))
+
+
+def added(counts: Iterable[CallCount]) -> CallCount:
+    """The calls of several servers."""
+    known = list(counts)
+    return CallCount(
+        calls=sum(count.calls for count in known), failed=sum(count.failed for count in known)
+    )
 
 
 def tallies_of(model: object) -> tuple[CallTally, ...]:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 _SECRETS: set[str] = set()
 _LEAST_SECRET = 6  # letters: shorter ones are words
@@ -37,11 +38,29 @@ _KEYS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_CREDENTIALS = re.compile(r"(?<=:)//([^\s/?#@]{1,256}(?:@[^\s/?#@]{1,256}){0,4})@")
+
 
 def keep_secret(text: str) -> None:
     """From now on this key is struck wherever foreign text is told."""
     if len(text) >= _LEAST_SECRET:
         _SECRETS.add(text)
+
+
+def without_credentials(text: str) -> str:
+    """A text with URLs, to be shown and recorded: users and passwords are left out, and kept secret.
+
+    >>> without_credentials("opensearch:http://ann:secret@localhost:9200/notes")
+    'opensearch:http://localhost:9200/notes'
+    """
+
+    def keep(found: re.Match[str]) -> str:
+        for part in found[1].split(":"):
+            keep_secret(part)
+            keep_secret(unquote(part))
+        return "//"
+
+    return _CREDENTIALS.sub(keep, text)
 
 
 def struck(text: str) -> str:

@@ -127,6 +127,10 @@ class GenerationRequest:
     json_schema: Mapping[str, Any] | None = None
 
 
+MAX_REPLY_LETTERS = 100_000
+"""Letters of a reply that are read; whatever parses a reply reads no more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """One generated text. ``tokens`` is ``None`` when the server gave no log-probabilities."""

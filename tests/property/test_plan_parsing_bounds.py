@@ -13,11 +13,11 @@ from tests.properties import examples
 from suffice.pipelines.planning.fields import plan_steps
 from suffice.pipelines.planning.loose_json import MAX_DEPTH, TooDeep, read_loose
 from suffice.pipelines.planning.parsing import (
-    MAX_LETTERS,
     parse_candidate,
     parse_plan,
     parse_yes_no,
 )
+from suffice.protocols import MAX_REPLY_LETTERS
 
 PIECES = st.sampled_from(
     [*'{}[]()"\'`,:;\\/#*+-=&|<>“”’\n\t 1a', '"plan"', '"constraints"', "decisions", "WILL", "1) ", "2) ",
@@ -92,10 +92,10 @@ def test_json_is_read_as_the_standard_library_reads_it(
 
 
 HOSTILE = {
-    "brackets": "[" * MAX_LETTERS,
-    "braces": "{" * (MAX_LETTERS // 2) + "}" * (MAX_LETTERS // 2),
-    "objects": '{"plan":' * (MAX_LETTERS // 8),
-    "objects in pairs": "{}" * (MAX_LETTERS // 2),
+    "brackets": "[" * MAX_REPLY_LETTERS,
+    "braces": "{" * (MAX_REPLY_LETTERS // 2) + "}" * (MAX_REPLY_LETTERS // 2),
+    "objects": '{"plan":' * (MAX_REPLY_LETTERS // 8),
+    "objects in pairs": "{}" * (MAX_REPLY_LETTERS // 2),
     "keys": '{"a":' + '"b":' * 24_000,
     "quotes": '{"plan": ' + '"' * 90_000,
     "quotes and space": '{"plan": ' + '" ' * 45_000,
@@ -129,7 +129,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_replies_end_soon(name: str) -> None:
     text = HOSTILE[name]
-    assert len(text) <= MAX_LETTERS
+    assert len(text) <= MAX_REPLY_LETTERS
     start = process_time()
     parse_plan(text)
     parse_candidate(text)

@@ -8,13 +8,8 @@ from typing import Any
 
 from suffice.cli.options import number, positive
 from suffice.cli.output import say, waiting
-from suffice.errors import UsageError, unknown_name
-from suffice.integrations.own_retrievers import (
-    FORMS,
-    connect_own,
-    is_own,
-    without_credentials,
-)
+from suffice.errors import UsageError, unknown_name, without_credentials
+from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
@@ -136,7 +131,8 @@ def connect_retrieval(
     own = connect_own(first_stage(name)) if is_own(name) else None
     encoder = None
     if wanted != _NO_ENCODER and (wanted is not None or encode or vectors):
-        with waiting(f"loading the encoder {wanted or 'minilm'}"):
+        shown = without_credentials((wanted or "minilm").partition("?")[0])
+        with waiting(f"loading the encoder {shown}"):
             encoder = connect_encoder(
                 wanted or "minilm", arguments.encoder_model, arguments.query_prefix
             )

@@ -13,7 +13,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from suffice._optional import require
-from suffice.errors import BackendError, SufficeError, UsageError, did_you_mean, first_line
+from suffice.errors import (
+    BackendError,
+    SufficeError,
+    UsageError,
+    did_you_mean,
+    first_line,
+    without_credentials,
+)
 from suffice.integrations.documents import AdapterSettings, Found, ranked
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
 from suffice.protocols import Retriever
@@ -46,15 +53,6 @@ class OwnRetriever:
 def is_own(text: str) -> bool:
     """Whether a text means a retriever of the user's own."""
     return text.partition(":")[0] in (*_SERVERS, _PYTHON) and ":" in text
-
-
-def without_credentials(text: str) -> str:
-    """The same, to be shown and recorded.
-
-    >>> without_credentials("opensearch:http://ann:secret@localhost:9200/notes")
-    'opensearch:http://localhost:9200/notes'
-    """
-    return re.sub(r"//[^/]*@", "//", text)
 
 
 def connect_own(text: str) -> OwnRetriever:

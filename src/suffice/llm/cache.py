@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from suffice.concurrency import Concurrency, width_of
+from suffice.concurrency import CallTally, Concurrency, tallies_of, width_of
 from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
+from suffice.trace.durable import Shard
 from suffice.trace.rounds.records import Token, TopToken
 
 _VERSION = 1
 _APPLICATION = 0x53554646  # "SUFF", marks the file as ours
 _BUSY_S = 30.0
+_REPLIES = ".replies"
 _SET_UP = (
     "CREATE TABLE calls (id INTEGER PRIMARY KEY, cost TEXT NOT NULL)",
     "CREATE TABLE samples (key TEXT NOT NULL, sample INTEGER NOT NULL, call INTEGER NOT NULL, "
@@ -122,6 +125,11 @@ class CachedModel:
         return width_of(self._model)
 
     @property
+    def tallies(self) -> tuple[CallTally, ...]:
+        """Of the servers that the wrapped model asks."""
+        return tallies_of(self._model)
+
+    @property
     def model(self) -> ChatModel:
         """The wrapped model."""
         return self._model
@@ -163,14 +171,17 @@ class CachedModel:
 
     def close(self) -> None:
         """Close the file and the wrapped model, where that can be closed."""
+        self._close_file()
+        close = getattr(self._model, "close", None)
+        if callable(close):
+            close()
+
+    def _close_file(self) -> None:
         opened = self._here()
         with opened.lock:
             if opened.connection is not None:
                 opened.connection.close()
                 opened.connection = None
-        close = getattr(self._model, "close", None)
-        if callable(close):
-            close()
 
     def __enter__(self) -> Self:
         return self
@@ -256,6 +267,61 @@ class CachedModel:
     def _delete_line(self) -> str:
         path = self._path
         return f"rm '{path}' '{path}-wal' '{path}-shm'"
+
+
+class KeptReplies(CachedModel):
+    """The replies of a recording that is not whole yet, in its own folder.
+
+    A question that failed, or was under way when its recorder was killed, needs only the calls that it has
+    not made. The file is made at the first request, and anew where it is damaged.
+
+    Parameters
+    ----------
+    model
+        The model to ask.
+    out
+        What is recorded into: a folder, or one file.
+    shard
+        Whose questions it is for; ``None``: all.
+    """
+
+    def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
+        self._model = model
+        one_file = out.suffix == ".parquet"
+        self._path = (
+            out.with_name(f".{out.name}{_REPLIES}")
+            if one_file
+            else out / f"{_REPLIES}{'' if shard is None else f'-{shard.name}'}"
+        )
+        self._opened = {}
+
+    @contextmanager
+    def until(self, whole: Callable[[], bool]) -> Iterator[Self]:
+        """Itself; when that ends, the file is closed, and deleted where all is ``whole``."""
+        try:
+            yield self
+        finally:
+            self._close_file()
+            if whole():
+                self._delete()
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """As the cache gives it; where the file is damaged, it begins anew."""
+        try:
+            return super().generate(request)
+        except DataError:
+            self._close_file()
+            self._delete()
+            return super().generate(request)
+
+    def _delete(self) -> None:
+        """Without a shard those of all shards, since none is at work now."""
+        for file in self._path.parent.glob(f"{glob.escape(self._path.name)}*"):
+            file.unlink(missing_ok=True)
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return super()._connect()
 
 
 def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from suffice._optional import require
-from suffice.errors import BackendError, InternalError, UsageError
+from suffice.errors import BackendError, UsageError
+from suffice.llm.chat_template import CHATML, render_chat
 from suffice.llm.gguf import GgufFacts, read_facts
-from suffice.llm.llama_server import processors, quiet_params, start_server
-from suffice.llm.wire import Api, Counts, check_request, counts, parse_completions, request_body
-from suffice.protocols import Completion, Generation, GenerationRequest
+from suffice.llm.wire import MAX_TOP_LOGPROBS, ONE_LINE, Api, check_request, schema_text
+from suffice.protocols import Completion, Generation, GenerationRequest, Message
+from suffice.trace.rounds.records import Token, TopToken
+
+if TYPE_CHECKING:  # they load numpy
+    from suffice.llm.decoding import Decoder, Text, Work
+    from suffice.llm.llama_api import Grammar, LlamaModel
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
@@ -89,6 +95,7 @@ def _assemble(package: object, target: Path) -> None:
 
 _SMALL_FILE = 1 << 30
 _MAX_REPLICAS = 4
+_MOST_PROMPTS = 32  # half the sequences of a context; the texts need the others
 _SEEDS = 2**32 - 1  # llama.cpp reads 2**32 - 1 as "draw a seed"
 
 
@@ -99,26 +106,19 @@ class EmbeddedSettings:
     Parameters
     ----------
     n_ctx
-        Tokens of context of one replica, shared by its slots; at most what the model was trained on.
+        Tokens of context of one replica, shared by what it holds; at most what the model was trained on.
     n_parallel
-        Slots of one replica. A slot keeps the evaluated prompt of one question, so there should be
-        at least as many as questions run at a time on the replica.
+        Evaluated prompts that a replica keeps. There should be at least as many as questions run at a time
+        on it, and kinds of prompts in a round.
     replicas
-        Copies of the model that work side by side. A thread keeps to one of them, so a question
-        whose rounds are asked from one thread evaluates its growing prompt only once. ``None``: one
-        per processor, at most 4, for files under 1 GiB, else 1.
+        Contexts that work side by side on the same weights. A prompt goes to the one that has evaluated most
+        of it or is free. ``None``: one per processor, at most 4, for files under 1 GiB, else 1.
     threads
-        Threads of one replica; ``None``: processors divided by replicas. Threads of one replica wait
-        for each other without sleeping, so more of them than idle processors is very slow.
-    kv_unified
-        Slots share one key-value memory instead of ``n_ctx / n_parallel`` each.
-    swa_full
-        Keep the whole key-value memory of sliding-window layers. Without it a prompt that grows is
-        evaluated again for models such as Gemma 3.
-    cache_ram_mib
-        Memory for evaluated prompts that lost their slot.
+        Threads of one replica; ``None``: processors divided by replicas.
+    slots
+        Questions that a replica decodes side by side.
     top_k, min_p
-        Sampling cut-offs that a request cannot express, at llama.cpp's own defaults.
+        Sampling cut-offs that a request cannot express, at llama.cpp's own defaults; 0: none.
     seed
         Used where a request has none; sample i of a request draws with seed + i.
     port
@@ -131,9 +131,7 @@ class EmbeddedSettings:
     n_parallel: int = 4
     replicas: int | None = None
     threads: int | None = None
-    kv_unified: bool = True
-    swa_full: bool = True
-    cache_ram_mib: int = 256
+    slots: int = 1
     top_k: int = 40
     min_p: float = 0.05
     seed: int | None = None
@@ -141,13 +139,19 @@ class EmbeddedSettings:
     api: Api | None = None
 
     def __post_init__(self) -> None:
-        for name, low in (("n_ctx", 64), ("n_parallel", 1), ("cache_ram_mib", 0), ("port", 0)):
+        lows = {"n_ctx": 64, "n_parallel": 1, "slots": 1, "top_k": 0, "min_p": 0, "port": 0}
+        for name, low in lows.items():
             if getattr(self, name) < low:
                 raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
         for name in ("replicas", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1 or None, found {value}")
+        if max(self.n_parallel, self.slots) > _MOST_PROMPTS:
+            raise UsageError(
+                f"n_parallel and slots must be at most {_MOST_PROMPTS}, found {self.n_parallel} and "
+                f"{self.slots}"
+            )
 
 
 class EmbeddedModel:
@@ -156,9 +160,9 @@ class EmbeddedModel:
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
     Gemma Terms of Use found at ai.google.dev/gemma/terms; :attr:`licence` repeats it.
 
-    ``n`` samples are drawn one after the other with seeds ``seed + i``: the counts are then exact
-    (llama.cpp counts the first choice of several only) and other questions keep their slots. The
-    prompt is counted once; ``cached_tokens`` is what was not evaluated in any of the draws.
+    ``n`` samples are drawn side by side with seeds ``seed + i``, each as it would be drawn alone, and what
+    they have in common is evaluated once (:mod:`suffice.llm.decoding`). The prompt is counted once;
+    ``cached_tokens`` is what of it was not evaluated, and ``completion_tokens`` are those of all texts.
 
     A ``json_schema`` is enforced by a grammar. The text is then JSON of that shape, unless it was cut
     by ``max_tokens`` (``finish_reason`` "length") or at a ``stop``.
@@ -169,11 +173,16 @@ class EmbeddedModel:
     def __init__(self, path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> None:
         self._path = path
         self._settings = settings
+        from suffice.llm.llama_api import LlamaModel
+
         self._api: Api = settings.api or ("chat" if facts.has_chat_template else "completion")
         self._licence = GEMMA_NOTICE if "gemma" in facts.name.lower() else facts.licence
+        self._room = min(settings.n_ctx, facts.context_length or settings.n_ctx)
         self._lock = threading.Lock()
-        self._homes: weakref.WeakKeyDictionary[threading.Thread, int] = weakref.WeakKeyDictionary()
-        self._servers: tuple[Any, ...] = _start(path, facts, settings)
+        self._server: Any = None
+        self._model = LlamaModel(path)
+        self._decoders = _start(path, self._model, self._room, settings)
+        self._end = weakref.finalize(self, _close, self._decoders, self._model)
 
     @classmethod
     def load(
@@ -193,7 +202,9 @@ class EmbeddedModel:
         BackendError
             When llama.cpp cannot load it.
         """
-        require("xllamacpp", extra="embedded", purpose="The embedded model")
+        from suffice.llm.llama_api import xllamacpp
+
+        xllamacpp("The embedded model")
         path = model_path(name_or_path)
         return cls(path, read_facts(path), settings or EmbeddedSettings())
 
@@ -221,18 +232,38 @@ class EmbeddedModel:
 
     @property
     def base_url(self) -> str:
-        """The OpenAI-compatible HTTP endpoint of the first replica."""
-        return f"{self._open()[0].listening_address}/v1"
+        """An OpenAI-compatible HTTP endpoint, llama.cpp's own, with the same weights.
+
+        It is started when first asked for, one thread a processor, and shares nothing with what is
+        generated here.
+        """
+        self._open()
+        with self._lock:
+            if self._server is None:
+                self._server = _server(self._path, self._room, self._settings)
+            return f"{self._server.listening_address}/v1"
 
     @property
     def concurrency(self) -> int:
-        """How many questions at a time keep it busy: one a replica."""
-        return self.replicas
+        """How many questions at a time keep it busy: its slots."""
+        return self.replicas * self._settings.slots
 
     @property
     def replicas(self) -> int:
-        """How many copies work side by side."""
+        """How many contexts work side by side."""
         return len(self._open())
+
+    @property
+    def work(self) -> Work:
+        """What llama.cpp was asked for so far."""
+        from suffice.llm.decoding import Work
+
+        done = [decoder.work for decoder in self._open()]
+        return Work(
+            decodes=sum(work.decodes for work in done),
+            prompt_tokens=sum(work.prompt_tokens for work in done),
+            text_tokens=sum(work.text_tokens for work in done),
+        )
 
     def supports_logprobs(self) -> bool:
         """Always."""
@@ -249,31 +280,53 @@ class EmbeddedModel:
         BackendError
             When llama.cpp refuses, for example a prompt longer than ``n_ctx``.
         """
+        from suffice.llm.decoding import Order
+        from suffice.llm.drawing import Cutoffs
+
         check_request(request, self._api, self.name)
-        server = self._home()
+        decoders = self._open()
         start = time.perf_counter()
-        completions: list[Completion] = []
-        prompt = evaluated = generated = 0
-        for index in range(request.n):
-            completion, cost = self._draw(server, request, index)
-            completions.append(completion)
-            prompt = max(prompt, cost.prompt or 0)
-            evaluated += (cost.prompt or 0) - (cost.cached or 0)
-            generated += cost.completion or 0
+        tokens = self._tokens(request.prompt)
+        first = self._settings.seed if request.seed is None else request.seed
+        if first is None:
+            first = secrets.randbelow(_SEEDS)
+        order = Order(
+            tokens=tuple(tokens),
+            seeds=tuple((first + index) % _SEEDS for index in range(request.n)),
+            cutoffs=Cutoffs(
+                temperature=request.temperature,
+                top_k=self._settings.top_k,
+                top_p=request.top_p,
+                min_p=self._settings.min_p,
+            ),
+            max_tokens=request.max_tokens,
+            stops=tuple(stop.encode() for stop in request.stop if stop),
+            grammar=self._grammar(request),
+        )
+        decoder = min(decoders, key=lambda decoder: decoder.lacks(tokens))
+        try:
+            texts, evaluated = decoder.decode(order)
+        except BackendError as error:
+            raise BackendError(f"the embedded model {self.name!r} failed: {error}") from error
+        schema = None if request.stop else request.json_schema
+        for text in texts:
+            if schema is not None and _left_out(schema, text):
+                raise self._schema_refused(f"its reply is {text.content[:60]!r}")
         return Generation(
-            completions=tuple(completions),
+            completions=tuple(self._completion(text, request.top_logprobs) for text in texts),
             model=self.name,
-            prompt_tokens=prompt,
-            cached_tokens=max(prompt - evaluated, 0),
-            completion_tokens=generated,
+            prompt_tokens=len(tokens),
+            cached_tokens=max(len(tokens) - evaluated, 0),
+            completion_tokens=sum(len(text.steps) for text in texts),
             latency_s=time.perf_counter() - start,
         )
 
     def close(self) -> None:
-        """Stop the servers and free the weights; a call in flight ends first. May be called twice."""
+        """End what is under way and free the weights. May be called twice."""
         with self._lock:
-            self._servers = ()
-            self._homes.clear()
+            self._server = None
+            self._decoders = ()
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -281,49 +334,64 @@ class EmbeddedModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> tuple[Any, ...]:
-        servers = self._servers
-        if not servers:
+    def _open(self) -> tuple[Decoder, ...]:
+        decoders = self._decoders
+        if not decoders:
             raise UsageError("this EmbeddedModel is closed; load it again")
-        return servers
+        return decoders
 
-    def _home(self) -> Any:
-        """The replica of this thread; a new thread joins the replica with the fewest."""
-        with self._lock:
-            servers = self._open()
-            thread = threading.current_thread()
-            if thread not in self._homes:
-                load = [0] * len(servers)
-                for other, index in self._homes.items():
-                    load[index] += other.is_alive()
-                self._homes[thread] = load.index(min(load))
-            return servers[self._homes[thread]]
+    def _tokens(self, prompt: str | tuple[Message, ...]) -> list[int]:
+        model = self._model
+        if isinstance(prompt, str):
+            tokens = model.tokenize(prompt)
+        else:
+            template = model.chat_template or CHATML
+            text = render_chat(template, prompt, begin=model.begin, end=model.end)
+            written = bool(model.begin) and text.startswith(model.begin)
+            tokens = model.tokenize(text, begins=not written)
+        if not tokens:
+            raise BackendError(f"the embedded model {self.name!r} refused the prompt: it is empty")
+        if len(tokens) >= self._room:
+            raise BackendError(
+                f"the embedded model {self.name!r} refused the prompt: with {len(tokens)} tokens it exceeds "
+                f"the available context size; raise EmbeddedSettings(n_ctx={self._settings.n_ctx}) or "
+                "shorten the prompt"
+            )
+        return tokens
 
-    def _draw(
-        self, server: Any, request: GenerationRequest, index: int
-    ) -> tuple[Completion, Counts]:
-        seed = self._settings.seed if request.seed is None else request.seed
-        body = request_body(
-            replace(request, n=1, seed=None if seed is None else (seed + index) % _SEEDS)
-        )
-        body |= {"top_k": self._settings.top_k, "min_p": self._settings.min_p}
-        call = server.handle_chat_completions if self._api == "chat" else server.handle_completions
-        try:
-            reply = call(body)
-        except (RuntimeError, ValueError) as error:
-            if request.json_schema is not None and "schema" in str(error).lower():
-                raise self._schema_refused(str(error)) from error
-            raise BackendError(f"the embedded model {self.name!r} failed: {error}") from error
-        if isinstance(reply, dict) and "error" in reply:
-            raise self._refused(reply["error"])
-        source = f"the embedded model {self.name!r}"
-        completions = parse_completions(reply, top_logprobs=request.top_logprobs, source=source)
-        if len(completions) != 1:
-            raise InternalError(f"{source} gave {len(completions)} texts where 1 was asked for")
-        schema = None if request.stop else request.json_schema
-        if schema is not None and _left_out(schema, completions[0]):
-            raise self._schema_refused(f"its reply is {completions[0].text[:60]!r}")
-        return completions[0], counts(reply)
+    def _grammar(self, request: GenerationRequest) -> Grammar | None:
+        if request.json_schema is None:
+            return None
+        schema = json.dumps(ONE_LINE | json.loads(schema_text(request.json_schema)))
+        grammar = self._model.grammar(f"%llguidance {{}}\nstart: %json {schema}")
+        if grammar is None:
+            raise self._schema_refused("it is left out")
+        return grammar
+
+    def _completion(self, text: Text, top_logprobs: int) -> Completion:
+        tokens = None
+        if top_logprobs:
+            # a stop ends a text before itself, and so before the tokens it is made of
+            shown = [s for s in text.steps if s.start < text.size or self._model.ends(s.token)]
+            tokens = tuple(
+                Token(
+                    self._written(step.token),
+                    step.logprob,
+                    tuple(
+                        TopToken(self._written(int(token)), float(logprob))
+                        for token, logprob in zip(
+                            step.likeliest.tokens[:top_logprobs],
+                            step.likeliest.logprobs[:top_logprobs],
+                            strict=True,
+                        )
+                    ),
+                )
+                for step in shown
+            )
+        return Completion(text=text.content, tokens=tokens, finish_reason=text.finish)
+
+    def _written(self, token: int) -> str:
+        return self._model.piece(token).decode("utf-8", errors="replace")
 
     def _schema_refused(self, why: str) -> UsageError:
         return UsageError(
@@ -331,48 +399,63 @@ class EmbeddedModel:
             "llama.cpp knows type, properties, required, items, enum, const, anyOf and bounds of lengths"
         )
 
-    def _refused(self, error: Any) -> BackendError:
-        details = error if isinstance(error, dict) else {"message": str(error)}
-        message = details.get("message", "no reason given")
-        hint = ""
-        if details.get("type") == "exceed_context_size_error":
-            hint = f"; raise EmbeddedSettings(n_ctx={self._settings.n_ctx}) or shorten the prompt"
-        return BackendError(f"the embedded model {self.name!r} refused the prompt: {message}{hint}")
 
-
-def _left_out(schema: Mapping[str, Any], completion: Completion) -> bool:
+def _left_out(schema: Mapping[str, Any], text: Text) -> bool:
     """Whether a reply shows that llama.cpp, which leaves out a schema it cannot read, did so."""
-    text = completion.text.lstrip()
-    if schema.get("type") == "object" and text and text[0] != "{":
+    content = text.content.lstrip()
+    if schema.get("type") == "object" and content and content[0] != "{":
         return True
-    if completion.finish_reason != "stop":
+    if text.finish != "stop":
         return False
     try:
-        json.loads(completion.text)
+        json.loads(content)
     except (ValueError, RecursionError):
         return True
     return False
 
 
-def _start(path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> tuple[Any, ...]:
+def _start(
+    path: Path, model: LlamaModel, room: int, settings: EmbeddedSettings
+) -> tuple[Decoder, ...]:
+    from suffice.llm.decoding import Decoder
+    from suffice.llm.llama_api import processors
+
     available = processors()
     replicas = settings.replicas
     if replicas is None:
         small = path.stat().st_size < _SMALL_FILE
         replicas = min(available, _MAX_REPLICAS) if small else 1
     threads = settings.threads or max(available // replicas, 1)
-    return tuple(_server(path, facts, settings, threads, first=i == 0) for i in range(replicas))
+    return tuple(
+        Decoder(
+            model,
+            model.context(tokens=room, threads=threads),
+            prompts=max(settings.n_parallel, settings.slots),
+            slots=settings.slots,
+            candidates=max(settings.top_k, MAX_TOP_LOGPROBS) if settings.top_k else 0,
+        )
+        for _ in range(replicas)
+    )
 
 
-def _server(
-    path: Path, facts: GgufFacts, settings: EmbeddedSettings, threads: int, *, first: bool
-) -> Any:
-    params = quiet_params(path, threads=threads, purpose="The embedded model")
-    params.n_ctx = min(settings.n_ctx, facts.context_length or settings.n_ctx)
+def _close(decoders: Sequence[Decoder], model: LlamaModel) -> None:
+    for decoder in decoders:
+        decoder.close()
+    model.close()
+
+
+def _server(path: Path, room: int, settings: EmbeddedSettings) -> Any:
+    from suffice.llm.llama_api import processors, quiet_params, start_server
+
+    params = quiet_params(
+        path, threads=settings.threads or processors(), purpose="The embedded model"
+    )
+    params.n_ctx = room
     params.n_parallel = settings.n_parallel
-    params.kv_unified = settings.kv_unified
-    params.swa_full = settings.swa_full
-    params.cache_ram_mib = settings.cache_ram_mib
-    params.port = settings.port if first else 0
-    port = f", whether port {settings.port} is free" if first and settings.port else ""
-    return start_server(params, check=f", that there is memory for n_ctx={params.n_ctx}{port}")
+    params.kv_unified = True
+    params.swa_full = (
+        True  # without it llama.cpp evaluates a growing prompt again for models such as Gemma 3
+    )
+    params.port = settings.port
+    port = f", whether port {settings.port} is free" if settings.port else ""
+    return start_server(params, check=f", that there is memory for n_ctx={room}{port}")

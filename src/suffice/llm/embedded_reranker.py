@@ -9,7 +9,7 @@ from typing import Any, Self
 from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.gguf import read_facts
-from suffice.llm.llama_server import processors, quiet_params, start_server
+from suffice.llm.llama_api import processors, quiet_params, start_server
 from suffice.trace.rounds.records import Passage, best_reranked
 from suffice.trace.rounds.tokens import passage_text
 

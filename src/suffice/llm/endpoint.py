@@ -6,18 +6,21 @@ import copy
 import json
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
-from suffice.concurrency import AdaptiveLimit, CallTally, Slots
-from suffice.errors import UsageError, keep_secret
-from suffice.llm.translation import BrokenReply, NoReply, translate
+from suffice.concurrency import AdaptiveLimit, CallTally, Slots, may_be_cut, rest
+from suffice.errors import UsageError, keep_secret, without_credentials
+from suffice.llm.translation import BrokenReply, NoReply, late, translate
 from suffice.llm.wire import Api
 
 _Read = TypeVar("_Read")
@@ -91,13 +94,46 @@ class OpenAISettings:
             raise UsageError(f"timeout_s must be above 0, found {self.timeout_s}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A base URL: as it is shown, as it is asked, and what every request has behind its ``?``."""
+
+    shown: str
+    asked: str
+    query: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Whatever may be a key in it is kept secret."""
+        shown = without_credentials(url)
+        try:
+            parts = urlsplit(url)
+            there = bool(parts.hostname) and parts.port != 0
+        except ValueError as error:
+            raise UsageError(f"{shown!r} is no server's URL: {error}") from error
+        if parts.scheme not in ("http", "https") or not there:
+            raise UsageError(
+                f"a server's URL starts with http:// or https:// and its host, found {shown!r}"
+            )
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        for name, value in query.items():
+            if not name.endswith("version"):
+                keep_secret(value)
+        return cls(
+            shown=shown.partition("?")[0].partition("#")[0].rstrip("/"),
+            asked=url.partition("?")[0].partition("#")[0].rstrip("/"),
+            query=query,
+        )
+
+
 class Endpoint:
     """A server that speaks the OpenAI protocol; safe to use from several threads.
 
     Parameters
     ----------
     url
-        Base URL, often ending in ``/v1``.
+        Base URL, often ending in ``/v1``. A user and password in it, and what stands behind a ``?``, are
+        sent with every request and shown nowhere.
     settings
         See :class:`OpenAISettings`.
 
@@ -110,12 +146,11 @@ class Endpoint:
     """
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"a server's URL starts with http:// or https://, found {url!r}")
+        address = Address.parse(url)
         openai = require("openai", extra="openai", purpose="A model server")
         key = settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
         keep_secret(key)
-        self.url = url.rstrip("/")
+        self.url = address.shown
         self.limit: int | AdaptiveLimit = (
             AdaptiveLimit(most=settings.max_concurrency)
             if settings.concurrency == "auto"
@@ -128,10 +163,11 @@ class Endpoint:
         self._failures = openai.OpenAIError
         self._client = openai.OpenAI(
             api_key=key,
-            base_url=self.url,
+            base_url=address.asked,
+            default_query=address.query,
             timeout=settings.timeout_s,
             max_retries=0,  # they are made here
-            http_client=_bounded(openai.DefaultHttpxClient, settings.max_reply_bytes),
+            http_client=_bounded(openai.DefaultHttpxClient, self.url, settings.max_reply_bytes),
         )
 
     def but(self, *, max_retries: int, timeout_s: float | None = None) -> Self:
@@ -178,7 +214,7 @@ class Endpoint:
                     raise _asked_for_too_much(failure, waited) from failure
                 pause = min(failure.pause_s, self._settings.max_wait_s - waited)
                 waited += pause
-                time.sleep(pause or self._pause_s(attempt))
+                rest(pause or self._pause_s(attempt))
             else:
                 self.tally.note(failed=False)
                 return reply
@@ -230,7 +266,7 @@ def _json_of(content: bytes, url: str) -> object:
         ) from error
 
 
-def _bounded(kind: Any, most_bytes: int) -> Any:
+def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
     """A client of the ``openai`` package's kind that reads so much, so long, and follows no redirect.
 
     A read that gets a byte now and then is never late by itself, so each is given what is left of the
@@ -246,7 +282,7 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
             request.extensions["trace"] = connected
             response = super().send(request, stream=True, **how)
             try:
-                content = b"".join(_parts(response.iter_bytes(), most_bytes, here.until))
+                content = b"".join(_parts(url, response.iter_bytes(), most_bytes, here.until))
             finally:
                 response.close()
             packing = ("content-encoding", "content-length", "transfer-encoding")
@@ -266,25 +302,31 @@ def _bounded(kind: Any, most_bytes: int) -> Any:
         stream = told["return_value"]
         read = stream.read
 
+        def hang_up() -> None:
+            with suppress(OSError):  # the server did
+                # of the socket below TLS, which is being read
+                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
+
         def in_time(max_bytes: int, timeout: float | None = None) -> Any:
             left = max(here.until - time.monotonic(), _LEAST_READ_S)
-            return read(max_bytes, left if timeout is None else min(left, timeout))
+            with may_be_cut(hang_up):
+                return read(max_bytes, left if timeout is None else min(left, timeout))
 
         stream.read = in_time
 
     return Bounded(follow_redirects=False)
 
 
-def _parts(chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:
+def _parts(url: str, chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:
     """The chunks of a reply, while it is not too long and not too late."""
     length = 0
     for chunk in chunks:
         length += len(chunk)
         if length > most_bytes:
             raise BrokenReply(
-                f"the server sent more than {most_bytes:,} bytes in one reply; where that is meant, raise "
+                f"{url} sent more than {most_bytes:,} bytes in one reply; where that is meant, raise "
                 "OpenAISettings(max_reply_bytes=...)"
             )
         if time.monotonic() > until:
-            raise TimeoutError("it goes on sending")
+            raise NoReply(late(url))
         yield chunk

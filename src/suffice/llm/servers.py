@@ -13,7 +13,7 @@ from datetime import datetime
 
 from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor
 from suffice.errors import BackendError, SufficeError, SufficeWarning, UsageError
-from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.endpoint import Address, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel, ServedModel
 from suffice.llm.translation import NoReply
 from suffice.protocols import Generation, GenerationRequest
@@ -279,15 +279,13 @@ class ServerPool(ServedModel):
         on_change: Callable[[str], None] | None = None,
     ) -> None:
         self._settings = settings or OpenAISettings()
-        self._urls = [url.rstrip("/") for url in urls]
+        self._urls = [Address.parse(url).shown for url in urls]
         for url in self._urls:
             if self._urls.count(url) > 1:
                 raise UsageError(f"the server {url} is named twice; name each once")
         self._where = ",".join(sorted(self._urls))
         self._on_change = on_change or _warn
-        servers = [
-            OpenAICompatibleModel(url, "(any)", settings=self._settings) for url in self._urls
-        ]
+        servers = [OpenAICompatibleModel(url, "(any)", settings=self._settings) for url in urls]
         with ThreadPoolExecutor(min(len(servers), 32)) as threads:
             said = list(threads.map(self._served, servers))
         listed = dict(zip(self._urls, said, strict=True))

@@ -38,6 +38,7 @@ _ABOUT_THE_PROMPT = (
     "too many tokens",
 )
 _NO_MONEY, _TOO_MANY = 402, 429
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _WHILE_READING = ("DecodingError", "ReadError", "RemoteProtocolError")
 _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
@@ -79,6 +80,14 @@ class BrokenReply(NoReply):
     """A server sent what is no reply: cut, empty, a page, of wrong types, too long."""
 
 
+def late(url: str) -> str:
+    """What is told of a reply that is not whole in time."""
+    return (
+        f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
+        "or lower concurrency"
+    )
+
+
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     """The error of this library that says what to do about one of ``openai``'s.
 
@@ -100,12 +109,15 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     cause = error.__cause__ or error
     if isinstance(cause, SufficeError):  # of the client that this library gave the package
         return cause
-    if isinstance(error, openai.APITimeoutError) or isinstance(cause, TimeoutError):
-        return NoReply(
-            f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...) or "
-            "lower concurrency"
-        )
+    if isinstance(error, openai.APITimeoutError):
+        return NoReply(late(url))
     if isinstance(error, openai.APIConnectionError):
+        if _UNTRUSTED in str(cause):
+            return UsageError(
+                f"{url} showed a certificate that is not trusted ({_reason(cause)}), so it was asked "
+                "nothing. Check the URL; where the server is yours, name the certificate of whoever signed "
+                "its own: SSL_CERT_FILE=authority.pem"
+            )
         if type(cause).__name__ in _WHILE_READING:
             return NoReply(
                 f"{url} cannot be reached or broke off its reply ({cause}); check the server's log"
@@ -117,6 +129,11 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     if isinstance(error, openai.APIStatusError):
         return _of_status(error, url, model)
     return BackendError(f"{url} failed: {type(error).__name__}: {error}")
+
+
+def _reason(cause: BaseException) -> str:
+    """What is wrong with a certificate, out of OpenSSL's message."""
+    return str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
 
 
 def _of_status(error: Any, url: str, model: str) -> SufficeError:

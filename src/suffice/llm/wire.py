@@ -20,7 +20,7 @@ _MOST_TOKENS = 10**9  # that a reply can be believed to have cost
 _SPENT = ("length", "content_filter", "tool_calls")  # why a model may end without a word
 # llama.cpp's guided grammars read it; small models, free to put white space anywhere, put it there
 # until max_tokens
-_ONE_LINE = {
+ONE_LINE = {
     "x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 }
 
@@ -122,7 +122,7 @@ def request_body(request: GenerationRequest) -> dict[str, Any]:
     if request.json_schema is not None:
         schema = json.loads(schema_text(request.json_schema))
         if isinstance(request.prompt, str):
-            body["json_schema"] = _ONE_LINE | schema
+            body["json_schema"] = ONE_LINE | schema
         else:
             named = {"name": "reply", "schema": schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}

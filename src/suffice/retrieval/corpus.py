@@ -17,7 +17,7 @@ MAX_FILE_BYTES = 50_000_000
 MAX_WORDS = 120
 _TEXT, _MARKDOWN, _ROWS = (".txt",), (".md", ".markdown"), (".jsonl",)
 _ACCEPTED = ".txt, .md and .jsonl files"
-_HEADING = re.compile(r" {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*$")
+_HEADING = re.compile(r" {0,3}#{1,6}\s++(?P<title>.*)")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -219,7 +219,7 @@ def _titled(text: str, title: str, *, markdown: bool) -> Iterator[tuple[str, lis
             close()
             if paragraphs:
                 yield title, paragraphs
-            title, paragraphs = heading["title"] or title, []
+            title, paragraphs = heading["title"].rstrip().rstrip("#").rstrip() or title, []
         elif line.strip():
             lines.append(line)
         else:

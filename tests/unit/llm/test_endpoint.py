@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
 from tests.faulty_server import ABSURD_USAGE, FAULTS, REDIRECT, Amounts, FaultyServer, Misbehaviour
 
+from suffice.concurrency import Aside
 from suffice.errors import BackendError, UsageError
 from suffice.llm.embedding_endpoint import EndpointEncoder
 from suffice.llm.endpoint import OpenAISettings
@@ -152,3 +155,30 @@ def test_a_redirect_is_not_followed() -> None:
         pytest.raises(UsageError, match="redirects to 'http://elsewhere"),
     ):
         ask(server)
+
+
+@pytest.mark.parametrize("fault", ["hang", "busy_for"])
+def test_a_call_that_is_cut_ends_at_once(fault: str) -> None:
+    """While a server keeps it waiting, or before the next attempt; the connection is given up."""
+    asked, ended = threading.Event(), threading.Event()
+    with (
+        planned(fault, amounts=replace(SMALL, hang_s=3.0, retry_after_s=30)) as server,
+        OpenAICompatibleModel(server.url, "m", settings=settings()) as model,
+    ):
+
+        def work() -> None:
+            asked.set()
+            try:
+                model.generate(SAMPLES)
+            finally:
+                ended.set()
+
+        aside = Aside(work)
+        assert asked.wait(5)
+        while not server.calls:
+            time.sleep(0.001)
+        begun = time.perf_counter()
+        aside.cut()
+        assert ended.is_set()
+        assert time.perf_counter() - begun < 1.0
+        assert model.generate(SAMPLES).completions

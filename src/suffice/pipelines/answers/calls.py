@@ -17,7 +17,7 @@ from suffice.trace.rounds.records import Round, Usage
 
 ANSWER_MARKER = "Answer:"
 _CONFIDENCE = re.compile(r"^[ \t]*Confidence:(?P<value>[^\n]*)", re.MULTILINE)
-_LONE_RATING = re.compile(r"\s*([1-5])\s*\.?\s*")
+_LONE_RATING = re.compile(r"\s*+([1-5])\s*+\.?+\s*+")
 
 _SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")

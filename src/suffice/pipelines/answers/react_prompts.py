@@ -17,7 +17,7 @@ from suffice.pipelines.answers.prompts import (
     passage_line,
     passage_lines,
 )
-from suffice.protocols import Message
+from suffice.protocols import MAX_REPLY_LETTERS, Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
 
@@ -28,24 +28,25 @@ _QUOTES = "\"'`“”‘’*"
 _PLACEHOLDERS = frozenset({"query", "answer", "the query", "the answer", "..."})
 
 _MARKUP = re.compile(r"[*`#]+|_{2,}")
-_OBSERVATION = re.compile(r"^\W*observation\s*\d*\s*:?", re.IGNORECASE | re.MULTILINE)
+# nothing below gives back what it took: what stands before a verb is read backwards, by _lead
+_OBSERVATION = re.compile(r"^[^\w\n]*+observation", re.IGNORECASE | re.MULTILINE)
 _LABELLED = re.compile(
-    r"(?:^|(?<=[.;\n]))[^\S\n]*(?:\W|\d+\.)*(?:next[ ]+)?action[ ]*\d*[^\S\n]*(?:[:\-=]|\n)\s*\W*"
-    r"(?P<verb>search|finish)(?:ing|ed)?\b",
+    r"(?:next[ ]++)?action[ ]*+\d*+[^\S\n]*+[:\-=\n]\W*+(?P<verb>search|finish)(?:ing|ed)?\b",
     re.IGNORECASE,
 )
-_BRACKETED = re.compile(r"\b(?P<verb>search|finish)[^\S\n]*(?=[\[【({])", re.IGNORECASE)
+_BRACKETED = re.compile(r"\b(?P<verb>search|finish)[^\S\n]*+(?=[\[【({])", re.IGNORECASE)
 _AT_LINE_START = re.compile(
-    r"^\W*(?P<verb>search|finish)[^\S\n]*(?=[:\"“])", re.IGNORECASE | re.MULTILINE
+    r"^[^\w\n]*+(?P<verb>search|finish)[^\S\n]*+(?=[:\"“])", re.IGNORECASE | re.MULTILINE
 )
 _ANSWER = re.compile(
-    r"^\W*(?:final[ ]+answer|answer)[^\S\n]*:[^\S\n]*(?P<rest>[^\n]*\S)",
+    r"^[^\w\n]*+(?:final[ ]++answer|answer)[^\S\n]*+:[^\S\n]*+(?P<rest>\S[^\n]*+)",
     re.IGNORECASE | re.MULTILINE,
 )
 _INPUT = re.compile(
-    r"\s*action[ _]input[^\S\n]*\d*[^\S\n]*:[^\S\n]*(?P<rest>[^\n]+)", re.IGNORECASE
+    r"\s*+action[ _]input[^\S\n]*+\d*+[^\S\n]*+:(?=[^\n])[^\S\n]*+(?P<rest>[^\n]*+)", re.IGNORECASE
 )
-_THOUGHT = re.compile(r"^(?:\W*thought[ ]*\d*[ ]*[:\-][ ]*)+", re.IGNORECASE)
+_THOUGHT = re.compile(r"^(?:\W*+thought[ ]*+\d*+[ ]*+[:\-][ ]*+)++", re.IGNORECASE)
+_LAST_LABEL = re.compile(r"\b(?:next )?action\s*+\d*+\W*+$", re.IGNORECASE)
 _FILLER = re.compile(r"^(?:for|query|with)\b[^\S\n]*[:=]?[^\S\n]*", re.IGNORECASE)
 
 
@@ -63,7 +64,8 @@ def parse_action(text: str) -> AgentAction | None:
 
     What follows a made-up observation is cut off. Looked for in this order: a verb after an ``Action``
     label; a verb with a bracket; a verb that begins a line; a final answer, which is a finish. Case,
-    markdown, numbers after labels, other brackets, quotes and a missing bracket do not matter.
+    markdown, numbers after labels, other brackets, quotes and a missing bracket do not matter. The
+    first 100,000 letters are read, each a bounded number of times.
 
     >>> parse_action("Thought: who wrote it?\nAction: Search[The Ferry author]")
     AgentAction(kind='search', argument='The Ferry author', thought='who wrote it?')
@@ -72,24 +74,50 @@ def parse_action(text: str) -> AgentAction | None:
     >>> parse_action("I am not sure.") is None
     True
     """
+    text = text[:MAX_REPLY_LETTERS]
     made_up = _OBSERVATION.search(text)
-    plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
-    for pattern in (_LABELLED, _BRACKETED, _AT_LINE_START):
-        match = pattern.search(plain)
-        if match:
-            return _action(plain, match)
+    plain = _MARKUP.sub("", text[: _lead(text, made_up.start())] if made_up else text)
+    for match in _LABELLED.finditer(plain):
+        start = _lead(plain, match.start(), openers=".;\n", numbers=True)
+        if start is not None:
+            return _action(plain, match, start)
+    bracketed = _BRACKETED.search(plain)
+    if bracketed:
+        return _action(plain, bracketed, bracketed.start())
+    leading = _AT_LINE_START.search(plain)
+    if leading:
+        return _action(plain, leading, _lead(plain, leading.start()))
     answer = _ANSWER.search(plain)
     if answer:
-        argument = _clean(answer["rest"])
-        return AgentAction(
-            kind="finish", argument=argument, thought=_thought(plain, answer.start())
-        )
+        thought = _thought(plain, _lead(plain, answer.start()))
+        return AgentAction(kind="finish", argument=_clean(answer["rest"]), thought=thought)
     return None
 
 
-def _action(text: str, match: re.Match[str]) -> AgentAction | None:
+def _wordless(text: str, end: int, *, numbers: bool = False) -> int:
+    """Where the signs and blanks before ``end`` begin, among them ``numbers`` with their full stops."""
+    at = end
+    while at:
+        letter = text[at - 1]
+        counts = numbers and letter.isdecimal() and at < end and text[at] in ".0123456789"
+        if (letter.isalnum() or letter == "_") and not counts:
+            break
+        at -= 1
+    return at
+
+
+def _lead(text: str, end: int, *, openers: str = "\n", numbers: bool = False) -> int | None:
+    """The first place before ``end``, without a word between, that begins the text or follows an opener."""
+    at = _wordless(text, end, numbers=numbers)
+    if at == 0:
+        return 0
+    places = [text.find(opener, at, end) for opener in openers]
+    return min((place + 1 for place in places if place >= 0), default=None)
+
+
+def _action(text: str, match: re.Match[str], start: int | None) -> AgentAction | None:
     argument = _clean(_argument(text[match.end() :]))
-    thought = _thought(text, match.start())
+    thought = _thought(text, start)
     if match["verb"].lower() == "finish":
         return AgentAction(kind="finish", argument=argument, thought=thought)
     if not re.search(r"\w", argument) or argument.casefold() in _PLACEHOLDERS:
@@ -127,10 +155,11 @@ def _clean(argument: str) -> str:
     return squeezed
 
 
-def _thought(text: str, end: int) -> str:
+def _thought(text: str, end: int | None) -> str:
     """What was said before the action, without its label, on one line."""
     said = _THOUGHT.sub("", " ".join(text[:end].split()))
-    return re.sub(r"\W*\b(?:next )?action\s*\d*\W*$", "", said, flags=re.IGNORECASE)[:_MAX_THOUGHT]
+    label = _LAST_LABEL.search(said)
+    return said[: _wordless(said, label.start()) if label else None][:_MAX_THOUGHT]
 
 
 LABEL = "Thought:"

@@ -21,11 +21,12 @@ from suffice.pipelines.planning.fields import (
     read_fields,
 )
 from suffice.pipelines.planning.loose_json import TooDeep, read_loose
+from suffice.protocols import MAX_REPLY_LETTERS
 from suffice.trace.plans.records import ConstraintDecision
 
-MAX_LETTERS = 100_000
 MAX_CANDIDATE = 400
 _MAX_STARTS = 20
+_MAX_READ = MAX_REPLY_LETTERS  # once they are read, no further try begins
 _MAX_WRAPPERS = 4
 
 # servers turn bounds into rules of a grammar; llama.cpp allows 2,000 repetitions
@@ -112,8 +113,8 @@ def parse_plan(text: str) -> ParsedPlan:
     >>> parse_plan("I cannot help with that.").failure
     'neither a JSON object nor numbered steps'
     """
-    if len(text) > MAX_LETTERS:
-        return _failed(f"a reply of {len(text)} letters; at most {MAX_LETTERS} are read")
+    if len(text) > MAX_REPLY_LETTERS:
+        return _failed(f"a reply of {len(text)} letters; at most {MAX_REPLY_LETTERS} are read")
     text = clean_text(text)
     return _strict(text) or _loose(_without_thought(text))
 
@@ -126,10 +127,10 @@ def parse_candidate(text: str) -> str:
     >>> parse_candidate("**Next step:**\n1. \"Enable   TLS on the load balancer.\"\n2. Test it.")
     'Enable TLS on the load balancer.'
     """
-    text = _without_thought(clean_text(text[:MAX_LETTERS]))
+    text = _without_thought(clean_text(text[:MAX_REPLY_LETTERS]))
     if _JSON.match(text):
         return _candidate_in_json(text)
-    for line in text.splitlines():
+    for line in filter(str.strip, text.splitlines()):
         step = _bare_line(line)
         if step:
             return "" if step.rstrip(".").lower() in _NOTHING else step
@@ -142,7 +143,7 @@ def parse_yes_no(text: str) -> bool | None:
     >>> parse_yes_no("**Answer:** Yes, the region is unknown."), parse_yes_no("maybe")
     (True, None)
     """
-    text = _without_thought(text[:MAX_LETTERS])
+    text = _without_thought(text[:MAX_REPLY_LETTERS])
     start = _VERDICT.match(text)
     if start:
         return start["word"].lower() in ("yes", "true", "y")
@@ -183,7 +184,7 @@ def _loose(text: str) -> ParsedPlan:
     if not text.strip():
         return _failed("empty reply")
     try:
-        fields = _mended(text)
+        fields = _Mending().best(text)
     except TooDeep as error:
         return _failed(f"brackets {error}")
     if fields is None:
@@ -215,43 +216,52 @@ def _has_shape(value: object) -> bool:
     )
 
 
-def _mended(text: str, wrappers: int = 0) -> PlanFields | None:
-    """The best object that can be read out of a text."""
-    if "&quot;" in text or "&#34;" in text or "&#x27;" in text:
-        text = html.unescape(text)
-    # of a text in which the first object is, as of a wrapped one, the reader takes care
-    if _ESCAPED.match(text, max(text.find("{"), 0)):
-        text = text.replace("\\\\", "\\").replace('\\"', '"').replace("\\n", "\n")
-    best: tuple[int, PlanFields] | None = None
-    at = text.find("{")
-    for _ in range(_MAX_STARTS):
-        if at < 0:
-            break
-        value, end = read_loose(text, at)
-        inner = _unwrapped(value, wrappers)
-        fields = inner if isinstance(inner, PlanFields) else read_fields(inner)
-        if fields is not None:
-            score = 4 * bool(fields.plan) + bool(fields.constraints) + bool(fields.decisions)
-            if best is None or score > best[0]:
-                best = score, fields
-        at = text.find("{", end if fields is not None else at + 1)
-    return None if best is None else best[1]
+class _Mending:
+    """Tries to read objects out of one reply, within the texts of which there may be more such texts.
 
+    Each text is tried from many braces, so the letters read are counted over all of them.
+    """
 
-def _unwrapped(value: object, wrappers: int) -> object:
-    """The object with the fields, out of objects, lists and texts around it."""
-    for _ in range(_MAX_WRAPPERS):
-        if not isinstance(value, dict | list):
-            break
-        inside: Iterable[object] = value.values() if isinstance(value, dict) else value
-        if isinstance(value, dict) and any(field_name(key) for key in value):
-            break
-        value = next((item for item in inside if isinstance(item, dict | list)), None) or next(
-            (item for item in inside if isinstance(item, str) and "{" in item), None
-        )
-    if isinstance(value, str) and wrappers < _MAX_WRAPPERS:
-        return _mended(value, wrappers + 1)
-    return value
+    def __init__(self) -> None:
+        self.left = _MAX_READ
+
+    def best(self, text: str, wrappers: int = 0) -> PlanFields | None:
+        """The best object that can be read out of a text; ``wrappers``: texts around it."""
+        if "&quot;" in text or "&#34;" in text or "&#x27;" in text:
+            text = html.unescape(text)
+        # of a text in which the first object is, as of a wrapped one, the reader takes care
+        if _ESCAPED.match(text, max(text.find("{"), 0)):
+            text = text.replace("\\\\", "\\").replace('\\"', '"').replace("\\n", "\n")
+        best: tuple[int, PlanFields] | None = None
+        at = text.find("{")
+        for _ in range(_MAX_STARTS):
+            if at < 0 or self.left <= 0:
+                break
+            value, end = read_loose(text, at)
+            self.left -= end - at
+            inner = self._unwrapped(value, wrappers)
+            fields = inner if isinstance(inner, PlanFields) else read_fields(inner)
+            if fields is not None:
+                score = 4 * bool(fields.plan) + bool(fields.constraints) + bool(fields.decisions)
+                if best is None or score > best[0]:
+                    best = score, fields
+            at = text.find("{", end if fields is not None else at + 1)
+        return None if best is None else best[1]
+
+    def _unwrapped(self, value: object, wrappers: int) -> object:
+        """The object with the fields, out of objects, lists and texts around it."""
+        for _ in range(_MAX_WRAPPERS):
+            if not isinstance(value, dict | list):
+                break
+            inside: Iterable[object] = value.values() if isinstance(value, dict) else value
+            if isinstance(value, dict) and any(field_name(key) for key in value):
+                break
+            value = next((item for item in inside if isinstance(item, dict | list)), None) or next(
+                (item for item in inside if isinstance(item, str) and "{" in item), None
+            )
+        if isinstance(value, str) and wrappers < _MAX_WRAPPERS:
+            return self.best(value, wrappers + 1)
+        return value
 
 
 def _without_thought(text: str) -> str:

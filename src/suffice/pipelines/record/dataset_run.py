@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suffice._version import VERSION
-from suffice.concurrency import width_of
+from suffice.concurrency import tallies_of, width_of
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
+from suffice.llm.cache import CachedModel, KeptReplies
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS, Pipeline, make_pipeline
 from suffice.pipelines.loops.settings import LoopSettings
@@ -83,6 +84,9 @@ class Recording:
         Questions under way at once; ``None``: what the model says suits it.
     shard
         Record its questions only, of those that are left of everything else here; ``None``: all.
+    keep_replies
+        Keep what the model said in a file beside the record until that is whole, so that a question that
+        failed, or was cut off, is not asked from its beginning. A model with a cache needs none.
     on_encoded
         Told how many pooled passages of how many are encoded.
     on_start
@@ -105,6 +109,7 @@ class Recording:
     concurrency: int | None = None
     skip_invalid: bool = False
     shard: Shard | None = None
+    keep_replies: bool = True
     on_encoded: Callable[[int, int], None] | None = None
     on_start: Callable[[int], None] | None = None
 
@@ -136,6 +141,22 @@ def record_examples(
     """
     if recording.shard is not None:
         recording.shard.check_place(out)
+    if not recording.keep_replies or isinstance(model, CachedModel):
+        return _recorded(examples, model, out, recording, on_progress)
+    summary: RecordSummary | None = None
+    kept = KeptReplies(model, out, recording.shard)
+    with kept.until(lambda: summary is not None and summary.whole):
+        summary = _recorded(examples, kept, out, recording, on_progress)
+    return summary
+
+
+def _recorded(
+    examples: Sequence[Example],
+    model: ChatModel,
+    out: Path,
+    recording: Recording,
+    on_progress: Callable[[Progress], None],
+) -> RecordSummary:
     usable = _usable(examples, recording)
     labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
     shown = recording.settings.shown(recording.settings.rounds)
@@ -168,6 +189,7 @@ def record_examples(
             may_differ=_MAY_DIFFER,
             rounds=recording.settings.rounds,
             concurrency=recording.concurrency or width_of(model),
+            tallies=tallies_of(model),
             on_start=recording.on_start,
             on_progress=on_progress,
             closed_book=pipeline.closed_book if recording.settings.closed_book else None,

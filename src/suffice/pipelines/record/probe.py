@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.concurrency import width_of
+from suffice.concurrency import tallies_of, width_of
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.options import Option, settings_of
 from suffice.pipelines.answers.calls import AnswerSettings
@@ -189,7 +189,9 @@ def probe_traces(
     connected: ChatModel = model() if callable(model) else model
     prober = _Prober(connected, wanted, kind)
     run = _run_document(inspection, connected, wanted, passages)
-    session = SessionSettings(run=run, concurrency=width_of(connected))
+    session = SessionSettings(
+        run=run, concurrency=width_of(connected), tallies=tallies_of(connected)
+    )
     if on_progress is not None:
         session = replace(session, on_progress=on_progress)
     with question_writer(out, run=run, kind=kind, shard=shard) as writer:

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from suffice.concurrency import Concurrency, at_once, side_by_side
+from suffice.concurrency import (
+    CallCount,
+    CallTally,
+    Concurrency,
+    added,
+    at_once,
+    side_by_side,
+)
 from suffice.errors import BackendError, DataError, StorageError
 from suffice.trace.writer import RecordKey, StoredRecord, TraceWriter
 
-# failures in a row after which the backend is taken to be down: so many before the first success, or
-# so many for each worker with the very same reason
+# a backend whose calls nobody counts is taken to be down after so many failures in a row before the first
+# success, or so many for each worker with the very same reason
 _GIVE_UP_AFTER = 5
+# one whose calls are counted: when so large a share of them failed for so long
+_HOPELESS = 0.95
+_LATELY_S = 60.0
+_LEAST_CALLS = 20
+_PAUSES_S = (
+    5.0,
+    10.0,
+    20.0,
+)  # before what failed in passing is tried again, where nothing got better
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -39,6 +56,11 @@ class RecordSummary:
     failed: int
     interrupted: bool = False
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left to record."""
+        return not self.failed and not self.interrupted
+
 
 def _ignore(_: Progress) -> None:
     return None
@@ -54,6 +76,8 @@ class SessionSettings:
         The ``suffice.run`` document; a resumed recording must state the same.
     concurrency
         Pieces of work under way at once.
+    tallies
+        Of the servers that are asked; none: nobody counts their calls.
     on_start
         Told, before the first call to the model, how many are still to be recorded.
     on_progress
@@ -62,6 +86,7 @@ class SessionSettings:
 
     run: Mapping[str, Any]
     concurrency: Concurrency = 1
+    tallies: tuple[CallTally, ...] = ()
     on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = field(default=_ignore)
 
@@ -98,13 +123,16 @@ def record_all(
     """Record every task that the writer does not hold yet.
 
     Each finished record is durable before the next is reported. What fails is stored in
-    ``failures.jsonl`` beside the shards and tried again by the next run, after the others. An interrupt
-    lets what is under way end, keeps what is finished and returns with ``interrupted``.
+    ``failures.jsonl`` beside the shards; what failed in passing is tried up to three times more when the
+    others have ended, everything else by the next run, after the others. An interrupt lets what is under
+    way end, keeps what is finished and returns with ``interrupted``.
 
     Raises
     ------
     BackendError
-        When the first pieces all fail, with the reason, or the disk refuses.
+        When the backend seems to be down: nearly all of its calls failed for a minute or since the start,
+        or, where nobody counts them, the first pieces all did; when a server asks to be left alone for
+        long; or when the disk refuses.
     """
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down
@@ -112,7 +140,7 @@ def record_all(
     session = _Session(recorder, writer, len(wanted), settings)
     if settings.on_start is not None:
         settings.on_start(len(wanted))
-    interrupted = side_by_side(session, wanted, concurrency=settings.concurrency)
+    interrupted = _until_nothing_is_left(session, wanted, settings.concurrency)
     return RecordSummary(
         recorded=session.finished,
         before=len(tasks) - len(wanted),
@@ -123,7 +151,11 @@ def record_all(
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
+    """``passing``: it may go well a little later; ``long``: not before a time that the server named."""
+
     reason: str
+    passing: bool = False
+    long: bool = False
 
 
 class _Session(Generic[_Task, _Record]):
@@ -141,11 +173,24 @@ class _Session(Generic[_Task, _Record]):
         self._planned = planned
         self._on_progress = settings.on_progress
         self._concurrency = settings.concurrency
+        self._calls = _Calls(settings.tallies)
         self._failed_in_a_row = 0
         self._same_in_a_row = 0
-        self._last_reason = ""
+        self._last = _Failure("")
+        self._failed: dict[RecordKey, tuple[_Task, _Failure]] = {}
         self.finished = 0
-        self.failed = 0
+
+    @property
+    def failed(self) -> int:
+        """How many failed and were not finished since."""
+        return len(self._failed)
+
+    @property
+    def passing(self) -> list[_Task]:
+        """Those that may go well a little later; none while no call was answered at all."""
+        if self._calls.counted and not self._calls.answered:
+            return []
+        return [task for task, failure in self._failed.values() if failure.passing]
 
     def do(self, task: _Task, stop: threading.Event) -> StoredRecord | _Failure | None:
         try:
@@ -155,37 +200,110 @@ class _Session(Generic[_Task, _Record]):
         except StorageError:
             raise
         except (BackendError, DataError) as error:
-            return _Failure(str(error))
+            return _Failure(
+                str(error),
+                passing=getattr(error, "passing", False),
+                long=getattr(error, "until", None) is not None,
+            )
 
     def keep(
         self, results: Sequence[tuple[_Task, StoredRecord | _Failure | None]], *, broken: bool
     ) -> None:
-        stored = [result for _, result in results if isinstance(result, StoredRecord)]
-        self._writer.add_stored(stored)
+        stored = [(task, result) for task, result in results if isinstance(result, StoredRecord)]
+        self._writer.add_stored([result for _, result in stored])
         self.finished += len(stored)
+        for task, _ in stored:
+            self._failed.pop(self._recorder.key(task), None)
         if stored:
             self._failed_in_a_row = self._same_in_a_row = 0
         if broken:
             return  # failures are those of what ends it
         for task, result in results:
             if isinstance(result, _Failure):
-                self._fail(task, result.reason)
+                self._fail(task, result)
 
-    def _fail(self, task: _Task, reason: str) -> None:
-        self._writer.fail(self._recorder.key(task), reason)
-        self.failed += 1
-        self._failed_in_a_row += 1
-        self._same_in_a_row = self._same_in_a_row + 1 if reason == self._last_reason else 1
-        self._last_reason = reason
+    def _fail(self, task: _Task, failure: _Failure) -> None:
+        key = self._recorder.key(task)
+        self._writer.fail(key, failure.reason)
+        self._failed[key] = (task, failure)
+        if not (failure.passing and self._calls.counted):
+            self._failed_in_a_row += 1
+            same = failure.reason == self._last.reason
+            self._same_in_a_row = self._same_in_a_row + 1 if same else 1
+        self._last = failure
 
     def report(self) -> None:
         """Tell how far it is, and give up on a backend that is down."""
         self._on_progress(
             Progress(finished=self.finished, failed=self.failed, planned=self._planned)
         )
+        why = self._hopeless()
+        if why is not None:
+            raise BackendError(f"{why}; what was recorded is kept, run the same command to go on")
+
+    def _hopeless(self) -> str | None:
+        """Why it makes no sense to go on now."""
+        if self._last.long:
+            return self._last.reason
         alike = self._same_in_a_row >= _GIVE_UP_AFTER * at_once(self._concurrency)
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
-            raise BackendError(
-                f"{self._failed_in_a_row} {self._recorder.noun} failed in a row, the last with: "
-                f"{self._last_reason}; what was recorded is kept, run the same command to go on"
+            what = f"all of the last {self._failed_in_a_row} {self._recorder.noun} failed"
+            return f"{what}, the last with: {self._last.reason}"
+        # nothing is said of a server while its questions have not failed
+        said = self._calls.hopeless() if self.failed >= _GIVE_UP_AFTER else None
+        return None if said is None else f"{said}, the last with: {self._last.reason}"
+
+
+class _Calls:
+    """What the tallies of all servers say since a recording began."""
+
+    def __init__(self, tallies: tuple[CallTally, ...]) -> None:
+        self._tallies = tallies
+        self._before = self._total()
+        self._began = time.monotonic()
+
+    @property
+    def counted(self) -> bool:
+        return bool(self._tallies)
+
+    @property
+    def answered(self) -> int:
+        now = self._total()
+        return now.calls - now.failed - (self._before.calls - self._before.failed)
+
+    def hopeless(self) -> str | None:
+        """The share of calls that failed where it leaves no hope; else ``None``."""
+        total = self._total()
+        calls = total.calls - self._before.calls
+        if self.counted and calls >= _LEAST_CALLS and not self.answered:
+            return f"all of the {calls} calls so far failed (100%)"
+        lately = added(tally.lately(_LATELY_S, least=_LEAST_CALLS) for tally in self._tallies)
+        long_enough = time.monotonic() - self._began >= _LATELY_S
+        if long_enough and lately.calls >= _LEAST_CALLS and lately.share >= _HOPELESS:
+            return (
+                f"{lately.failed} of the last {lately.calls} calls failed ({lately.share:.0%}, over a minute "
+                "or more)"
             )
+        return None
+
+    def _total(self) -> CallCount:
+        return added(tally.total for tally in self._tallies)
+
+
+def _until_nothing_is_left(
+    session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: Concurrency
+) -> bool:
+    """Do all tasks, and what failed in passing again; true when interrupted."""
+    for pause_s in (*_PAUSES_S, 0.0):
+        finished = session.finished
+        if side_by_side(session, tasks, concurrency=concurrency):
+            return True
+        tasks = session.passing
+        if not tasks:
+            return False
+        if session.finished == finished:
+            try:
+                time.sleep(pause_s)
+            except KeyboardInterrupt:
+                return True
+    return False

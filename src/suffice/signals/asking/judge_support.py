@@ -59,7 +59,7 @@ _EXAMPLES = (
         4,
     ),
 )
-_RATING = re.compile(r"\s*(?:Rating:)?\s*([1-5])\s*\.?\s*")
+_RATING = re.compile(r"\s*+(?:Rating:\s*+)?+([1-5])\s*+\.?+\s*+")
 _MAX_TOKENS = 8
 
 

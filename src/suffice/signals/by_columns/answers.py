@@ -60,7 +60,7 @@ def similarity_f1(rounds: RoundColumns) -> Array:
 
 
 def similarity_seq(rounds: RoundColumns) -> Array:
-    """``answer_similarity_seq``; ``difflib`` sees the distinct pairs of two different answers only."""
+    """``answer_similarity_seq``; letters are compared of the distinct pairs of two different answers only."""
     pairs, answers = rounds.once(_pairs), rounds.once(forms)
     empty = answers.code_of("")
     same, some = pairs.current == pairs.previous, pairs.current != empty

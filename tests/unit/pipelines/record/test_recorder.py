@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from suffice.concurrency import CallTally
 from suffice.errors import BackendError, DataError, StorageError, SufficeError, UsageError
+from suffice.llm.translation import NoReply
 from suffice.pipelines.record.recorder import RecorderSettings, Task, record
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.protocols import Retriever
@@ -188,7 +190,9 @@ def test_a_failures_file_that_is_not_text_is_named(tmp_path: Path) -> None:
 
 def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:
     broken = Scripted(*ids(40))
-    with pytest.raises(BackendError, match="5 questions failed in a row, the last with: no reply"):
+    with pytest.raises(
+        BackendError, match="all of the last 5 questions failed, the last with: no reply"
+    ):
         recorded(tmp_path, broken, count=40, concurrency=1)
     assert len(broken.asked) <= 7
     assert len(failures(tmp_path)) == 5
@@ -249,13 +253,76 @@ def test_questions_that_always_fail_do_not_keep_the_others_from_being_asked(
     long = {f"q{n:02d}": BackendError(f"prompt {n} is too long") for n in range(1, 7)}
     assert recorded(tmp_path, Refusing(long), count=7, concurrency=1).failed == 6
     again = Refusing(long)
-    with pytest.raises(BackendError, match="5 questions failed in a row"):
+    with pytest.raises(BackendError, match="all of the last 5 questions failed"):
         recorded(tmp_path, again, count=7, concurrency=1)  # nothing else is left
     more = Refusing(long)
     summary = recorded(tmp_path, more, count=12, concurrency=1)
     assert (summary.recorded, summary.failed) == (5, 6)
     assert sorted(more.asked[:5]) == [f"q{n:02d}" for n in range(7, 12)]
     assert {each["attempts"] for each in failures(tmp_path)} == {2, 3}
+
+
+class Counted(Scripted):
+    """Makes one call a question, which fails as ``fails`` says of the calls before."""
+
+    def __init__(self, fails: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.tally = CallTally()
+        self.fails = fails
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        failed = self.fails(len(self.asked))
+        self.asked.append(question.id)
+        self.tally.note(failed=failed)
+        if failed:
+            raise NoReply("answered 503")
+        yield Round(answer="fine")
+
+
+def counted(out: Path, pipeline: Counted, count: int) -> RecordSummary:
+    settings = RecorderSettings(run={}, concurrency=1, tallies=(pipeline.tally,))
+    return record(tasks(count), pipeline, out, settings)
+
+
+def test_what_fails_in_passing_is_tried_again_in_the_same_run(tmp_path: Path) -> None:
+    one_in_five_fails = Counted(lambda before: before % 5 == 4)
+    assert counted(tmp_path, one_in_five_fails, 30).whole
+    assert len(one_in_five_fails.asked) == 30 + 6 + 1
+    assert failures(tmp_path) == []
+
+
+def test_it_tries_three_times_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suffice.pipelines.record.session._PAUSES_S", (0.0, 0.0, 0.0))
+    one_works = Counted(lambda before: before != 1)
+    assert counted(tmp_path, one_works, 3) == RecordSummary(recorded=1, before=0, failed=2)
+    assert len(one_works.asked) == 3 + 3 * 2
+    assert [line["attempts"] for line in failures(tmp_path)] == [4, 4]
+
+
+def test_it_gives_up_when_no_call_works(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match=r"all of the 20 calls so far failed \(100%\), the last"):
+        counted(tmp_path, Counted(lambda _: True), 60)
+    few = Counted(lambda _: True)  # not again and again where nothing answers
+    assert counted(tmp_path, few, 3).failed == 3
+    assert len(few.asked) == 3
+
+
+def test_it_gives_up_by_the_share_of_failing_calls_over_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suffice.pipelines.record.session._LATELY_S", 0.0)
+    down = Counted(lambda before: before > 3)
+    with pytest.raises(BackendError, match=r"19 of the last 20 calls failed \(95%, over a minute"):
+        counted(tmp_path, down, 60)
+    assert len(down.asked) == 4 + 19
+    assert read_traces(tmp_path).n_questions == 4
+
+
+def test_a_server_that_wants_to_be_left_alone_ends_it_at_once(tmp_path: Path) -> None:
+    wait = NoReply("wants to be left alone until 2027", until=datetime.now(UTC))
+    with pytest.raises(BackendError, match=r"until 2027; what was recorded is kept"):
+        recorded(tmp_path, Refusing({"q02": wait}), count=40, concurrency=1)
+    assert 2 <= read_traces(tmp_path).n_questions <= 4
 
 
 def test_a_question_that_no_file_can_hold_fails_alone(tmp_path: Path) -> None:
@@ -405,7 +472,7 @@ def test_it_gives_up_on_a_backend_that_goes_down_midway(tmp_path: Path) -> None:
         if question_id != "q00":
             raise BackendError("cannot be reached")
 
-    with pytest.raises(BackendError, match="questions failed in a row"):
+    with pytest.raises(BackendError, match="questions failed, the last with: cannot be reached"):
         recorded(tmp_path, Scripted(hook=down), count=60, concurrency=2)
     assert 10 <= len(failures(tmp_path)) <= 12
     assert read_traces(tmp_path).n_questions == 1

@@ -1,0 +1,139 @@
+"""Recording from a server that fails: everything in one run, with few calls more, and the same rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faulty_server import FAULTS, Amounts, FaultyServer, Misbehaviour
+
+from suffice.datasets.registry import load
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.pipelines.record.session import Progress, RecordSummary
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Round
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+AMOUNTS = Amounts(hang_s=5.0, giant_bytes=4_000_000, bomb_bytes=4_000_000, depth=5000)
+# missing samples are asked for in a second call, whose prompt counts too
+ALIKE = [fault for fault in FAULTS if fault != "too_few"]
+QUICK = OpenAISettings(timeout_s=1.0, first_pause_s=0.01, max_reply_bytes=1 << 20)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr("suffice.pipelines.record.session._PAUSES_S", (0.0, 0.0, 0.0))
+
+
+def recorded(
+    server: FaultyServer,
+    out: Path,
+    questions: int,
+    *,
+    rounds: int,
+    settings: OpenAISettings = QUICK,
+    on_progress: Any = lambda _: None,
+) -> RecordSummary:
+    recording = Recording(
+        dataset="generated", settings=CumulativeSettings(rounds=rounds, samples=2)
+    )
+    with OpenAICompatibleModel(server.url, "m", settings=settings) as model:
+        examples = load("generated", limit=questions)
+        return record_examples(examples, model, out, recording, on_progress)
+
+
+def rows(out: Path) -> dict[str, Any]:
+    """All that was recorded but for when it was, and how long it took."""
+
+    def timeless(round_: Round) -> dict[str, Any]:
+        usage = {name: n for name, n in asdict(round_.usage).items() if "latency" not in name}
+        return asdict(replace(round_, time=None)) | {"usage": usage}
+
+    return {
+        record.question.id: [timeless(each) for each in record.rounds]
+        for record in read_traces(out).records()
+    }
+
+
+def check_that_faults_change_nothing(
+    folder: Path, faults: Sequence[str], questions: int, rounds: int, seed: int
+) -> None:
+    with FaultyServer(Misbehaviour(share=0.0)) as good:
+        recorded(good, folder / "clean", questions, rounds=rounds)
+    how = Misbehaviour(share=0.3, faults=faults, seed=seed, amounts=AMOUNTS)
+    with FaultyServer(how) as faulty:
+        summary = recorded(faulty, folder / "faulty", questions, rounds=rounds)
+    assert summary == RecordSummary(recorded=questions, before=0, failed=0)
+    calls, clean = faulty.calls.total(), good.calls.total()
+    assert faulty.failed > 0.2 * calls
+    assert calls <= 2.5 * clean
+    assert rows(folder / "faulty") == rows(folder / "clean")
+    assert not list((folder / "faulty").glob(".replies*"))
+
+
+def test_three_calls_in_ten_fail(tmp_path: Path) -> None:
+    at_once = [fault for fault in ALIKE if fault not in ("hang", "drip", "drip_head", "busy")]
+    check_that_faults_change_nothing(tmp_path, at_once, questions=4, rounds=2, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_three_calls_in_ten_fail_over_sixty_questions(tmp_path: Path, seed: int) -> None:
+    """Twenty calls a question."""
+    check_that_faults_change_nothing(tmp_path, ALIKE, questions=60, rounds=10, seed=seed)
+
+
+@pytest.mark.parametrize("name", ["folder", "single.parquet"])
+def test_calls_that_worked_are_not_made_again(tmp_path: Path, name: str) -> None:
+    """The question fails at its fourth call of six; the next run makes that one and those behind it."""
+    out = tmp_path / name
+    once = replace(QUICK, max_retries=0, concurrency=1)
+    with FaultyServer(Misbehaviour(share=0.0, plan=["ok"] * 3 + ["error"] * 4)) as server:
+        assert recorded(server, out, 1, rounds=3, settings=once).failed == 1
+        kept = list(tmp_path.rglob(".*replies"))
+        assert len(kept) == 1
+        assert recorded(server, out, 1, rounds=3, settings=once).whole
+        assert server.calls == {"ok": 6, "error": 4}
+    assert not list(tmp_path.rglob(".*replies*"))
+
+
+def test_kept_replies_that_are_damaged_are_asked_for_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    once = replace(QUICK, max_retries=0, concurrency=1)
+    with FaultyServer(Misbehaviour(share=0.0, plan=["ok"] * 3 + ["error"] * 4)) as server:
+        recorded(server, out, 1, rounds=2, settings=once)
+        (kept,) = out.glob(".replies")
+        kept.write_bytes(b"no database" * 1000)
+        assert recorded(server, out, 1, rounds=2, settings=once).whole
+        assert server.calls == {"ok": 7, "error": 4}
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+    with FaultyServer(Misbehaviour(share=0.0)) as server:
+        some = threading.Event()
+
+        def progress(now: Progress) -> None:
+            if now.finished >= 3:
+                some.set()
+
+        def die() -> None:
+            some.wait()
+            with server.away():
+                time.sleep(20.0)
+
+        killer = threading.Thread(target=die)
+        killer.start()
+        summary = recorded(server, tmp_path / "out", 60, rounds=5, on_progress=progress)
+        killer.join()
+    assert summary == RecordSummary(recorded=60, before=0, failed=0)

@@ -1,0 +1,195 @@
+"""Whatever is read of a model, a user or a file is read in time that grows with its length."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.hostile import hostile_texts, stairs
+
+from suffice import scoring
+from suffice.bench.hidden_constraints.judge import read_verdict
+from suffice.costs.energy import parse_energy
+from suffice.costs.prices import parse_prices
+from suffice.datasets.files import parse_column_map
+from suffice.errors import SufficeError
+from suffice.options import read_grid, read_names
+from suffice.pipelines.answers.calls import parse_reply
+from suffice.pipelines.answers.prompts import render_prompt
+from suffice.pipelines.answers.react_prompts import parse_action
+from suffice.pipelines.loops.follow_up import parse_verdict
+from suffice.pipelines.planning.fields import plan_steps, read_fields
+from suffice.pipelines.planning.parsing import parse_candidate, parse_plan, parse_yes_no
+from suffice.policies.file import load_policy
+from suffice.policies.rules.syntax import parse as parse_rule
+from suffice.protocols import MAX_REPLY_LETTERS
+from suffice.results.markup import element, visible
+from suffice.results.table import Column, Table
+from suffice.retrieval.corpus import read_corpus
+from suffice.retrieval.pairs.contradiction_features import lexical_features
+from suffice.signals.abstained import ABSTENTION_PHRASES, ready
+from suffice.signals.answer_stability import MAX_COMPARED, matching_characters
+from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
+from suffice.signals.candidates import marker_conflict
+from suffice.signals.registry import SIGNALS
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken
+
+
+def _view(text: str) -> LoopView:
+    """Two rounds in which everything that a signal may read is that text, or nearly."""
+    passages = (Passage(id="1", title=text, text=text, score=1.0), Passage(id="2", text=text[::-1]))
+    top = (TopToken(text, -0.1), TopToken("B", -2.0))
+    rounds = [
+        Round(
+            answer=answer,
+            response=f"Answer:{text}",
+            query=answer,
+            tokens=tuple(Token(part, -0.1, top) for part in ("Answer", ":", text)),
+            passages=passages[:number],
+            samples=(text, text[1:], f"{text}x"),
+            candidate_scores=(1.0, 0.5),
+        )
+        for number, answer in ((1, text), (2, f"{text[1:]}z"))
+    ]
+    return LoopView(text, tuple(rounds))
+
+
+def _signals(text: str) -> None:
+    view = _view(text)
+    for spec in SIGNALS.values():
+        if spec.asking is None:
+            spec(view)
+
+
+def _printed(text: str) -> None:
+    columns = (Column(name="name"), Column(name=text))
+    table = Table(name="told", title=text, columns=columns, rows=[(text, text)], notes=[text])
+    for form in (table.csv, table.markdown, table.latex, table.text):
+        form()
+
+
+READERS: Mapping[str, Callable[[str], object]] = {
+    "plan": parse_plan,
+    "candidate": parse_candidate,
+    "yes or no": parse_yes_no,
+    "steps": plan_steps,
+    "fields": lambda text: read_fields({"plan": text, "constraints": text, "decisions": text}),
+    "action": parse_action,
+    "reply": parse_reply,
+    "rating": parse_rating,
+    "verdict": parse_verdict,
+    "judge": read_verdict,
+    "rule": parse_rule,
+    "prices": parse_prices,
+    "energy": parse_energy,
+    "names": read_names,
+    "grid": read_grid,
+    "columns": lambda text: parse_column_map(text, ("id", "text"), "ROLE=COLUMN"),
+    "scores": lambda text: [score(text, [text[:-1]]) for score in (scoring.f1, scoring.accuracy)],
+    "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
+    "abstention": lambda text: ready(ABSTENTION_PHRASES).holds(text),
+    "abstention phrase": lambda text: ready([text]),
+    "conflict": lambda text: marker_conflict(text, text[1:]),
+    "pair": lambda text: lexical_features(text, text[1:]),
+    "prompt": lambda text: render_prompt(text, _view(text).current.passages or (), api="chat"),
+    "judge's prompt": lambda text: render_judge_prompt(_view(text), api="completion"),
+    "visible": visible,
+    "markup": lambda text: element("p", text, title=text),
+    "table": _printed,
+    "signals": _signals,
+}
+SECONDS = 0.5
+
+
+def _seconds(reader: Callable[[str], object], text: str) -> float:
+    start = process_time()
+    with suppress(SufficeError, ValueError):
+        reader(text)
+    return process_time() - start
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_worst_texts_are_read_soon(name: str) -> None:
+    texts = hostile_texts(2_000, all_of_them=False)
+    slow = {kind for kind, text in texts.items() if _seconds(READERS[name], text) > SECONDS}
+    assert not slow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_every_hostile_text_is_read_within_half_a_second(name: str) -> None:
+    slow = {}
+    for kind, text in hostile_texts(MAX_REPLY_LETTERS).items():
+        seconds = min(_seconds(READERS[name], text) for _ in range(2))
+        if seconds > SECONDS:
+            slow[kind] = round(seconds, 2)
+    assert not slow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_twice_the_length_takes_twice_the_time(name: str) -> None:
+    half, whole = (hostile_texts(length) for length in (40_000, 80_000))
+    grown = {}
+    for kind, text in whole.items():
+        least = [
+            min(_seconds(READERS[name], said) for _ in range(3)) for said in (half[kind], text)
+        ]
+        if least[1] > 0.02 and least[1] > 3 * least[0]:
+            grown[kind] = least
+    assert not grown
+
+
+@pytest.mark.parametrize("ending", [".md", ".txt", ".jsonl"])
+def test_files_of_hostile_texts_are_read_soon(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"file{ending}"
+    for kind, text in hostile_texts(20_000, all_of_them=False).items():
+        file.write_text(f"# {text}", encoding="utf-8", errors="surrogatepass")
+        assert _seconds(read_corpus, file) < SECONDS, kind  # type: ignore[arg-type]
+        assert _seconds(load_policy, file) < SECONDS, kind  # type: ignore[arg-type]
+
+
+@given(st.text("ab", max_size=40), st.text("abc", max_size=40))
+def test_similarity_is_that_of_difflib(one: str, other: str) -> None:
+    ratio = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+    assert matching_characters(one, other) == ratio
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a" * MAX_COMPARED, "ab" * (MAX_COMPARED // 2)),
+        (stairs(MAX_COMPARED, "b"), stairs(MAX_COMPARED, "c")),
+        (stairs(MAX_COMPARED, "b"), stairs(MAX_COMPARED, "c")[::-1]),
+    ],
+)
+def test_the_longest_answers_are_compared_soon(one: str, other: str) -> None:
+    start = process_time()
+    matching_characters(one, other)
+    assert process_time() - start < SECONDS
+
+
+def test_similarity_reads_a_stated_part_of_an_answer() -> None:
+    same = "ab" * (MAX_COMPARED // 2)
+    assert matching_characters(f"{same}x", f"{same}y") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "piece"),
+    [
+        ("plan", "{'a': 'b\\"),
+        ("action", "."),
+        ("action", "1. "),
+        ("rating", "\n"),
+        ("similarity", "a b "),
+    ],
+)
+def test_a_hundred_thousand_letters_that_once_had_no_end(name: str, piece: str) -> None:
+    text = piece * (MAX_REPLY_LETTERS // len(piece))
+    assert min(_seconds(READERS[name], text) for _ in range(2)) < SECONDS
