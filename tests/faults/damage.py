@@ -41,7 +41,7 @@ from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import GenerationRequest
+from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.retrieval.lexical.tfidf import TfidfIndex
@@ -353,7 +353,7 @@ def plans(folder: Path) -> Case:
 
 def policies(folder: Path) -> Case:
     record = read_traces(EXAMPLE)
-    kept = [
+    kept: list[StopPolicy] = [
         RulePolicy(
             rule="overlap > 0.3 and not abstained", guarantee={"reason": "x", "max_loss": 0.1}
         ),

@@ -477,7 +477,7 @@ def _of_file(file: Path, wanted: _Wanted) -> _Read:
 
 def _of_journal(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -> _Read:
     """The finished questions of a journal, as its Parquet file will hold them."""
-    own = (record.question.id for record in journal.finished)
+    own: Iterable[object] = (record.question.id for record in journal.finished)
     names = pa.array([name for name in own if isinstance(name, str)], pa.string())
     taken: set[str] = set()
     for table in before:
@@ -487,11 +487,11 @@ def _of_journal(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -
     damaged = journal.damaged
     for record in journal.finished:
         name = free_id(record.question.id, taken)
-        rows = [{**row, "question_id": name} for row in record_to_rows(record)]
         try:
+            rows = [{**row, "question_id": name} for row in record_to_rows(record)]
             tables.append(pa.Table.from_pylist(rows, schema=QUESTIONS.arrow))
             taken.add(name)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError):
             damaged += 1
     table = pa.concat_tables([QUESTIONS.arrow.empty_table(), *tables])
     table = table.select([name for name in table.column_names if name in wanted])
