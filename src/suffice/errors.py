@@ -23,13 +23,14 @@ from urllib.parse import unquote
 
 _SECRETS: set[str] = set()
 _LEAST_SECRET = 6  # letters: shorter ones are words
+_LEAST_REPLY_SECRET = 16
 _STRUCK = "[struck]"
 # each is a beginning and then one class of letters, so that the work is linear
 _KEYS = re.compile(
     r"""
       (?P<scheme> \b (?:bearer|basic) [\s:=]{1,4} ) (?=[a-z.~+/_-]{0,64}[\d=]) [\w.~+/=-]{6,}
     | (?P<name> (?:api[-_ ]?key|apikey|authorization|access[-_]token|client[-_]secret|password)
-        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})? ) [\w.~+/=-]{6,}
+        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})?+ ) [\w.~+/=-]{6,}
     | (?P<query> [?&] (?:key|token|sig|secret|code) = ) [\w.~+/%=-]{6,}
     | (?P<user> :// [^\s/@:]{0,64} : ) [^\s/@]{1,256} (?=@)
     | \b (?:sk|pk|rk|gsk|xai|ghp|gho|hf|nvapi|AIza|AKIA|xox[abp]|glpat|pplx) [-_A-Z0-9] [\w-]{11,}
@@ -73,6 +74,14 @@ def struck(text: str) -> str:
     for secret in sorted(_SECRETS, key=len, reverse=True):
         text = text.replace(secret, _STRUCK)
     return text
+
+
+def without_keys(content: bytes) -> bytes:
+    """What a server sent without the keys in use, should it repeat one; short ones may be words of a text."""
+    for secret in _SECRETS:
+        if len(secret) >= _LEAST_REPLY_SECRET:
+            content = content.replace(secret.encode(), _STRUCK.encode())
+    return content
 
 
 class SufficeError(Exception):

@@ -7,12 +7,15 @@ share the mistakes of the server in ``tests/unit/integrations/test_elasticsearch
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.server import Server
 
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
@@ -28,6 +31,7 @@ osmem = pytest.importorskip(
 elasticsearch = pytest.importorskip("elasticsearch")
 opensearchpy = pytest.importorskip("opensearchpy")
 
+CERTIFICATE = Path(__file__).parents[1] / "untrusted.pem"
 NOTES = {
     "boats": ("Boats", "a red boat at sea"),
     "trees": ("Trees", "an old tree by the harbour"),
@@ -190,3 +194,27 @@ def test_how_either_client_fails_is_told(
 def test_a_server_that_is_not_there(made: Callable[[str], Any]) -> None:
     with pytest.raises(BackendError, match="cannot be reached"):
         ElasticsearchRetriever(made("http://127.0.0.1:9"), "notes").retrieve("boat", 3)
+
+
+@pytest.mark.parametrize("kind", ["opensearch", "elasticsearch"])
+def test_credentials_go_nowhere_else(kind: str) -> None:
+    """Neither over a redirect nor to a server whose certificate is not trusted, nor into a message."""
+    there, other = Server(lambda _: (200, {}, {})), Server(lambda _: (200, {}, {}))
+    try:
+        there.redirect = 307, f"{other.url}/elsewhere"
+        place = f"{kind}:http://ann:s3cret-pass@127.0.0.1:{there.http.server_port}/notes"
+        found = connect_own(place)
+        with pytest.raises(UsageError, match="points elsewhere") as error:
+            found.retriever.retrieve("boats", 3)
+        assert other.seen == []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+        other.http.socket = context.wrap_socket(other.http.socket, server_side=True)
+        place = f"{kind}:https://ann:s3cret-pass@127.0.0.1:{other.http.server_port}/notes"
+        with pytest.raises(UsageError, match="not trusted") as untrusted:
+            connect_own(place).retriever.retrieve("boats", 3)
+        assert other.seen == []
+        assert "s3cret" not in f"{found.name} {error.value} {untrusted.value}"
+    finally:
+        there.close()
+        other.close()

@@ -17,6 +17,8 @@ from textwrap import wrap
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
+from suffice.errors import struck
+
 if TYPE_CHECKING:
     from suffice.policies.method import FitStep
     from suffice.results.table import Table, Tone
@@ -53,9 +55,14 @@ def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
 
 
 def _tell(text: str, *, end: str) -> None:
-    """Put text on stderr; one that is full or has no reader left ends no work."""
-    with suppress(OSError):
-        print(text, file=sys.stderr, end=end, flush=True)
+    """Put text on stderr, without keys; one that is full or has no reader left ends no work."""
+    try:
+        print(struck(text), file=sys.stderr, end=end, flush=True)
+    except BrokenPipeError:
+        with suppress(OSError):  # else what is left of it fails again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    except OSError:
+        pass
 
 
 def open_standard_streams() -> None:

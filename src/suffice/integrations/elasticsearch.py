@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError, struck
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
@@ -220,7 +220,12 @@ def _refusal(error: Exception, place: str) -> SufficeError:
     if isinstance(status, int):
         said = f"{place} answered {status}: {_reason(getattr(error, 'info', None) or str(error))}"
         return _answered(status, said)
-    kind, why = type(error).__name__, " ".join(str(error).split())[:300]
+    kind, why = type(error).__name__, " ".join(struck(str(error)).split())[:300]
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return UsageError(
+            f"{place}: the server showed a certificate that is not trusted, so it was asked nothing ({why}). "
+            "Check the URL, or make the client yourself, with the certificate of whoever signed the server's"
+        )
     if "Timeout" in kind:
         return BackendError(
             f"{place} did not answer in time ({why}); is it overloaded? Raise the client's timeout"
@@ -249,7 +254,7 @@ def _answered(status: int, said: str) -> SufficeError:
 def _reason(info: object) -> str:
     """What the server says went wrong, in one line of at most 300 letters."""
     told = _told(info.get("error")) if isinstance(info, dict) else ""
-    return " ".join((told or str(info)).split())[:300]
+    return " ".join(struck(told or str(info)).split())[:300]
 
 
 def _told(error: object) -> str:

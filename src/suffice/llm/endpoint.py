@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import random
 import socket
@@ -19,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
 from suffice.concurrency import AdaptiveLimit, CallTally, Slots, may_be_cut, rest
-from suffice.errors import UsageError, keep_secret, without_credentials
+from suffice.errors import UsageError, keep_secret, struck, without_credentials, without_keys
 from suffice.llm.translation import BrokenReply, NoReply, late, translate
 from suffice.llm.wire import Api
 
@@ -29,6 +30,7 @@ _NO_KEY = "none"  # local servers ask for a key and read none
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LONGEST_PAUSE_S = 8.0  # of those that are ours
 _MOST_VALUES = 2_000_000  # in a reply: each takes up to 72 bytes when read
+_LOGGING_URLS = ("httpx", "httpx2")
 _LEAST_READ_S = 0.001
 
 
@@ -150,6 +152,7 @@ class Endpoint:
         openai = require("openai", extra="openai", purpose="A model server")
         key = settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
         keep_secret(key)
+        _keep_out_of_logs()
         self.url = address.shown
         self.limit: int | AdaptiveLimit = (
             AdaptiveLimit(most=settings.max_concurrency)
@@ -250,6 +253,19 @@ def _asked_for_too_much(failure: NoReply, waited: float) -> NoReply:
     )
 
 
+def _keep_out_of_logs() -> None:
+    """The HTTP client logs whole URLs where a program asks for its log."""
+    for name in _LOGGING_URLS:
+        logger = logging.getLogger(name)
+        if _struck_record not in logger.filters:
+            logger.addFilter(_struck_record)
+
+
+def _struck_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = struck(record.getMessage()), ()
+    return True
+
+
 # --- how much is read ------------------------------------------------------------------------------
 def _json_of(content: bytes, url: str) -> object:
     """The JSON of a reply; :class:`BrokenReply` where it is none."""
@@ -259,7 +275,7 @@ def _json_of(content: bytes, url: str) -> object:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        begins = content[:200].decode(errors="replace")
+        begins = struck(content[:2000].decode(errors="replace"))[:200]
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         raise BrokenReply(
             f"{url} sent a reply that is not JSON ({why}): {begins!r}. {where}"
@@ -282,7 +298,8 @@ def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
             request.extensions["trace"] = connected
             response = super().send(request, stream=True, **how)
             try:
-                content = b"".join(_parts(url, response.iter_bytes(), most_bytes, here.until))
+                chunks = _parts(url, response.iter_bytes(), most_bytes, here.until)
+                content = without_keys(b"".join(chunks))
             finally:
                 response.close()
             packing = ("content-encoding", "content-length", "transfer-encoding")

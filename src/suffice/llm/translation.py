@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from suffice._optional import require
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError, struck
 
 # refusals of one prompt, not of the way the server is used; no standard names them
 _ABOUT_THE_PROMPT = (
@@ -196,4 +196,4 @@ def _message(error: Any) -> str:
     body = error.body
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return str(body["message"]).rstrip(".")
-    return (str(body) if body else str(error)).rstrip(".")[:500]
+    return struck(str(body) if body else str(error)).rstrip(".")[:500]

@@ -25,7 +25,7 @@ _PIECE = 16_384  # rows of which some are kept
 _FEW = 0.25  # the share of rows up to which the others are not kept
 _BUFFER = 1 << 20  # bytes of a column chunk held at a time
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.signedinteger[Any]]
 Check = Callable[[StoredFile, pa.Table, int], None]
 """Raises for what is wrong with some columns of a file, whose rows begin at a row of it."""
 
@@ -372,6 +372,8 @@ class LazyTable:
     def __init__(self, source: Source, order: Rows | None = None) -> None:
         self.source = source
         self._order = order  # the rows of the source, ``None``: all of them as they stand
+        if order is not None and source.n_rows <= np.iinfo(np.int32).max:
+            self._order = order.astype(np.int32)
         self._columns: dict[tuple[str, tuple[str, ...]], pa.ChunkedArray] = {}
 
     @property

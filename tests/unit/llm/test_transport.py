@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.faulty_server import said, vectors
 from tests.server import Answer, Body, Server
 
-from suffice.errors import UsageError
+from suffice.errors import BackendError, UsageError
 from suffice.llm.embedding_endpoint import EndpointEncoder
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
@@ -22,7 +23,7 @@ pytest.importorskip("openai")
 
 # of 127.0.0.1, signed by itself, with its key
 CERTIFICATE = Path(__file__).parents[2] / "untrusted.pem"
-KEY = "canary-1b9f0c"
+KEY = "canary-key-1b9f0c5d"
 SETTINGS = OpenAISettings(api_key=KEY, first_pause_s=0.0)
 
 
@@ -153,3 +154,36 @@ def test_what_is_no_url(url: str) -> None:
     with pytest.raises(UsageError, match="URL") as error:
         ask_model(url)
     assert "s3cret7" not in str(error.value)
+
+
+def test_a_log_of_the_client_holds_none(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        ask_encoder(server.url.replace("//", "//ann:s3cret%2Fpass@") + "?code=querysecret")
+    assert "/v1/embeddings" in caplog.text
+    for secret in ("s3cret", "querysecret", KEY):
+        assert secret not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "content"),
+    [
+        (400, {"error": {"message": f"sent {KEY}"}}),
+        (400, f"{'x' * 490} {KEY}".encode()),  # cut in the middle of the key
+        (200, f"{'x' * 190} {KEY}".encode()),
+        (200, {"data": f"{'x' * 70} {KEY} {'x' * 70}"}),
+    ],
+)
+def test_a_reply_that_repeats_the_key(server: Server, status: int, content: object) -> None:
+    server.answer = lambda _: (status, {}, content)
+    with pytest.raises((UsageError, BackendError)) as error:
+        ask_encoder(server.url)
+    assert "canary" not in str(error.value)
+
+
+def test_an_answer_that_repeats_the_key(server: Server) -> None:
+    text = {"choices": [{"message": {"content": f"Bergen {KEY}"}, "finish_reason": "stop"}]}
+    server.answer = lambda _: (200, {}, text)
+    prompt = (Message(role="user", content="Hi"),)
+    with OpenAICompatibleModel(server.url, "only", settings=SETTINGS) as model:
+        reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=4))
+    assert reply.completions[0].text == "Bergen [struck]"

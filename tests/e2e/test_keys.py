@@ -1,0 +1,167 @@
+"""No key stands in what any command prints or writes, whatever it was given and however it ends."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+from tests.commands import run
+from tests.faulty_server import said, vectors
+from tests.server import Answer, Body, Server
+
+from suffice.cli.main import COMMANDS
+from suffice.datasets.generated import SHIPPED_RECORD
+
+pytest.importorskip("openai")
+pytest.importorskip("bm25s")
+
+KEY, PASSWORD, CODE = "canary-key-5f1c2a", "canary/pass-91d3", "canary-query-77aa"
+USER = "canaryuser77"
+BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+CANARIES = (
+    KEY,
+    PASSWORD,
+    quote(PASSWORD, safe=""),
+    CODE,
+    USER,
+    BASIC,
+    base64.b64encode(KEY.encode()).decode(),
+)
+LLM = "--llm {url} --model only --timeout 5"
+ENCODER = "--encoder {url} --encoder-model only"
+RECORD = f"record --dataset generated --limit 2 --rounds 2 --samples 1 {LLM} {ENCODER}"
+ASKING = (
+    f"{RECORD} --retriever dense --cache replies.sqlite --out out",
+    f"{RECORD} --corpus pooled --retriever hybrid --llm {{url}},{{other}} --out pooled",
+    f"{RECORD} --retriever opensearch:{{place}}/notes --out own",
+    "record --dataset generated --limit 2 --llm {other_scheme} --out none",
+    f"ask 'Where is it?' --corpus notes --retriever dense {LLM} {ENCODER} --json",
+    f"ask 'Where is it?' --corpus notes {LLM} --policy fixed-2 --cache replies.sqlite",
+    f"probe drafts.parquet {LLM} --all --out probed.parquet",
+    f"signals out --out judged.parquet {LLM} --only judge_support",
+    f"signals own.parquet --out near.parquet {ENCODER} --cluster-cosine 0.8 --only sample_clusters",
+    f"bench hidden-constraints {LLM} --judge {{url}} --judge-model only --subset hard-small --limit 1 "
+    "--retrievers oracle --seeds 1 --bootstrap 20 --out hidden",
+    f"bench retrieval --dataset generated --limit 4 --bootstrap 20 {ENCODER}",
+)
+READING = (
+    "traces info out",
+    "traces export own.parquet --format otlp --out spans.json",
+    "fit tasr own.parquet --out policy.json",
+    "replay own.parquet --policy policy.json --bootstrap 20 --json",
+    "report own.parquet --bootstrap 20 --out report.html",
+)
+"""What reads what the others wrote."""
+OTHERS = (
+    "demo --questions 5 --model {url}",
+    "policies",
+    "diagnose own.parquet --bootstrap 20",
+    "search own.parquet --signals answer_stable,overlap --bootstrap 20",
+    "measure own.parquet --out measures",
+    "sweep own.parquet --bootstrap 20",
+    "monitor policy.json answers.jsonl",
+)
+"""What asks no server, and so should know nothing of a key."""
+
+
+def echo(body: Body) -> Answer:
+    """A refusal that repeats all it was sent."""
+    del body
+    sent = SERVERS[-1].seen[-1]
+    words = f"refused: {sent} at {SERVERS[-1].asked[-1]}, for {USER}:{PASSWORD}@ with {KEY}"
+    return STATUS[-1], {"x-echo": KEY}, {"error": {"message": words}}
+
+
+SERVERS: list[Server] = []
+STATUS = [401]
+
+
+def reply(body: Body) -> Answer:
+    return 200, {}, vectors(body) if "input" in body else said(body)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    SERVERS.append(Server(reply))
+    yield SERVERS[-1]
+    SERVERS.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("own.parquet", "drafts.parquet"):
+        shutil.copy(SHIPPED_RECORD, name)
+    Path("notes").mkdir()
+    Path("notes/a.txt").write_text("It is in Bergen.\n\nThe harbour is old.", encoding="utf-8")
+
+
+def told_and_written(lines: tuple[str, ...], url: str) -> dict[str, bytes]:
+    """What each command printed and what lies in the folder after all of them."""
+    place = url.replace("//", f"//{USER}:{quote(PASSWORD, safe='')}@")
+    names = {
+        "place": place,
+        "url": f"{place}?code={CODE}",
+        "other": f"{place.replace('127.0.0.1', 'localhost')}?code={CODE}",
+        "other_scheme": f"ftp://{USER}:{quote(PASSWORD, safe='')}@host/v1",
+    }
+    everything = {}
+    for line in lines:
+        done = run(*shlex.split(line.format(**names)))
+        everything[line] = f"{done.returncode} {done.stdout} {done.stderr}".encode()
+    for path in sorted(Path().rglob("*")):
+        if path.is_file():
+            everything[str(path)] = str(path).encode() + path.read_bytes() + as_read(path)
+    return everything
+
+
+def as_read(path: Path) -> bytes:
+    """What a compressed file holds."""
+    if path.suffix != ".parquet":
+        return b""
+    table = pq.read_table(path)
+    return f"{table.schema.metadata} {table.to_pylist()}".encode()
+
+
+def clean(everything: dict[str, bytes]) -> None:
+    found = {
+        place: canary
+        for place, content in everything.items()
+        for canary in CANARIES
+        if canary.encode() in content
+    }
+    assert found == {}
+
+
+def test_every_command_is_tried() -> None:
+    assert {line.split()[0] for line in (*ASKING, *READING, *OTHERS)} == set(COMMANDS)
+
+
+def test_a_recording_and_a_question(server: Server) -> None:
+    """A sample of the next."""
+    everything = told_and_written((ASKING[0], ASKING[5]), server.url)
+    assert all(content.startswith(b"0 ") for place, content in everything.items() if " " in place)
+    assert any(
+        KEY in headers["authorization"] or BASIC in headers["authorization"]
+        for headers in server.seen
+    )
+    clean(everything)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [200, 307, 401, 413])
+def test_every_command_with_a_server_that_echoes(server: Server, status: int) -> None:
+    if status != 200:
+        STATUS[-1] = status
+        server.answer = echo
+    everything = told_and_written((*ASKING, *READING, *OTHERS), server.url)
+    assert sum(content.startswith(b"0 ") for content in everything.values()) >= 5
+    clean(everything)
