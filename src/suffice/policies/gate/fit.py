@@ -56,19 +56,17 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
     right
         (n,), 0 or 1.
     group
-        The question or run of each row, (n,).
+        The number of each row's question or run, from 0, (n,).
 
     Raises
     ------
     DataError
         For no rows.
     """
-    x = np.asarray(values, np.float64)
-    features = x * np.array([1.0, -1.0, -1.0])
+    features = np.asarray(values, np.float64) * np.array([1.0, -1.0, -1.0])
     features[:, 0] -= 1.0
-    _, of, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
-    weights = (1.0 / sizes)[of]
-    del of
+    of = np.asarray(group, np.intp)
+    weights = 1.0 / np.bincount(of)[of]
     fit = fit_rising_logistic(features, right, penalty=_PENALTY, row_weights=weights)
     # -0.0 would print as such
     disagreement, contradiction, remaining = (abs(weight) for weight in fit.weights)
@@ -121,7 +119,6 @@ def fit_gate_policy(
     data = fit_data(measures, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
     agreed, conflict = (data.table.signal(name) for name in _READ[:2])
     em, budget = data.outcomes.em, _budget(whole)
-    shares = [remaining_share(number, budget) for number in range(1, em.shape[1] + 1)]
     used = np.isfinite(em) & np.isfinite(agreed) & np.isfinite(conflict)
     if not used.any():
         raise UsageError(
@@ -130,8 +127,14 @@ def fit_gate_policy(
             "suffice record --samples 2"
         )
     _warn_of_one_class(em[used], "answers", f"of split {split!r}")
-    values = [agreed[used], conflict[used], np.broadcast_to(shares, em.shape)[used]]
-    model = fit_risk(np.stack(values, axis=1), em[used], np.nonzero(used)[0])
+    question, number = np.nonzero(used)
+    shares = np.array([remaining_share(t, budget) for t in range(1, em.shape[1] + 1)])
+    values = np.empty((len(question), 3))  # a column at a time, for memory
+    for column, of_rows in enumerate((agreed, conflict)):
+        values[:, column] = of_rows[used]
+    values[:, 2] = shares[number]
+    model = fit_risk(values, em[used], question)
+    del values, question, number
     fitted_on = {**data.provenance, "fitted_rounds": int(used.sum())}
     policy = GatePolicy(
         settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),

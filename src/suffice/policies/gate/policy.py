@@ -243,16 +243,16 @@ class GatePolicy:
     def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
         """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
         model, budget = self.settings.risk, self.full_budget()
-        # round by round, as signals are stored
         agreed, conflict = (table.signal(name).T for name in self.signals)
-        shares = [remaining_share(number, budget) for number in range(1, table.n_rounds + 1)]
-        remaining = np.array(shares, np.float64)[:, None]
-        risk = (
-            model.disagreement * (1.0 - agreed)
-            + model.contradiction * conflict
-            + model.remaining * remaining
-        )
-        return sigmoids(model.intercept - risk).T
+        confidence = np.empty(agreed.shape)
+        for index in range(table.n_rounds):  # round by round, as signals are stored
+            risk = (
+                model.disagreement * (1.0 - agreed[index])
+                + model.contradiction * conflict[index]
+                + model.remaining * remaining_share(index + 1, budget)
+            )
+            confidence[index] = sigmoids(model.intercept - risk)
+        return confidence.T
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round after which the gate would EXECUTE, (n_questions,); else ``n_rounds``."""
