@@ -142,13 +142,14 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
             f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
             f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
-    questions.scores_throughout("certified choice", settings.f1_kind)
     shuffled = np.random.default_rng(settings.seed).permutation(labelled)
     middle = len(shuffled) // 2
     everyone = np.arange(chosen.n_questions)
     learn, test = questions.divided(
         np.isin(everyone, part) for part in (shuffled[:middle], shuffled[middle:])
     )
+    for part in (learn, test) if questions.keeps_little else (questions,):
+        part.scores_throughout("certified choice", settings.f1_kind)
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, questions, (learn, test), settings)
     halves = (
