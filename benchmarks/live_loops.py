@@ -206,11 +206,13 @@ def ways() -> dict[str, Way]:
 
 
 CHOOSING: dict[str, Way] = {
-    "plain, choosing queries": ours(ITERATIVE, STABLE),
-    "ahead, choosing queries": ours(ITERATIVE, STABLE, speculate=True),
-    "fixed-3, an answer a round, choosing queries": ours(ITERATIVE, ReadsAnswers(3)),
-    "fixed-3, choosing queries": ours(ITERATIVE, FixedPolicy(3)),
-    "fixed-3 ahead, choosing queries": ours(ITERATIVE, FixedPolicy(3), speculate=True),
+    "iterative, plain": ours(ITERATIVE, STABLE),
+    "iterative, ahead": ours(ITERATIVE, STABLE, speculate=True),
+}
+FIXED: dict[str, Way] = {
+    "iterative, fixed-3, an answer a round": ours(ITERATIVE, ReadsAnswers(3)),
+    "iterative, fixed-3, asked at the end": ours(ITERATIVE, FixedPolicy(3)),
+    "iterative, fixed-3, asked at the end, ahead": ours(ITERATIVE, FixedPolicy(3), speculate=True),
 }
 
 
@@ -300,7 +302,7 @@ def in_turn(
 
 
 def figures(where: str, tallies: dict[str, Tally], plain: str) -> dict[str, float]:
-    """Seconds a question, how many times those of the plain loop, calls, and answers that are its own."""
+    """Seconds a question, how many times those of ``plain``, calls, and answers that are equal to its."""
     told: dict[str, float] = {}
     base = tallies[plain]
     for name, tally in tallies.items():
@@ -310,14 +312,14 @@ def figures(where: str, tallies: dict[str, Tally], plain: str) -> dict[str, floa
             for ours, theirs in zip(tally.outcomes, base.outcomes, strict=True)
         )
         told[f"{where}: {name}: seconds a question"] = tally.seconds / count
-        told[f"{where}: {name}: times {plain}'s seconds"] = tally.seconds / base.seconds
+        told[f"{where}: {name}: seconds over those of {plain!r}"] = tally.seconds / base.seconds
         told[f"{where}: {name}: calls a question"] = (
             sum(outcome.calls for outcome in tally.outcomes) / count
         )
         if any(outcome.wasted for outcome in tally.outcomes):
             wasted = sum(outcome.wasted for outcome in tally.outcomes) / count
             told[f"{where}: {name}: calls wasted a question"] = wasted
-        told[f"{where}: {name}: share of answers equal to {plain}'s"] = same / count
+        told[f"{where}: {name}: share of answers equal"] = same / count
     return told
 
 
@@ -326,7 +328,8 @@ def measured(
 ) -> dict[str, float]:
     """All figures with one kind of model."""
     told: dict[str, float] = {}
-    for there, plain in ((ways(), "plain"), (CHOOSING, "plain, choosing queries")):
+    for there in (ways(), CHOOSING, FIXED):
+        plain = next(iter(there))
         with ExitStack() as stack:
             models = {name: make(stack) for name in there}
             tallies = in_turn(models, there, examples)

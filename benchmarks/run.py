@@ -11,6 +11,7 @@ from benchmarks import (
     hidden_constraints_generation,
     import_cost,
     live_decision,
+    live_loops,
     micp_fit,
     model_server,
     monitoring,
@@ -29,6 +30,7 @@ from benchmarks import (
 BENCHMARKS = {
     "import_cost": import_cost.main,
     "live_decision": live_decision.main,
+    "live_loops": live_loops.main,
     "gate_decision": gate_decision.main,
     "planning_overhead": planning_overhead.main,
     "replay_speed": replay_speed.main,

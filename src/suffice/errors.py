@@ -30,7 +30,7 @@ _KEYS = re.compile(
     r"""
       (?P<scheme> \b (?:bearer|basic) [\s:=]{1,4} ) (?=[a-z.~+/_-]{0,64}[\d=]) [\w.~+/=-]{6,}
     | (?P<name> (?:api[-_ ]?key|apikey|authorization|access[-_]token|client[-_]secret|password)
-        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})? ) [\w.~+/=-]{6,}
+        ["']{0,2} \s{0,4} [:=] \s{0,4} ["']{0,2} (?:(?:bearer|basic|token) \s{1,4})?+ ) [\w.~+/=-]{6,}
     | (?P<query> [?&] (?:key|token|sig|secret|code) = ) [\w.~+/%=-]{6,}
     | (?P<user> :// [^\s/@:]{0,64} : ) [^\s/@]{1,256} (?=@)
     | \b (?:sk|pk|rk|gsk|xai|ghp|gho|hf|nvapi|AIza|AKIA|xox[abp]|glpat|pplx) [-_A-Z0-9] [\w-]{11,}

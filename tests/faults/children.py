@@ -11,41 +11,44 @@ import ctypes
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from suffice.cli.main import COMMANDS, main
 
-_PRELOADED = (
-    "pytest",
-    "pyarrow.parquet",
+_WATCHING = ("pytest", "pyarrow.parquet", "numpy", "suffice.pipelines.live.watch", __name__)
+_COMMANDS = (
     "pyarrow.compute",
     "pyarrow.dataset",
-    "numpy",
     "scipy.stats",
     "scipy.optimize",
     "sklearn.feature_extraction.text",
     "bm25s",
     "sqlite3",
     "openai",
-    "httpx",
-    "torch",
+    "torch._dynamo",
     "safetensors.torch",
-    "transformers",
     "suffice.testing.models",
-    "suffice.pipelines.live.watch",
     *(f"suffice.cli.commands.{name}" for name in COMMANDS),
-    "tests.faults.children",
 )
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(list(_PRELOADED))
+
+
+def import_once(*, commands: bool) -> None:
+    """Say, before the first child, what children find imported: what watches loops, or every command."""
+    _CONTEXT.set_forkserver_preload([*_WATCHING, *(_COMMANDS if commands else ())])
+
+
 # Linux: the rights by which root reads and writes what permissions forbid
 _OVERRIDES = (1, 2, 3)
 _PR_CAPBSET_DROP = 24
@@ -109,6 +112,7 @@ def _obey_permissions() -> None:
 
 
 def _jump(jumps: Sequence[float]) -> None:
+    """Have every reading of the wall clock moved."""
     real, lock, position = time.time, threading.Lock(), [0]
 
     def jumping() -> float:
@@ -116,7 +120,15 @@ def _jump(jumps: Sequence[float]) -> None:
             position[0] += 1
             return real() + jumps[position[0] % len(jumps)]
 
+    class Jumping(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(jumping(), tz)
+
     time.time = jumping
+    for name, module in list(sys.modules.items()):
+        if name.startswith("suffice.") and getattr(module, "datetime", None) is datetime:
+            module.__dict__["datetime"] = Jumping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +152,8 @@ class Child:
         Where it runs.
     conditions
         What it runs under.
-    heard
-        How much of stdout is read before its reader goes away; ``None``: all.
+    heard, heard_of_stderr
+        How many bytes of stdout and of stderr are read before the reader goes away; ``None``: all.
     run
         Called in the child with the words, in place of ``suffice``; gives the exit code.
     """
@@ -153,6 +165,7 @@ class Child:
         *,
         conditions: Conditions = USUAL,
         heard: int | None = None,
+        heard_of_stderr: int | None = None,
         run: Callable[[Sequence[str]], int] = main,
     ) -> None:
         out, own_out = _CONTEXT.Pipe(duplex=False)
@@ -164,7 +177,7 @@ class Child:
         self._process.start()
         own_out.close()
         own_err.close()
-        self._out, self._err = _Reader(out, heard), _Reader(err, None)
+        self._out, self._err = _Reader(out, heard), _Reader(err, heard_of_stderr)
 
     @property
     def pid(self) -> int:
@@ -179,8 +192,14 @@ class Child:
         return self._process.is_alive()
 
     def send(self, number: int) -> None:
-        """A signal."""
-        os.kill(self.pid, number)
+        """A signal, unless it has ended."""
+        if self.running:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send(signal.SIGKILL)
 
     def end(self, seconds: float = 120.0) -> Ended:
         """Wait for its end; killed where it takes longer."""

@@ -14,7 +14,7 @@ from tests.builders import drawn_records, written_traces
 from tests.commands import run
 
 from suffice.testing.stop_rag_traces import stop_rag_records
-from suffice.testing.traces import sampled_records
+from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
@@ -35,12 +35,15 @@ class Work:
         Whether it goes on with what an ended run left.
     replaces
         The file that it writes over, in OUT; empty: it takes only a free place.
+    kills
+        How often it is killed.
     """
 
     name: str
     words: str
     resumes: bool = False
     replaces: str = ""
+    kills: int = 4
 
     def line(self, given: Path, out: Path) -> list[str]:
         """The words of the command."""
@@ -55,30 +58,36 @@ _RECORD = f"record --dataset generated --limit {QUESTIONS} --llm scripted --samp
 _FIT = "fit {} GIVEN/{}.parquet --out OUT/policy.json"
 _QUICK = "--features signals --min-steps 10 --epochs 0.1"
 WORKS = (
-    Work(name="record", words=f"{_RECORD} --out OUT/traces", resumes=True),
-    Work(name="record-file", words=f"{_RECORD} --out OUT/traces.parquet", resumes=True),
+    Work(name="record", words=f"{_RECORD} --out OUT/traces", resumes=True, kills=20),
+    Work(name="record-file", words=f"{_RECORD} --out OUT/traces.parquet", resumes=True, kills=10),
     Work(
         name="record-cached",
         words=f"{_RECORD} --out OUT/traces --cache OUT/replies.sqlite",
         resumes=True,
+        kills=20,
     ),
-    Work(name="record-shard", words=f"{_RECORD} --out OUT/traces --shard 1/2", resumes=True),
+    Work(
+        name="record-shard", words=f"{_RECORD} --out OUT/traces --shard 1/2", resumes=True, kills=6
+    ),
     Work(
         name="record-iterative",
         words="record --dataset generated --limit 4 --llm scripted --pipeline iterative "
         "--rounds 3 --llm-stop --out OUT/traces",
         resumes=True,
+        kills=10,
     ),
     Work(
         name="probe",
         words="probe GIVEN/unasked.parquet --llm scripted --samples 1 --out OUT/probed",
         resumes=True,
+        kills=16,
     ),
-    Work(name="signals", words="signals GIVEN/recorded --out OUT/signals.parquet"),
+    Work(name="signals", words="signals GIVEN/recorded --out OUT/signals.parquet", kills=10),
     Work(
         name="signals-asked",
         words="signals GIVEN/recorded --only judge_support,overlap --llm scripted "
         "--cache OUT/replies.sqlite --out OUT/signals.parquet",
+        kills=10,
     ),
     Work(
         name="split",
@@ -127,6 +136,7 @@ WORKS = (
         words=_FIT.format("stop-rag", "stoprag") + f" {_QUICK}",
         replaces="policy.json",
         resumes=True,
+        kills=20,
     ),
     Work(
         name="replay-rule",
@@ -143,7 +153,12 @@ WORKS = (
         words="sweep GIVEN/drawn.parquet --rule answer_token_margin~>~? --out OUT/rule.json",
         replaces="rule.json",
     ),
-    Work(name="measure", words="measure GIVEN/drawn.parquet --out OUT/measures", resumes=True),
+    Work(
+        name="measure",
+        words="measure GIVEN/drawn.parquet --out OUT/measures",
+        resumes=True,
+        kills=8,
+    ),
     Work(
         name="report",
         words="report GIVEN/drawn.parquet --bootstrap 20 --out OUT/report.html",
@@ -159,12 +174,14 @@ WORKS = (
         words="ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --llm scripted --policy fixed-2 "
         "--index OUT/index --cache OUT/replies.sqlite",
         resumes=True,
+        kills=14,
     ),
     Work(
         name="bench-retrieval",
         words="bench retrieval --dataset generated --limit 5 --bootstrap 20 --encoder none "
         "--index OUT/indexes",
         resumes=True,
+        kills=10,
     ),
     Work(
         name="bench-micp",
@@ -176,14 +193,27 @@ WORKS = (
         words="bench stop-rag GIVEN/stoprag.parquet --variants signals --min-steps 10 --epochs 0.1 "
         "--bootstrap 20 --seeds 1 --out OUT/study",
         resumes=True,
+        kills=6,
     ),
     Work(
         name="bench-hidden",
         words="bench hidden-constraints --llm scripted --subset hard-small --seeds 1 --bootstrap 20 "
         "--limit 2 --retrievers tfidf --agents vanilla,always-retrieve --experiments main --out OUT/study",
         resumes=True,
+        kills=8,
     ),
 )
+
+READS = (
+    Work(name="policies", words="policies"),
+    Work(name="signals-list", words="signals --list"),
+    Work(name="info", words="traces info GIVEN/recorded"),
+    Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
+    Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
+    Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),
+    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/recorded --bootstrap 20"),
+)
+"""Commands that only print."""
 
 
 def unasked(name: str) -> QuestionRecord:
@@ -202,6 +232,8 @@ def make_given(folder: Path) -> Path:
     learned = stop_rag_records("single", 20, rounds=3, split="tune", seed=1)
     learned += stop_rag_records("single", 10, rounds=3, split="eval", seed=2)
     write_traces(learned, folder / "stoprag.parquet")
+    foreign = [make_record("Å", ["Skien", "Ålesund"], gold=["Ålesund"])]
+    write_traces(foreign, folder / "foreign.parquet")
     write_traces([unasked(f"u{number}") for number in range(6)], folder / "unasked.parquet")
     notes = folder / "notes"
     notes.mkdir()
@@ -234,17 +266,24 @@ _TIMES = re.compile(
     r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder"
 )
 _DRAWN = re.compile(r"data-[0-9a-f]{32}")
+_ASIDE = re.compile(r"\.tmp(/|$)|checkpoint|\.assembling-")
 _NO_RESULT = re.compile(r"\.lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl")
 
 
-def result(out: Path) -> dict[str, Any]:
-    """What stands in the folder, by name, without times."""
-    files = {
-        file.relative_to(out).as_posix(): file
-        for file in sorted(out.rglob("*"))
-        if file.is_file() and not _NO_RESULT.fullmatch(file.name)
-    }
-    return {_DRAWN.sub("data", name): _content(file) for name, file in files.items()}
+def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
+    """What stands in the folder, by name, without times.
+
+    Where the work is not ``finished``, only what a reader would take: nothing written aside, and no index
+    without its header.
+    """
+    files = {}
+    for file in sorted(out.rglob("*")):
+        name = file.relative_to(out).as_posix()
+        if not file.is_file() or _NO_RESULT.fullmatch(file.name):
+            continue
+        if finished or not (_ASIDE.search(name) or _DRAWN.search(name)):
+            files[_DRAWN.sub("data", name)] = _content(file)
+    return files
 
 
 def _content(file: Path) -> Any:

@@ -63,6 +63,7 @@ def test_keys_are_struck_from_every_error(told: str) -> None:
         error = BackendError(told.format(key))
         assert key not in str(error)
         assert "[struck]" in first_line(error)
+        assert struck(str(error)) == str(error)
 
 
 def test_words_that_are_no_keys_stay() -> None:

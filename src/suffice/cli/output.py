@@ -56,8 +56,13 @@ def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
 
 def _tell(text: str, *, end: str) -> None:
     """Put text on stderr, without keys; one that is full or has no reader left ends no work."""
-    with suppress(OSError):
+    try:
         print(struck(text), file=sys.stderr, end=end, flush=True)
+    except BrokenPipeError:
+        with suppress(OSError):  # else what is left of it fails again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    except OSError:
+        pass
 
 
 def open_standard_streams() -> None:

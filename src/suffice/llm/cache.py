@@ -194,10 +194,10 @@ class CachedModel:
             completions = tuple(_completion(json.loads(text)) for _, text in rows)
             calls = sorted({call for call, _ in rows})
             costs = [_cost(database, call) for call in calls]
-        except (ValueError, KeyError, TypeError) as error:
+            sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
+            return Generation(completions=completions, model=costs[0]["model"], **sums)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise self._damaged(error) from error
-        sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
-        return Generation(completions=completions, model=costs[0]["model"], **sums)
 
     def _here(self) -> _Opened:
         """The connection of the current process: after a fork the parent's must not be used."""
@@ -219,7 +219,7 @@ class CachedModel:
                     "free space, and that no other program holds the file, then run the same command "
                     "again: what is finished is kept"
                 ) from error
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 raise self._damaged(error) from error
 
     def _connect(self) -> sqlite3.Connection:

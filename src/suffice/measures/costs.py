@@ -16,7 +16,6 @@ from suffice.costs.usage import (
     CostModel,
     CostReads,
     RecordedUsage,
-    StopCosts,
     UsageFacts,
     cost_matrix,
     find_cost,
@@ -100,6 +99,10 @@ class CostAxis:
 _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 
 
+KnownCosts = Mapping[str, "NDArray[np.float64] | None"]
+"""Costs (n_questions, n_rounds) by name, each computed when asked for; ``None``: unknown."""
+
+
 class CostBook:
     """Costs at every stop of one trace set by what is read; each combination is computed once.
 
@@ -118,16 +121,16 @@ class CostBook:
         self._record = RecordedUsage(traces, whole)
         self._model = model
         self._choosing = choosing
-        self._at_stops: dict[CostReads, StopCosts] = {}
+        self._at_stops: dict[CostReads, KnownCosts] = {}
 
-    def at_stops(self, reads: CostReads) -> StopCosts:
+    def at_stops(self, reads: CostReads) -> KnownCosts:
         """Each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
         reads = paid_together(reads, self._choosing)
         if reads not in self._at_stops:
             self._at_stops[reads] = stop_costs(self._record, reads=reads, model=self._model)
         return self._at_stops[reads]
 
-    def at_least(self, reads: CostReads) -> StopCosts:
+    def at_least(self, reads: CostReads) -> KnownCosts:
         """What stops after each round or any later one cost at least, (n_questions, n_rounds)."""
         reads = paid_together(reads, self._choosing)
         return stop_costs(self._record, reads=reads, model=self._model, answered=False)
@@ -177,47 +180,59 @@ class CostBook:
         """
         everyone = {"fixed-k": CostReads(), **readers}
         if wanted is None:
-            books = ((self, tuple(everyone.values())), (beside, (CostReads(),)))
-            known = [
-                name
-                for name in USUAL_COSTS
-                if all(
-                    book.at_stops(reads)[name] is not None
-                    for book, readings in books
-                    if book is not None
-                    for reads in readings
-                )
-            ]
+            of_fixed = self.usual(everyone.values())
+            if beside is not None:
+                known_beside = beside.usual([CostReads()])
+                of_fixed = {name: paid for name, paid in of_fixed.items() if name in known_beside}
             if capped:
-                fit = [name for name in known if name in _CAPPED]
+                fit = [name for name in of_fixed if name in _CAPPED]
             else:
-                fit = [name for name in known if self._tells_apart(name)]
-            return usual_axis(known, fit, self._model)
+                fit = [name for name, paid in of_fixed.items() if tells_apart(paid)]
+            return usual_axis([*of_fixed], fit, self._model)
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
             if self.at_stops(reads)[wanted] is None:
                 self._refuse(wanted, policy, reads)
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
-    def _tells_apart(self, name: str) -> bool:
-        paid = self.of_fixed(name)
-        return paid is not None and tells_apart(paid.mean(axis=0))
+    def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
+        """Those of the usual costs that are known for all who read so much, and what fixed-1 .. fixed-R pay.
+
+        By name, (n_rounds,) means over all questions.
+        """
+        readings = tuple(readings)
+        return {
+            name: paid.mean(axis=0)
+            for name in USUAL_COSTS
+            if all(self.at_stops(reads)[name] is not None for reads in readings)
+            and (paid := self.of_fixed(name)) is not None
+        }
 
     def notes(self, axis: CostAxis) -> list[str]:
         """What a reader of figures at this cost must know."""
-        of_fixed = self.at_stops(CostReads())
         facts = self._record.facts(of_samples=False)
-        return cost_notes(
-            axis, self._model, facts, counts_calls=lambda: of_fixed["llm_calls"] is not None
-        )
+        return cost_notes(axis, self._model, facts, counts_calls=self._counts_calls)
+
+    def _counts_calls(self) -> bool:
+        return self.at_stops(CostReads())["llm_calls"] is not None
 
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
+        why = self.why_unknown(wanted, reads)
+        raise UsageError(f"{policy}: {why}; known here: {', '.join(self.known_names(reads))}")
+
+    def why_unknown(self, name: str, reads: CostReads) -> str:
+        """What the record lacks for a cost; empty: nothing."""
         reads = paid_together(reads, self._choosing)
         try:
-            cost_matrix(self._record, wanted, reads=reads, model=self._model)
+            cost_matrix(self._record, name, reads=reads, model=self._model)
         except UsageError as error:
-            known = [name for name in COSTS if self.at_stops(reads)[name] is not None]
-            raise UsageError(f"{policy}: {error}; known here: {', '.join(known)}") from error
+            return str(error)
+        return ""
+
+    def known_names(self, reads: CostReads) -> tuple[str, ...]:
+        """The costs that are known for whoever reads so much."""
+        paid = self.at_stops(reads)
+        return tuple(name for name in COSTS if paid[name] is not None)
 
 
 def usual_axis(known: Sequence[str], fit: Sequence[str], model: CostModel) -> CostAxis:

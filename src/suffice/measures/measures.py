@@ -36,13 +36,15 @@ from suffice.measures.narrow import refuse_stale
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
+from suffice.measures.sharded_costs import ShardedCostBook
 from suffice.measures.shards import Shard, map_shards, shards_of
+from suffice.numbers.intervals.sums import from_sums
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, specs_for
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import QuestionIds, TraceSet
 
 Array = NDArray[np.float64]
 _Given = TypeVar("_Given")
@@ -294,8 +296,10 @@ class Measures:
             When there are none, naming the splits there are.
         """
         if name not in self._splits:
-            traces = self.traces.only_split(name)
-            self._splits[name] = self._part(traces, self.traces.in_split(name))
+            traces, chosen = self.traces.only_split(name), self.traces.in_split(name)
+            self._splits[name] = (
+                self._split(traces, chosen) if self.keeps_little else self._part(traces, chosen)
+            )
         return self._splits[name]
 
     def only_questions(self, ids: Iterable[str]) -> Measures:
@@ -312,6 +316,14 @@ class Measures:
         if self._closed_book is None:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
+
+    def _split(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
+        """One with columns of its own: those of the whole would hold the same once more."""
+        recorded = None if self._recorded is None else self._recorded.take(chosen)
+        columns = _Columns(traces, recorded, self._whole.executor)
+        return Measures(
+            traces, self._metric, of=_PartOf(columns, np.arange(traces.n_questions), recorded)
+        )
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)
@@ -396,7 +408,7 @@ class Measures:
         return SignalTable(
             values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
             exists=self.traces.exists,
-            question_ids=self.traces.question_ids,
+            question_ids=QuestionIds(self.traces),
         )
 
     def retrieval(self) -> RetrievalQuality:
@@ -404,12 +416,12 @@ class Measures:
         precision, recall = self._local([RetrievalColumn("precision"), RetrievalColumn("recall")])
         return RetrievalQuality(precision=precision, recall=recall)
 
-    def derived(self, work: Callable[[TraceSet], Array]) -> Array:
-        """What a function gives of every question by itself, (n_questions, n_rounds), some read at a time.
+    def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
+        """What functions give of every question by itself, (n_questions, n_rounds), some read at a time.
 
         See :class:`suffice.measures.measured.DerivedColumn`.
         """
-        return self._local([DerivedColumn(work)])[0]
+        return self._local([DerivedColumn(work) for work in works])
 
     def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:
         """Columns by key; those that some of these questions lack are computed."""
@@ -435,6 +447,11 @@ class Measures:
         """Whether its questions are read in shards, and :meth:`of_shards` goes through them."""
         return bool(self._shards)
 
+    @property
+    def keeps_little(self) -> bool:
+        """Whether there are so many questions that memory decides."""
+        return self.in_shards and from_sums(self.traces.n_questions)
+
     def of_shards(self, work: Callable[[Measures], _Given]) -> Iterator[_Given]:
         """What ``work`` gives of the measures of each shard in turn, by the executor; nothing is kept."""
         part = _OfShard(work, self._metric)
@@ -451,9 +468,12 @@ class Measures:
         for known, book in self._books:
             if known == (model, choosing):
                 return book
-        book = CostBook(self.traces, model, choosing)
-        self._books.append(((model, choosing), book))
-        return book
+        if self.keeps_little and self.seen is None:
+            of_whole: CostBook = ShardedCostBook(self, model, choosing)
+        else:
+            of_whole = CostBook(self.traces, model, choosing)
+        self._books.append(((model, choosing), of_whole))
+        return of_whole
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
         """The round at which the policy would stop each question, recorded or not, (n_questions,)."""

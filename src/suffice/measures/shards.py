@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import BackendError
-from suffice.trace.lazy import LazyTable, Readings, Span
+from suffice.trace.lazy import LazyTable, Readings, Rows, Span
 from suffice.trace.reader import StoredFile
 from suffice.trace.rounds.reader import of_shard
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
@@ -132,7 +132,7 @@ def _rows_of(file: StoredFile, rows: int) -> int:
     return max(1, min(rows, int(_SHARD_BYTES * max(file.rows, 1) / max(file.n_bytes, 1))))
 
 
-def _cuts(starts: NDArray[np.int64], n_rows: int, size: int) -> Iterator[tuple[int, int]]:
+def _cuts(starts: Rows, n_rows: int, size: int) -> Iterator[tuple[int, int]]:
     """Runs, from one to before another, that make about ``size`` rows."""
     targets = np.arange(0, n_rows, size)
     cuts = np.unique(np.searchsorted(starts, targets))

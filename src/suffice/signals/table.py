@@ -32,7 +32,7 @@ class SignalTable:
 
     values: Mapping[str, NDArray[np.float64]]
     exists: NDArray[np.bool_]
-    question_ids: tuple[str, ...] = ()
+    question_ids: Sequence[str] = ()
 
     @property
     def n_questions(self) -> int:

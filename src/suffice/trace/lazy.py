@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, InternalError
-from suffice.trace.parquet import footer_of, readable
+from suffice.trace.parquet import complete, footer_of, readable
 from suffice.trace.reader import StoredFile, coerce_column
 from suffice.trace.schema import MEASURED
 
@@ -25,7 +25,7 @@ _PIECE = 16_384  # rows of which some are kept
 _FEW = 0.25  # the share of rows up to which the others are not kept
 _BUFFER = 1 << 20  # bytes of a column chunk held at a time
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.signedinteger[Any]]
 Check = Callable[[StoredFile, pa.Table, int], None]
 """Raises for what is wrong with some columns of a file, whose rows begin at a row of it."""
 
@@ -292,7 +292,7 @@ class Files:
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
             with readable(file.file), _opened(file.file) as parquet:
-                return parquet.read(columns=paths).column(name)
+                return complete(parquet, paths).column(name)
         key = (file.file, name, fields)
         if key not in readings:
             readings[key] = _Reading(file, paths)
@@ -372,6 +372,8 @@ class LazyTable:
     def __init__(self, source: Source, order: Rows | None = None) -> None:
         self.source = source
         self._order = order  # the rows of the source, ``None``: all of them as they stand
+        if order is not None and source.n_rows <= np.iinfo(np.int32).max:
+            self._order = order.astype(np.int32)
         self._columns: dict[tuple[str, tuple[str, ...]], pa.ChunkedArray] = {}
 
     @property

@@ -243,10 +243,14 @@ def _in_words(spent: Spent) -> str:
 def _wasted(wasted: Wasted) -> str:
     if not wasted.rounds:
         return "of that nothing was wasted on a round begun ahead"
-    tokens = "an unknown number of" if wasted.tokens is None else f"{wasted.tokens:,}"
-    cut = f", and {counted(wasted.cut, 'call')} cut, of unknown tokens" if wasted.cut else ""
-    whole = counted(wasted.calls - wasted.cut, "call")
-    return f"of that wasted on a round begun ahead: {whole}, {tokens} tokens{cut}"
+    whole, told = wasted.calls - wasted.cut, []
+    if whole:
+        tokens = "an unknown number of" if wasted.tokens is None else f"{wasted.tokens:,}"
+        told.append(f"{counted(whole, 'call')}, {tokens} tokens")
+    if wasted.cut:
+        told.append(f"{counted(wasted.cut, 'call')} cut before the reply, of unknown tokens")
+    said = "; ".join(told) or "no call"
+    return f"of that wasted on a round begun ahead: {said}"
 
 
 def _tokens(spent: Spent, about: str = "") -> str:

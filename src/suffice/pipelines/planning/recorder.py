@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from suffice.concurrency import tallies_of
 from suffice.errors import UsageError
 from suffice.pipelines.planning.agent import PlanningAgent
 from suffice.pipelines.record.session import RecordSummary, SessionSettings, record_all
@@ -85,6 +86,9 @@ def record_plans(
         raise UsageError(
             f"two jobs are the run {twice} (task, agent, retriever, seed); give one of them"
         )
+    if not settings.tallies:
+        counted = (tally for job in jobs for tally in tallies_of(job.agent.model))
+        settings = replace(settings, tallies=tuple(dict.fromkeys(counted)))
     with plan_writer(out, run=settings.run) as writer:
         return record_all(jobs, _Plans(settings.judge), writer, settings)
 

@@ -292,16 +292,18 @@ class _Weights:
 
 def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> _Weights:
     """Weights over all rounds of the questions in ``rows`` (n_questions,)."""
-    em = data.outcomes.em[rows]
-    used = np.isfinite(em) & (data.table.signal(ABSTAINED.name)[rows] != 1.0)
-    values = np.stack([data.table.signal(name)[rows][used] for name in names], axis=1)
-    absent = np.isnan(values)
-    some = [index for index in range(len(names)) if absent[:, index].any()]
-    features = np.hstack([np.where(absent, 0.0, values), absent[:, some]])
-    if not len(features):
+    em, table = data.outcomes.em, data.table
+    used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
+    if not used.any():
         return _Weights(names, (), LogisticFit(0.0, (0.0,) * len(names)))
-    fit = fit_logistic(features, em[used], penalty=_PENALTY)
-    return _Weights(names, [names[index] for index in some], fit)
+    absent = {name: np.isnan(table.signal(name)) for name in names}
+    some = [name for name in names if (absent[name] & used).any()]
+    features = np.empty((int(used.sum()), len(names) + len(some)))  # a column at a time, for memory
+    for index, name in enumerate(names):
+        features[:, index] = np.where(absent[name], 0.0, table.signal(name))[used]
+    for index, name in enumerate(some, len(names)):
+        features[:, index] = absent[name][used]
+    return _Weights(names, some, fit_logistic(features, em[used], penalty=_PENALTY))
 
 
 def _out_of_fold(data: FitData, names: Sequence[str], whole: _Weights) -> NDArray[np.float64]:

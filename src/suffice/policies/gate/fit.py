@@ -64,9 +64,12 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
         For no rows.
     """
     x = np.asarray(values, np.float64)
-    features = np.stack([x[:, 0] - 1.0, -x[:, 1], -x[:, 2]], axis=1)
+    features = x * np.array([1.0, -1.0, -1.0])
+    features[:, 0] -= 1.0
     _, of, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
-    fit = fit_rising_logistic(features, right, penalty=_PENALTY, row_weights=1.0 / sizes[of])
+    weights = (1.0 / sizes)[of]
+    del of
+    fit = fit_rising_logistic(features, right, penalty=_PENALTY, row_weights=weights)
     # -0.0 would print as such
     disagreement, contradiction, remaining = (abs(weight) for weight in fit.weights)
     return RiskModel(
@@ -146,7 +149,7 @@ def _budget(traces: TraceSet) -> int:
 
 def _samples(measures: Measures) -> int:
     """How many samples most rounds hold."""
-    counts = measures.derived(sample_counts)
+    (counts,) = measures.derived(sample_counts)
     held = counts[counts > 0].astype(np.int64)
     return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
 

@@ -44,7 +44,8 @@ def read_samples(
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)
     score[:, :there] = scores[:, :there]
-    shares = measures.derived(RightShares(draft.clusters.by, draft.match, rounds))[:, :there]
+    (shares,) = measures.derived(RightShares(draft.clusters.by, draft.match, rounds))
+    shares = shares[:, :there]
     if draft.penalty:
         spread = measures.signals([entropy_signal(draft.clusters.by)]).signal("normalized_entropy")
         shares = shares - draft.penalty * np.nan_to_num(spread[:, :there])
@@ -114,7 +115,8 @@ def samples_a_round(measures: Measures, rounds: int) -> int:
             f"micp needs column samples, which {traces.origin.source} does not hold; record with "
             "suffice record --samples 10"
         )
-    counts = measures.derived(sample_counts)[:, :rounds]
+    (counts,) = measures.derived(sample_counts)
+    counts = counts[:, :rounds]
     expected = counts[0, 0]
     others = np.argwhere(~np.isnan(counts) & (counts != expected))
     if len(others):

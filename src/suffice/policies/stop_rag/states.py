@@ -109,14 +109,14 @@ def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
             f"samples; {_RECORD}"
         )
     labelled = measures.labelled
-    counts = measures.derived(sample_counts)  # NaN where not recorded
+    counts, values = measures.derived(sample_counts, MeanScores(score))  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
     usable = labelled & ~unsampled.any(axis=1)
     if not usable.any():
         raise UsageError(f"no question of {source} has rewards: {'; '.join(notes)}")
     return Rewards(
-        values=measures.derived(MeanScores(score)),
+        values=values,
         lengths=traces.last_rounds,
         usable=usable,
         notes=notes,

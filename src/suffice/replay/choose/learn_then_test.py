@@ -123,13 +123,15 @@ class Half:
 
     def losses(self, members: NDArray[np.intp], loss: LossName) -> Array:
         """Losses in [0, 1], (n_questions, n_members): over the reach, the signed one plus 1 and halved."""
-        n_questions, n_rounds = self.scores.shape
-        rows = np.arange(n_questions)
-        by_round = self._by_round(loss) / self.reach
+        n_questions = len(self.scores)
+        by_round = np.ascontiguousarray(self._by_round(loss).T)
+        by_round /= self.reach
         if loss == "signed":
-            by_round = (by_round + 1.0) / 2.0
-        first = rows * n_rounds - 1  # where a question's rounds begin, stops counting from 1
-        places = np.add(self.stops[members].T, first[:, None], dtype=np.intp, order="C")
+            by_round += 1.0
+            by_round /= 2.0
+        places = (self.stops[members].T - 1).astype(np.intp, order="C")
+        places *= n_questions
+        places += np.arange(n_questions)[:, None]
         return np.asarray(by_round.ravel().take(places))
 
     def _by_round(self, loss: LossName) -> Array:

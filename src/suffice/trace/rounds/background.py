@@ -6,11 +6,12 @@ import os
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -183,9 +184,12 @@ class BackgroundWriter:
             self._thread.join(timeout)
 
     def _loop(self) -> None:
-        self._guarded(self._work.recover)
+        left = self._work.left_by_others()
         waiting = self._waiting
         while True:
+            # a loop that ends waits for its own rounds, not for what the dead left
+            while not waiting and left:
+                self._guarded(partial(self._work.recover, left.popleft()))
             self._woken.wait(_PAUSE_S if self._under_way or waiting else None)
             self._woken.clear()
             events: list[Event] = []
@@ -194,6 +198,8 @@ class BackgroundWriter:
                 if event is None:
                     self._take(events)
                     self._guarded(self._work.close)
+                    for file in left:
+                        self._guarded(partial(self._work.recover, file))
                     return
                 events.append(event)
             if events:
@@ -355,7 +361,9 @@ class _Work:
         try:
             if self._open:
                 self._open_journal(*self._carried())
-            self._store(done, full.with_suffix(".parquet"))
+            named = {record.question.id for record in done} & self._named
+            self._store(done, full.with_suffix(".parquet"), self._run, named)
+            self._named -= named
             full.unlink()
         finally:  # a journal that could not be turned stays, and is read as one
             if stream is not None:
@@ -368,21 +376,24 @@ class _Work:
                 yield round_line(name, finished, watched.scores.get(number))
 
     def _store(
-        self, done: list[QuestionRecord], target: Path, run: Mapping[str, Any] | None = None
+        self,
+        done: list[QuestionRecord],
+        target: Path,
+        run: Mapping[str, Any],
+        named: Collection[str],
     ) -> None:
+        """Write these questions; those ``named`` by somebody get another id where theirs is taken."""
         from suffice.trace.rounds.writer import records_to_table
         from suffice.trace.writer import write_table
 
         if not done:
             return
         with together(self._root):
-            named = [record.question.id for record in done if record.question.id in self._named]
             if named:
                 self._look()
                 done = [self._renamed(record) for record in done]
-            write_table(records_to_table(done, self._run if run is None else run), target)
+            write_table(records_to_table(done, run), target)
             self._looked.add(target.name)
-        self._named.difference_update(named)
 
     def _look(self) -> None:
         """Which ids the directory holds."""
@@ -409,20 +420,22 @@ class _Work:
             self._turn()
 
     # --- what others left --------------------------------------------------------------------------
-    def recover(self) -> None:
-        """Turn the journals of processes that died into Parquet; what they had not finished ends in error."""
-        for file in sorted(self._root.glob("watch-*.jsonl")):
-            try:
-                stream = file.open("rb")
-            except FileNotFoundError:
-                continue
-            with stream:
-                if not claim(stream) or not file.exists():
-                    continue
-                target = file.with_suffix(".parquet")
-                if not target.exists():
-                    journal = read_journal(file)
-                    done = [*journal.finished, *journal.left()]
-                    self._named = {record.question.id for record in done}
-                    self._store(done, target, journal.run)
-                file.unlink()
+    def left_by_others(self) -> deque[Path]:
+        """The journals that stand there."""
+        return deque(sorted(self._root.glob("watch-*.jsonl")))
+
+    def recover(self, file: Path) -> None:
+        """Turn the journal of a process that died into Parquet; what it had not finished ends in error."""
+        try:
+            stream = file.open("rb")
+        except FileNotFoundError:
+            return
+        with stream:
+            if not claim(stream) or not file.exists():
+                return
+            target = file.with_suffix(".parquet")
+            if not target.exists():
+                journal = read_journal(file)
+                done = [*journal.finished, *journal.left()]
+                self._store(done, target, journal.run, {record.question.id for record in done})
+            file.unlink()

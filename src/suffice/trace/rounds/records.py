@@ -672,6 +672,9 @@ def round_of_document(document: Any) -> Round:
     return built
 
 
+_PLAIN: Mapping[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
+
+
 def _built(kind: type, document: Any) -> Any:
     def part(name: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -682,7 +685,15 @@ def _built(kind: type, document: Any) -> Any:
             return datetime.fromisoformat(value)
         return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
 
-    return kind(**{name: part(name, value) for name, value in document.items()})
+    parts = {name: part(name, value) for name, value in document.items()}
+    for own in fields(kind):
+        one_or_more = str(own.type).removesuffix(" | None")
+        item = one_or_more.removeprefix("tuple[").removesuffix(", ...]")
+        value = parts.get(own.name)
+        for held in () if value is None else (value,) if item == one_or_more else value:
+            if not isinstance(held, _PLAIN.get(item, object)):
+                raise TypeError(f"{own.name} must be {own.type}, found {held!r:.40}")
+    return kind(**parts)
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:

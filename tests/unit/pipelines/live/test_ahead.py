@@ -263,3 +263,27 @@ def test_work_aside_that_is_cut_ends_at_its_next_block() -> None:
     with may_be_cut(lambda: reached.append("nobody cuts this thread")):
         reached.append("after")
     assert reached == ["before", "after"]
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_the_answer_of_the_embedded_model_is_the_plain_loops() -> None:
+    """Two prompts decoded side by side may differ from one in a rounding; here they do not."""
+    pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
+    from suffice.llm.embedded import EmbeddedModel
+
+    with EmbeddedModel.load() as model:
+        for loop in (LOOPS["cumulative"](rounds=4), LOOPS["iterative"](rounds=3, samples=0)):
+            plain, ahead = (
+                answer(
+                    EXAMPLES[0].question.text,
+                    OwnParagraphs(EXAMPLES[0].passages),
+                    model,
+                    Controller(RulePolicy(rule="answer_stable")),
+                    Answering(loop=loop, speculate=speculate),
+                )
+                for speculate in (False, True)
+            )
+            said = [[finished.response for finished in one.rounds] for one in (plain, ahead)]
+            assert said[0] == said[1]
+            assert ahead.answer == plain.answer

@@ -1,0 +1,51 @@
+"""Inputs made once, and what every command leaves where nothing is wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.children import Child, import_once
+from tests.faults.work import Work, make_given, result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clean:
+    """What a command leaves, and the seconds it takes."""
+
+    result: dict[str, Any]
+    seconds: float
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported(request: pytest.FixtureRequest) -> None:
+    """What children find imported; all of it takes seconds, so a few fast tests do without."""
+    slow = any(item.get_closest_marker("slow") for item in request.session.items)
+    import_once(commands=slow)
+
+
+@pytest.fixture(scope="session")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_given(tmp_path_factory.mktemp("given"))
+
+
+@pytest.fixture(scope="session")
+def clean(given: Path) -> Callable[[Work], Clean]:
+    """What a command leaves where nothing is wrong; run twice, since the first run fills caches."""
+    known: dict[str, Clean] = {}
+
+    def run(work: Work) -> Clean:
+        if work.name not in known:
+            for _ in range(2):
+                with tempfile.TemporaryDirectory() as folder:
+                    ended = Child(work.line(given, Path(folder)), given).end()
+                    assert ended.code == 0, ended.err
+                    left = result(Path(folder))
+            known[work.name] = Clean(result=left, seconds=ended.seconds)
+        return known[work.name]
+
+    return run
