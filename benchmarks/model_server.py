@@ -1,4 +1,4 @@
-"""The embedded model under a recording: prompt tokens evaluated, throughput against bare sending and llama.cpp.
+"""The embedded model under a recording: prompt tokens evaluated, and throughput against bare sending.
 
 All run the real model; other work on the machine disturbs the throughput.
 """
