@@ -98,6 +98,23 @@ class ContradictionDetector(Protocol):
         """For every (plan step, candidate) how surely they conflict, in [0, 1], (len(pairs),)."""
 
 
+def whole_text(text: str) -> str:
+    r"""The text with U+FFFD for halves of surrogate pairs, which no file, request or terminal can hold.
+
+    Where texts enter they go through it: replies, prompts, passages and questions.
+
+    >>> whole_text("Os\ud800lo") == "Os\ufffdlo"
+    True
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 # --- language models -------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -105,6 +122,9 @@ class Message:
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", whole_text(self.content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +146,10 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.prompt, str):
+            object.__setattr__(self, "prompt", whole_text(self.prompt))
+
 
 MAX_REPLY_LETTERS = 100_000
 """Letters of a reply that are read; whatever parses a reply reads no more."""
@@ -138,6 +162,9 @@ class Completion:
     text: str
     tokens: tuple[Token, ...] | None = None
     finish_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", whole_text(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from textwrap import wrap
-from types import MappingProxyType
+from traceback import format_exception
+from types import MappingProxyType, TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from suffice.errors import struck
@@ -40,6 +41,18 @@ def coloured(stream: IO[str]) -> bool:
     )
 
 
+def harmless(text: str) -> str:
+    """Text that steers no terminal: what does, or hides or reorders letters, is spelled out."""
+    from suffice.results.markup import visible
+
+    return visible(text)
+
+
+def put(text: str = "", *, end: str = "\n") -> None:
+    """Print text on stdout, :func:`harmless`; whatever a command prints goes through here."""
+    print(harmless(text), end=end)
+
+
 def painted(text: str, tone: Tone | str) -> str:
     """Text in the colours of a tone."""
     return f"\x1b[{_CODES[tone]}m{text}\x1b[0m"
@@ -47,7 +60,9 @@ def painted(text: str, tone: Tone | str) -> str:
 
 def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
     """A line for people, on stderr; what leads it stands in a tone."""
+    text = harmless(" ".join(text.splitlines()))
     if lead:
+        lead = harmless(lead)
         text = f"{painted(lead, tone) if coloured(sys.stderr) else lead} {text}"
     with _LAST:
         _LAST.clear()
@@ -78,13 +93,29 @@ def open_standard_streams() -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # for LANG=C and other small alphabets
+    sys.excepthook = _tell_defect
+
+
+def _tell_defect(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """A traceback whose message may hold foreign text."""
+    _tell(harmless("".join(format_exception(kind, error, trace))), end="")
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command: strict, see :func:`suffice.results.as_json.as_json`."""
-    from suffice.results.as_json import as_json
+    """The one JSON document of a command: strict, see :func:`suffice.results.as_json.as_json`.
 
-    print(json.dumps(as_json(document), allow_nan=False, ensure_ascii=False, indent=1))
+    Letters that steer a terminal stand in JSON's own escapes.
+    """
+    from suffice.results.as_json import as_json
+    from suffice.results.markup import json_escaped
+
+    text = json.dumps(as_json(document), allow_nan=False, ensure_ascii=False, indent=1)
+    print(json_escaped(text))
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +149,12 @@ def print_result(
     if arguments.format == "json":
         print_json(document())
     else:
-        print(in_form(tables, arguments.format))
+        print_tables(tables, arguments.format)
+
+
+def print_tables(tables: Sequence[Table], form: str = "text", *, end: str = "\n") -> None:
+    """Tables in a form; their texts are :func:`harmless` already, their colours ours."""
+    print(in_form(tables, form), end=end, flush=True)
 
 
 def in_form(tables: Sequence[Table], form: str) -> str:
@@ -128,7 +164,7 @@ def in_form(tables: Sequence[Table], form: str) -> str:
         paint = painted if coloured(sys.stdout) else None
         blocks = [table.text(width, paint) for table in tables]
     else:
-        blocks = [getattr(table, form)() for table in tables]
+        blocks = [harmless(getattr(table, form)()) for table in tables]
     return "\n\n".join(block.rstrip("\n") for block in blocks if block)
 
 
@@ -149,7 +185,7 @@ def print_lines(text: str, *, lead: str = "", indent: int = 2) -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    print("\n".join(lines))
+    put("\n".join(lines))
 
 
 def one_line_warnings() -> None:
@@ -225,7 +261,7 @@ class _LastLine:
     def rewrite(self, text: str) -> None:
         """Put this in its place."""
         self.clear()
-        _tell(text, end="")
+        _tell(harmless(text), end="")
         self._open = True
 
 

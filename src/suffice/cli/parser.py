@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Self
 
+from suffice.cli.output import harmless
 from suffice.errors import did_you_mean
 
 
@@ -74,6 +75,10 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action.choices, dict) and message.endswith(f" {action.metavar}"):
                 return f", one of {', '.join(action.choices)}"
         return ""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """All that argparse prints: words of the command line stand in it."""
+        super()._print_message(harmless(message), file)
 
     def error(self, message: str) -> NoReturn:
         """A line of ours, and where the options are told."""

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 
 _VOID = frozenset({"br", "input", "link", "meta"})
 # Characters that hide, reorder or end text: controls but tab and line feed, marks and overrides of
-# writing direction, invisible joins, line separators, byte-order marks and lone surrogates.
+# writing direction, invisible joins and blanks, line separators, byte-order marks, lone surrogates, and
+# copies of ASCII that show nothing.
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
 
@@ -84,7 +85,17 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
 
 
 def _as_json_escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match.group()):04x}"
+    escaped = json.dumps(match.group())[1:-1]
+    return escaped if escaped.startswith("\\") else f"\\u{ord(escaped):04x}"
+
+
+def json_escaped(text: str) -> str:
+    r"""JSON with its invisible and direction-changing characters in JSON's own escapes.
+
+    >>> print(json_escaped('"abc\u202edef"'))
+    "abc\u202edef"
+    """
+    return _INVISIBLE.sub(_as_json_escape, text)
 
 
 def json_for_script(value: object) -> Html:

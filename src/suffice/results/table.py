@@ -682,8 +682,18 @@ def _latex(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=[\d.])", "$-$", escaped) if escaped != UNKNOWN else "--"
 
 
+# what spreadsheets take for the beginning of a formula, but for a number
+_FORMULA = re.compile(r"[=@＝＠\t]|[+\-＋－](?!\d*\.?\d+(?:[eE][+-]?\d+)?%?\Z)(?=.)", re.DOTALL)
+
+
+def _csv_text(value: Plain) -> str:
+    """A cell, with an apostrophe before a text that a spreadsheet would compute."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if isinstance(value, str) and _FORMULA.match(text) else text
+
+
 def _csv_line(values: Sequence[Plain]) -> str:
-    texts = ["" if value is None else str(value) for value in values]
+    texts = [_csv_text(value) for value in values]
     if texts == [""]:
         return '""'
     return ",".join(

@@ -350,7 +350,8 @@ def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[
             continue
         if name == "derived" and isinstance(value, list):
             for number, step in enumerate(value):
-                yield from ((f"{name}.{number}.{inner}", held) for inner, held in step.items())
+                parts = step.items() if isinstance(step, Mapping) else [("", step)]
+                yield from ((f"{name}.{number}.{inner}", held) for inner, held in parts)
         else:
             yield name, value
 
@@ -407,7 +408,7 @@ class FailureFile:
                 entry = json.loads(line.decode("utf-8"))
                 key = tuple(entry[name] for name in self._names)
                 self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(
                     "not a failure record; delete the line to go on",
                     file=str(file),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, InternalError
-from suffice.trace.parquet import footer_of, readable
+from suffice.trace.parquet import complete, footer_of, readable
 from suffice.trace.reader import StoredFile, coerce_column
 from suffice.trace.schema import MEASURED
 
@@ -292,7 +292,7 @@ class Files:
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
             with readable(file.file), _opened(file.file) as parquet:
-                return parquet.read(columns=paths).column(name)
+                return complete(parquet, paths).column(name)
         key = (file.file, name, fields)
         if key not in readings:
             readings[key] = _Reading(file, paths)

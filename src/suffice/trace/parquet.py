@@ -6,7 +6,7 @@ Both lie in the file itself, so they hold wherever it is copied to. Files of oth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -82,6 +82,20 @@ def opened(file: Path) -> pq.ParquetFile:
     source = pa.OSFile(str(file))
     _check_footer(source)
     return pq.ParquetFile(source, page_checksum_verification=True)
+
+
+def complete(parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
+    """Columns of all rows.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        Where there are fewer, or more, rows than the footer says.
+    """
+    table, stated = parquet.read(columns=names), parquet.metadata.num_rows
+    if names and table.num_rows != stated:
+        raise pa.ArrowInvalid(f"{table.num_rows} rows where the footer says {stated}")
+    return table
 
 
 def footer_of(file: Path) -> pq.FileMetaData:

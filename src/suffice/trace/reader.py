@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.durable import failures_files
-from suffice.trace.parquet import FOOTER_KEY, footer_of, opened, readable
+from suffice.trace.parquet import FOOTER_KEY, complete, footer_of, opened, readable
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
@@ -123,11 +123,15 @@ class StoredFile:
             metadata.pop(FOOTER_KEY, None)
             version = _version(metadata, file, kind)
             _check_required(stored.names, str(file), kind)
+            _check_distinct([name for name in stored.names if name in wanted], str(file))
             later = {column.name for column in kind.columns if column.since > version}
             own = parquet.read(columns=sorted(later & {*stored.names}))
             groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
-        stored = pa.schema([field for field in stored if field.name not in later], metadata)
+        plain = [
+            field.with_type(plain_type(field.type)) for field in stored if field.name not in later
+        ]
+        stored = pa.schema(plain, metadata)
         return cls(
             file=file,
             kind=kind,
@@ -165,7 +169,7 @@ class StoredFile:
             Naming the file: it is damaged, or a column has another type.
         """
         with readable(self.file), opened(self.file) as parquet:
-            table = parquet.read(columns=list(self.names if names is None else names))
+            table = complete(parquet, list(self.names if names is None else names))
         return self.coerced(table)
 
     def coerced(
@@ -286,7 +290,7 @@ def run_document(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """What a file's metadata say of the run; nothing where they do not."""
     try:
         document = json.loads(metadata.get(RUN_KEY, b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -350,9 +354,7 @@ def _coerced(
     first_row: int = 0,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Table:
-    duplicated = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if duplicated:
-        raise DataError("the column appears twice", file=file, column=min(duplicated))
+    _check_distinct(table.column_names, file)
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in schema.columns:
         if column.name not in table.column_names:
@@ -370,8 +372,15 @@ def _coerced(
                 column=column.name,
             ) from error
     for name in table.column_names:
-        arrays.setdefault(name, table.column(name))
+        if name not in arrays:
+            arrays[name] = plain_column(table.column(name))
     return pa.table(arrays)
+
+
+def _check_distinct(names: Sequence[str], file: str) -> None:
+    duplicated = {name for name in names if names.count(name) > 1}
+    if duplicated:
+        raise DataError("the column appears twice", file=file, column=min(duplicated))
 
 
 def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> None:
@@ -416,12 +425,38 @@ def coerce_column(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArra
     return pa.chunked_array([_array(chunk, target) for chunk in cells.chunks], type=target)
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the same meaning for one of Arrow's views, which it can neither filter nor take from."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        inner = (kind.key_type, kind.item_type)
+        plain = tuple(map(plain_type, inner))
+        return kind if plain == inner else pa.map_(*plain)
+    if _is_list(kind):
+        item = plain_type(kind.value_type)
+        views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+        return pa.list_(item) if views or item != kind.value_type else kind
+    return kind
+
+
+def plain_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in its :func:`plain_type`, its content checked where that is another."""
+    return coerce_column(cells, kind) if (kind := plain_type(cells.type)) != cells.type else cells
+
+
 def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Recursive conversion: what Arrow's cast does, plus structs by field name and maps."""
     if array.type == target:
         return array
     if isinstance(array, pa.DictionaryArray):
         return _array(array.dictionary_decode(), target)
+    if isinstance(array, pa.RunEndEncodedArray):
+        return _array(pc.run_end_decode(array), target)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     for is_nested, convert in _NESTED:
@@ -436,6 +471,9 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
             raise pa.ArrowTypeError(f"{array.type} is not text")
     elif pa.types.is_timestamp(target):
         return _moment(array, target)
+    elif pa.types.is_binary(target):
+        if not pa.types.is_binary_view(array.type):
+            raise pa.ArrowTypeError(f"{array.type} is not bytes")
     elif pa.types.is_boolean(target):
         raise pa.ArrowTypeError(f"{array.type} is not true or false")
     elif not _is_number(array.type):

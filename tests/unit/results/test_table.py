@@ -493,3 +493,20 @@ def test_every_form_of_every_table(table: Table, width: int) -> None:
     assert table.latex().count(" \\\\\n") == 1 + len(table.rows)
     assert table.html().count("<tr>") == 1 + len(table.rows)
     assert table.to_arrow().num_rows == len(table.rows)
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "＝1"])
+def test_csv_computes_nothing(cell: str) -> None:
+    table = Table(name="t", columns=[Column(name="name")], rows=[(cell,)])
+    (row,) = list(csv.reader(table.csv().splitlines()))[1:]
+    assert row == [f"'{cell}"]
+
+
+@pytest.mark.parametrize("cell", ["-", "-0.5", "+3%", "-1e-9", "a=1", "fixed-1"])
+def test_csv_leaves_numbers_and_words(cell: str) -> None:
+    table = Table(
+        name="t",
+        columns=[Column(name="name"), Column(name="n", kind="number")],
+        rows=[(cell, -1.0)],
+    )
+    assert list(csv.reader(table.csv().splitlines()))[1] == [cell, "-1.0"]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.reader import coerce_table
+from suffice.trace.reader import coerce_column, coerce_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.table import TraceSet
@@ -275,3 +276,12 @@ def test_missing_values_of_pandas_are_null(tmp_path: Path) -> None:
     with pytest.warns(SufficeWarning):
         first = next(iter(read_traces(tmp_path / "t.parquet").records()))
     assert [each.usage.prompt_tokens for each in first.rounds] == [10, None]
+
+
+def test_columns_encoded_by_runs_are_decoded() -> None:
+    """As some readers give them; what is no text is refused, whatever its encoding."""
+    runs = pc.run_end_encode(pa.array(["a", "a", None]))
+    assert coerce_column(pa.chunked_array([runs]), pa.string()).to_pylist() == ["a", "a", None]
+    for other in (pa.array([b"a"], pa.binary_view()), pc.run_end_encode(pa.array([1, 1]))):
+        with pytest.raises(pa.ArrowTypeError, match="is not text"):
+            coerce_column(pa.chunked_array([other]), pa.string())

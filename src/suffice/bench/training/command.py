@@ -11,6 +11,7 @@ from typing import Any
 
 from suffice.errors import SufficeError
 from suffice.results.as_json import as_json
+from suffice.results.markup import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def run_training(
     try:
         document = run(arguments)
     except (SufficeError, OSError) as error:
-        sys.stderr.write(f"{name}: {' '.join(str(error).split())}\n")
+        sys.stderr.write(visible(f"{name}: {' '.join(str(error).split())}\n"))
         return error.exit_code if isinstance(error, SufficeError) else 1
     shown = (
         json.dumps(as_json(document), indent=1, allow_nan=False)

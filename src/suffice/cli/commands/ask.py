@@ -18,7 +18,7 @@ from suffice.cli.options import (
     positive,
     seconds,
 )
-from suffice.cli.output import ProgressLine, print_json, print_lines, say, waiting
+from suffice.cli.output import ProgressLine, print_json, print_lines, put, say, waiting
 from suffice.cli.retrieval_options import (
     SEARCHED,
     add_pipeline,
@@ -230,9 +230,9 @@ def _retriever(
 
 def _print_set(answer_set: AnswerSet) -> None:
     for answer in answer_set.answers:
-        print(f"  {answer.confidence:.2f}  {answer.answer} (round {answer.round})")
+        put(f"  {answer.confidence:.2f}  {answer.answer} (round {answer.round})")
     if answer_set.cannot_answer:
-        print("  or none of these: the policy did not stop the loop early")
+        put("  or none of these: the policy did not stop the loop early")
 
 
 def _in_words(spent: Spent) -> str:
@@ -261,25 +261,25 @@ def _tokens(spent: Spent, about: str = "") -> str:
 
 def _print(answered: Answered, decline_below: float | None) -> None:
     rounds = len(answered.rounds)
-    print(answered.answer or "(the model gave no answer)")
+    put(answered.answer or "(the model gave no answer)")
     print_lines(f"stopped after round {rounds} by {answered.stopped_by}: {answered.reason}")
     known = answered.confidence
     said = "undefined" if known is None else f"{known:.4g}"
     if answered.answer_set is not None:
         _print_set(answered.answer_set)
     elif answered.declined:
-        print(f"declined: confidence {said}, below {decline_below:g}")
+        put(f"declined: confidence {said}, below {decline_below:g}")
     elif known is not None:
-        print(f"confidence {said}")
+        put(f"confidence {said}")
     if answered.answer_round != rounds:
-        print(f"the answer is that of round {answered.answer_round}, the most confident one")
+        put(f"the answer is that of round {answered.answer_round}, the most confident one")
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
-    print(f"spent {_in_words(answered.spent)}{usd}")
+    put(f"spent {_in_words(answered.spent)}{usd}")
     budget = counted(rounds + answered.saved.rounds, "round")
     if answered.wasted is not None:
         print_lines(_wasted(answered.wasted))
     if answered.unasked:
-        print(
+        put(
             f"asked for no answer before the end, as nothing reads one: saved "
             f"{counted(answered.unasked, 'call')}"
         )
@@ -288,12 +288,12 @@ def _print(answered: Answered, decline_below: float | None) -> None:
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
-        print("saved nothing: the loop ran to its end")
+        put("saved nothing: the loop ran to its end")
     if answered.fixed is not None and (answered.fixed.tokens is not None or not answered.unasked):
         print_lines(
             f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
         )
-    print("evidence:")
+    put("evidence:")
     for finished in answered.rounds:
         for passage in finished.passages or ():
-            print(f"  {passage.id}  {passage.title}")
+            put(f"  {passage.id}  {' '.join(passage.title.split())}")

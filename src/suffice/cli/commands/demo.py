@@ -10,7 +10,15 @@ from pathlib import Path
 
 from suffice.cli.commands.report import write_report
 from suffice.cli.options import add_json, out_path
-from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say, waiting
+from suffice.cli.output import (
+    INTERRUPTED,
+    ProgressLine,
+    print_json,
+    print_tables,
+    put,
+    say,
+    waiting,
+)
 from suffice.datasets.generated import SHIPPED_RECORD, generate
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
@@ -73,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"1/5 replaying the record of {shipped.n_questions} questions that comes with suffice, "
                 "while the model loads"
             )
-            print(in_form([_shipped_table(Measures(shipped))], "text"), end="\n\n", flush=True)
+            print_tables([_shipped_table(Measures(shipped))], end="\n\n")
         model = loading.result()
     say(f"2/5 recording {arguments.questions} other generated questions, {_ROUNDS} rounds each")
     if notice := getattr(model, "licence", ""):
@@ -121,9 +129,9 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
         return 0
-    print(in_form(comparison.tables(), "text"))
-    print(f"\ntraces {out / 'traces'}, policy {policy_file}, report {report}")
-    print("next: open the report, or record your own loop: suffice record --help")
+    print_tables(comparison.tables())
+    put(f"\ntraces {out / 'traces'}, policy {policy_file}, report {report}")
+    put("next: open the report, or record your own loop: suffice record --help")
     return 0
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from suffice.cli.options import add_json, add_traces, open_measures, out_path
-from suffice.cli.output import fit_progress, print_json, print_lines, say, waiting
+from suffice.cli.output import fit_progress, print_json, print_lines, put, say, waiting
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import (
     FieldOption,
@@ -177,7 +177,7 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        print(f"wrote {written}")
+        put(f"wrote {written}")
         for line in fitted.lines:
             text = line.replace("{traces}", str(arguments.traces))
             _print_line(text.replace("{policy}", str(written)))
@@ -191,7 +191,7 @@ def _print_line(line: str) -> None:
     about, _, said = line.partition(" ")
     text = said.lstrip()
     if about in ("rule", "use"):
-        print(f"  {line}")
+        put(f"  {line}")
     else:
         lead = f"  {line[: len(line) - len(text)]}"
         print_lines(text, lead=lead, indent=len(lead))

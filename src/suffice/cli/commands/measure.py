@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from suffice.cli.options import add_json, add_traces, open_traces, out_path, workers_of
-from suffice.cli.output import print_json, say
+from suffice.cli.output import print_json, put, say
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(fields_as_json(written))
         return 0
     kept = f" ({written.kept:,} were there)" if written.kept else ""
-    print(
+    put(
         f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds, "
         f"{len(written.signals)} signals, {written.parts:,} parts{kept}\n"
         f"use it with: suffice replay {written.out} --policy P"

@@ -21,7 +21,7 @@ from suffice.cli.options import (
     positive,
     ray_workers,
 )
-from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say, waiting
+from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, put, say, waiting
 from suffice.cli.retrieval_options import (
     SEARCHED,
     add_clustering,
@@ -355,8 +355,8 @@ def show_summary(
             }
         )
     else:
-        print(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
-        print(f" ({summary.recorded} {done} now, {summary.before} before)")
+        put(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
+        put(f" ({summary.recorded} {done} now, {summary.before} before)")
     if summary.failed:
         journal = failures_file(Path(arguments.out), arguments.shard).name
         say(f"{summary.failed} questions failed, see {journal}; run again to retry them")

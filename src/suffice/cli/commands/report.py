@@ -14,7 +14,7 @@ from suffice.cli.options import (
     open_measures,
     out_path,
 )
-from suffice.cli.output import fit_progress, print_json, say, waiting
+from suffice.cli.output import fit_progress, print_json, put, say, waiting
 from suffice.errors import unknown_name
 from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        print(f"wrote {arguments.out} ({size / 1e6:.1f} MB)")
+        put(f"wrote {arguments.out} ({size / 1e6:.1f} MB)")
     return 0
 
 

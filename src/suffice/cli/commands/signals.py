@@ -15,6 +15,7 @@ from suffice.cli.output import (
     add_format,
     print_json,
     print_result,
+    put,
     say,
     waiting,
 )
@@ -280,12 +281,12 @@ def _document(stored: StoredSignals, written: Path, told: Sequence[_Told]) -> di
 
 
 def _print(stored: StoredSignals, written: Path, told: Sequence[_Told]) -> None:
-    print(f"wrote {written}")
-    print(f"  computed {', '.join(stored.computed) or 'nothing new'}")
+    put(f"wrote {written}")
+    put(f"  computed {', '.join(stored.computed) or 'nothing new'}")
     for asked in told:
-        print(f"  {asked.line}")
+        put(f"  {asked.line}")
     for name, reason in stored.skipped.items():
-        print(f"  skipped {name}: {reason}")
+        put(f"  skipped {name}: {reason}")
 
 
 def _ended(told: Sequence[_Told], written: Path) -> int:

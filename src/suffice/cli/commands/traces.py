@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffice.cli.options import add_json, add_traces, natural, out_path
-from suffice.cli.output import add_format, print_json, print_result, say, waiting
+from suffice.cli.output import add_format, print_json, print_result, put, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.labels import label_traces, parse_label_roles
@@ -292,12 +292,12 @@ def _tell(written: Written, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(asdict(written))
         return 0
-    print(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
+    put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
     if written.splits:
         told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
-        print(f"  splits: {told}")
+        put(f"  splits: {told}")
     if written.failures:
-        print(f"  {written.failures:,} questions failed when recorded")
+        put(f"  {written.failures:,} questions failed when recorded")
     return 0
 
 
@@ -355,14 +355,14 @@ def _plan_trace(path: str) -> _Checked:
 def _print(checked: _Checked) -> None:
     (things, number), (parts, more) = checked.counts.items()
     heading = "plan trace: " if things == "plans" else ""
-    print(f"{heading}{number} valid {things}, {more} {parts}")
+    put(f"{heading}{number} valid {things}, {more} {parts}")
     for remark in checked.remarks:
-        print(f"  warning: {remark}")
+        put(f"  warning: {remark}")
     for error in checked.errors[:_MOST_SHOWN]:
-        print(f"  {error}")
+        put(f"  {error}")
     if len(checked.errors) > _MOST_SHOWN:
-        print(f"  and {len(checked.errors) - _MOST_SHOWN} more; --json lists all")
+        put(f"  and {len(checked.errors) - _MOST_SHOWN} more; --json lists all")
     if checked.failures:
-        print(f"{checked.failures} {things} failed when recorded; record again to retry")
+        put(f"{checked.failures} {things} failed when recorded; record again to retry")
     if not checked.errors and checked.empty:
-        print(f"the {checked.name} is empty")
+        put(f"the {checked.name} is empty")

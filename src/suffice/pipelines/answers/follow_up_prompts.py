@@ -15,12 +15,11 @@ from suffice.pipelines.answers.prompts import (
     asks_marker,
     asks_rating,
     in_reply,
-    passage_line,
     passage_lines,
     reply_form,
 )
 from suffice.protocols import Message
-from suffice.signals.evidence import one_line
+from suffice.signals.evidence import one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
 FOLLOW_UP = "Follow-up:"

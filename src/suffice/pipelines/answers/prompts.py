@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from suffice.protocols import Message
-from suffice.signals.evidence import evidence_text, one_line
+from suffice.signals.evidence import evidence_text, one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
 Prompt = str | tuple[Message, ...]
@@ -42,15 +42,8 @@ class SearchStep:
 
 
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
-    """Each as :func:`passage_line`, its white space squeezed."""
-    return [
-        passage_line(one_line(passage.title), one_line(passage.text or "")) for passage in passages
-    ]
-
-
-def passage_line(title: str, text: str) -> str:
-    """``[title] text``."""
-    return f"[{title}] {text}"
+    """Each as :func:`suffice.signals.evidence.passage_line`."""
+    return [passage_line(passage.title, passage.text or "") for passage in passages]
 
 
 def in_reply(prompt: tuple[Message, ...], reply: str, request: str) -> tuple[Message, ...]:

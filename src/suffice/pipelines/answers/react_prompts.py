@@ -14,11 +14,10 @@ from suffice.pipelines.answers.prompts import (
     Prompt,
     SearchStep,
     in_reply,
-    passage_line,
     passage_lines,
 )
 from suffice.protocols import MAX_REPLY_LETTERS, Message
-from suffice.signals.evidence import one_line
+from suffice.signals.evidence import one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
 _MAX_THOUGHT = 400

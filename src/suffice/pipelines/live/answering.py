@@ -26,6 +26,7 @@ from suffice.protocols import (
     Retriever,
     SetPolicy,
     StopPolicy,
+    whole_text,
 )
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
@@ -277,6 +278,7 @@ def answer(
     """
     if not question.strip():
         raise UsageError("the question is empty; type what you want to know")
+    question = whole_text(question)
     check_confidence(
         controller.policy, choose=settings.choose, decline_below=settings.decline_below
     )

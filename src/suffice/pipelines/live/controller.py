@@ -381,6 +381,8 @@ class Controller:
         UsageError
             When the document holds no policy and none is given, or another one than it was made under.
         """
+        if not isinstance(document, Mapping):
+            raise DataError(f"a checkpoint is an object, found {document!r:.60}")
         fields = Fields(document)
         check_version(document, "suffice_controller", CHECKPOINT_VERSION)
         fields.need("question", "question_id", "rounds", "signals")

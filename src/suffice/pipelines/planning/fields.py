@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from suffice.protocols import whole_text
 from suffice.trace.plans.records import ConstraintDecision
 
 _FIELDS = {
@@ -62,8 +63,7 @@ def field_name(key: str) -> str | None:
 
 def clean_text(text: str) -> str:
     """Without what no file of text can hold: half of a pair of surrogates, and NUL."""
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.replace("\0", "")
+    return whole_text(text).replace("\0", "")
 
 
 def has_words(text: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from suffice.protocols import ChatModel, Message
+from suffice.signals.evidence import one_line
 from suffice.trace.plans.records import PlanTask
 from suffice.trace.rounds.records import Passage
 
@@ -54,8 +55,8 @@ class PlanText:
             if passage.id in self._shown:
                 continue
             self._shown.add(passage.id)
-            quoted = " ".join((passage.text or "").split())[: self.max_passage_chars]
-            title = " ".join(passage.title.split())
+            quoted = one_line(passage.text or "")[: self.max_passage_chars]
+            title = one_line(passage.title)
             self._lines.append(f"Document [{title or passage.id}]: {quoted}")
 
     def take(self, number: int, step: str) -> None:

@@ -62,7 +62,7 @@ def read_tensors(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]
         raise DataError(
             f"not {what} of this library: its header is missing", file=str(path)
         ) from error
-    except (OSError, ValueError, weights.SafetensorError) as error:
+    except (OSError, ValueError, RecursionError, weights.SafetensorError) as error:
         raise DataError(f"not {what}, or damaged ({first_line(error)})", file=str(path)) from error
     if not isinstance(header, dict):
         raise DataError(f"not {what} of this library", file=str(path))

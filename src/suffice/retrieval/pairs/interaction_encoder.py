@@ -89,7 +89,7 @@ class InteractionModel:
         try:
             header = json.loads(path.read_text(encoding="ascii"))
             schema, max_length = int(header["schema"]), int(header["max_length"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"not the header of a reranker ({error!r})", file=str(path)) from error
         if schema > _SCHEMA:
             raise DataError(

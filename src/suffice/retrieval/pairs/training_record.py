@@ -26,7 +26,7 @@ def training_ids(folder: str | Path) -> frozenset[str]:
     path = Path(folder) / TRAINING_RECORD
     try:
         record = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"not the record of a training ({error!r})", file=str(path)) from error
     ids = record.get(TRAIN_IDS) if isinstance(record, dict) else None
     if not isinstance(ids, list):

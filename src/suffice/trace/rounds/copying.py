@@ -283,7 +283,7 @@ def _joint_schema(
         for column in part.stored:
             types.setdefault(column.name, {})[column.type] = None
     for name, kind in added.items():
-        types.setdefault(name, {kind: None})
+        types[name] = {kind: None}
     columns = [(name, _joint_type(name, list(kinds))) for name, kinds in types.items()]
     return pa.schema(columns, metadata=dict(metadata))
 

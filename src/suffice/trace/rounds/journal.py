@@ -162,7 +162,7 @@ def read_journal(file: Path) -> Journal:
     for line in lines:
         try:
             journal.take(line)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             journal.damaged += 1
     return journal
 

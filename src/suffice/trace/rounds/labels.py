@@ -379,7 +379,7 @@ def _read(root: Path) -> LabelFile:
 
 
 def _label(document: Any, place: str) -> Label:
-    if not isinstance(document, dict) or "question_id" not in document:
+    if not isinstance(document, dict) or document.get("question_id") is None:
         raise DataError(
             'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, or score '
             f"and round; found {document!r:.60}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
-from suffice.trace.parquet import checksums_of, footer_of, opened, readable
+from suffice.trace.parquet import checksums_of, complete, footer_of, opened, readable
 from suffice.trace.reader import (
     StoredFile,
     agreed,
@@ -23,6 +23,7 @@ from suffice.trace.reader import (
     first_error,
     nothing_read,
     parquet_files,
+    plain_column,
 )
 from suffice.trace.rounds.checks import (
     CHECKED_WITH,
@@ -72,7 +73,8 @@ class Part:
         if self.journal is not None:
             return self.journal
         with readable(self.file), opened(self.file) as parquet:
-            return parquet.read(columns=self.stored.names)
+            table = complete(parquet, self.stored.names)
+            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,19 +477,25 @@ def _of_file(file: Path, wanted: _Wanted) -> _Read:
 
 def _of_journal(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -> _Read:
     """The finished questions of a journal, as its Parquet file will hold them."""
-    names = pa.array([record.question.id for record in journal.finished], pa.string())
+    own: Iterable[object] = (record.question.id for record in journal.finished)
+    names = pa.array([name for name in own if isinstance(name, str)], pa.string())
     taken: set[str] = set()
     for table in before:
         ids = table.column("question_id")
         taken.update(pc.unique(pc.filter(ids, pc.is_in(ids, names))).to_pylist())
-    rows: list[dict[str, Any]] = []
+    tables: list[pa.Table] = []
+    damaged = journal.damaged
     for record in journal.finished:
         name = free_id(record.question.id, taken)
-        taken.add(name)
-        rows += [{**row, "question_id": name} for row in record_to_rows(record)]
-    table = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow)
+        try:
+            rows = [{**row, "question_id": name} for row in record_to_rows(record)]
+            tables.append(pa.Table.from_pylist(rows, schema=QUESTIONS.arrow))
+            taken.add(name)
+        except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError):
+            damaged += 1
+    table = pa.concat_tables([QUESTIONS.arrow.empty_table(), *tables])
     table = table.select([name for name in table.column_names if name in wanted])
-    remarks = [] if not journal.damaged else [f"{journal.damaged} lines are damaged and left out"]
+    remarks = [] if not damaged else [f"{damaged} lines are damaged and left out"]
     return _Read(
         table=table,
         run=dict(journal.run),

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from suffice.errors import DataError, UsageError
+from suffice.protocols import whole_text
 
 _Value = TypeVar("_Value")
 
@@ -135,7 +136,10 @@ class Passage:
     rerank_score: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "title", self.title or "")  # a file's null reads as no title
+        object.__setattr__(self, "id", whole_text(self.id))
+        object.__setattr__(self, "title", whole_text(self.title or ""))  # null: no title
+        if self.text is not None:
+            object.__setattr__(self, "text", whole_text(self.text))
         object.__setattr__(self, "score", float32(self.score, "passages.score"))
         object.__setattr__(
             self, "rerank_score", float32(self.rerank_score, "passages.rerank_score")
@@ -150,6 +154,7 @@ class TopToken:
     logprob: float
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "token", whole_text(self.token))
         object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.top.logprob"))
 
 
@@ -162,6 +167,7 @@ class Token:
     top: tuple[TopToken, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "token", whole_text(self.token))
         object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.logprob"))
         object.__setattr__(self, "top", tuple(self.top))
 
@@ -594,17 +600,17 @@ class LoopView:
 
 
 def in_unicode(value: _Value) -> _Value:
-    r"""A record with "?" for what no file can hold, halves of surrogate pairs.
+    r"""A record whose texts are all as :func:`suffice.protocols.whole_text` has them.
 
-    >>> in_unicode(Question(id="q", text="Who\ud800?")).text
-    'Who??'
+    >>> in_unicode(Question(id="q", text="Who\ud800?")).text == "Who\ufffd?"
+    True
     """
     return _in_unicode(value)  # type: ignore[no-any-return]
 
 
 def _in_unicode(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="replace").decode()
+        return whole_text(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = {part.name: _in_unicode(getattr(value, part.name)) for part in fields(value)}
         return replace(value, **parts)
@@ -672,6 +678,9 @@ def round_of_document(document: Any) -> Round:
     return built
 
 
+_PLAIN: Mapping[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
+
+
 def _built(kind: type, document: Any) -> Any:
     def part(name: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -682,7 +691,15 @@ def _built(kind: type, document: Any) -> Any:
             return datetime.fromisoformat(value)
         return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
 
-    return kind(**{name: part(name, value) for name, value in document.items()})
+    parts = {name: part(name, value) for name, value in document.items()}
+    for own in fields(kind):
+        one_or_more = str(own.type).removesuffix(" | None")
+        item = one_or_more.removeprefix("tuple[").removesuffix(", ...]")
+        value = parts.get(own.name)
+        for held in () if value is None else (value,) if item == one_or_more else value:
+            if not isinstance(held, _PLAIN.get(item, object)):
+                raise TypeError(f"{own.name} must be {own.type}, found {held!r:.40}")
+    return kind(**parts)
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:

@@ -20,6 +20,7 @@ from suffice.pipelines.answers.follow_up_prompts import (
 from suffice.pipelines.answers.prompts import PROMPTS, Prompt, PromptName, SearchStep
 from suffice.pipelines.loops.follow_up import parse_verdict
 from suffice.protocols import Message
+from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
 
 Api = Literal["chat", "completion"]
@@ -230,7 +231,7 @@ def test_completion_prompts_share_all_but_the_line_that_asks(
     for makes, end in (
         (asked.next_query, FOLLOW_UP),
         (asked.verdict, VERDICT),
-        (asked.answer, f"Back to the main question: {' '.join(question.split())}\n"),
+        (asked.answer, f"Back to the main question: {one_line(question)}\n"),
     ):
         rounds = [str(makes(question, steps[:n])) for n in range(len(steps) + 1)]
         for shorter, longer in pairwise(rounds):

@@ -383,3 +383,36 @@ def test_texts_that_are_no_shares(text: str) -> None:
 def test_shares_that_do_not_sum_to_one(text: str, total: str) -> None:
     with pytest.raises(UsageError, match=f"sum to {total}, not to 1"):
         parse_splits(text)
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_columns_of_types_that_arrow_cannot_take_from(tmp_path: Path, kind: pa.DataType) -> None:
+    """Columns of the schema and of the user's own; those that are filled take the schema's type."""
+    write_traces(
+        [make_record(f"q{n}", ["Oslo", "Rome"], split="tune") for n in range(3)],
+        tmp_path / "plain.parquet",
+    )
+    table = pq.read_table(tmp_path / "plain.parquet")
+    columns = {
+        field.name: table.column(field.name).to_pylist()
+        for field in table.schema
+        if pa.types.is_string(field.type)
+    }
+    for name, values in columns.items():
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, pa.array(values, pa.string()).cast(kind))
+    table = table.append_column("mine", pa.array(["x"] * table.num_rows).cast(kind))
+    views = [[{"at": "y"}]] * table.num_rows
+    table = table.append_column(
+        "views", pa.array(views, pa.list_view(pa.struct([("at", pa.string())])))
+    )
+    pq.write_table(table, tmp_path / "views.parquet")
+    assert next(iter(read_traces(tmp_path / "views.parquet").records())).question.id == "q0"
+    out = tmp_path / "out.parquet"
+    split_traces(
+        tmp_path / "views.parquet", out, {"tune": 0.4, "eval": 0.6}, seed=1, replace_splits=True
+    )
+    written = read_traces(out, keep_unknown=True)
+    assert written.table.column("mine").to_pylist() == ["x"] * 6
+    assert written.table.column("views").to_pylist() == [[{"at": "y"}]] * 6
+    assert set(written.splits) == {"tune", "eval"}
