@@ -296,9 +296,8 @@ class Measures:
             When there are none, naming the splits there are.
         """
         if name not in self._splits:
-            traces, chosen = self.traces.only_split(name), self.traces.in_split(name)
-            self._splits[name] = (
-                self._split(traces, chosen) if self.keeps_little else self._part(traces, chosen)
+            self._splits[name] = self._apart(
+                self.traces.only_split(name), self.traces.in_split(name)
             )
         return self._splits[name]
 
@@ -317,13 +316,18 @@ class Measures:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
 
-    def _split(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
-        """One with columns of its own: those of the whole would hold the same once more."""
+    def divided(self, parts: Iterable[NDArray[np.bool_]]) -> list[Measures]:
+        """The measures of parts (n_questions,) that have no question in common."""
+        return [self._apart(self.traces.take(chosen), chosen) for chosen in parts]
+
+    def _apart(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
+        """A part; a large one has columns of its own: those of the whole would hold the same once more."""
+        if not self.keeps_little:
+            return self._part(traces, chosen)
         recorded = None if self._recorded is None else self._recorded.take(chosen)
         columns = _Columns(traces, recorded, self._whole.executor)
-        return Measures(
-            traces, self._metric, of=_PartOf(columns, np.arange(traces.n_questions), recorded)
-        )
+        rows = np.arange(traces.n_questions)
+        return Measures(traces, self._metric, of=_PartOf(columns, rows, recorded))
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)

@@ -146,8 +146,8 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     shuffled = np.random.default_rng(settings.seed).permutation(labelled)
     middle = len(shuffled) // 2
     everyone = np.arange(chosen.n_questions)
-    learn, test = (
-        questions.take(np.isin(everyone, part)) for part in (shuffled[:middle], shuffled[middle:])
+    learn, test = questions.divided(
+        np.isin(everyone, part) for part in (shuffled[:middle], shuffled[middle:])
     )
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, questions, (learn, test), settings)
