@@ -47,8 +47,8 @@ def _all(way: Callable[[str, str], float], pairs: Sequence[tuple[str, str]]) -> 
         way(one, other)
 
 
-def main() -> None:
-    """Print ratios: short answers, then long ones of one letter."""
+def main() -> dict[str, float]:
+    """Ratios of CPU time: short answers, then long ones of one letter; and seconds of the longest."""
     pairs = answers(2_000)
     if any(by_difflib(*pair) != matching_characters(*pair) for pair in pairs):
         raise SystemExit("the values differ")
@@ -56,23 +56,15 @@ def main() -> None:
         best_cpu_seconds(partial(_all, way, pairs), repeats=5)
         for way in (by_difflib, matching_characters)
     )
-    print(
-        f"2,000 pairs of short answers: difflib over ours {slow / fast:.2f} ({fast / 2e-3:.0f} us a pair)"
-    )
+    figures = {"short answers: difflib over ours": slow / fast}
     for length in (100, 200, 400):
         one, other = "a" * length, "ab" * (length // 2)
         slow, fast = (
             best_cpu_seconds(partial(way, one, other), repeats=3)
             for way in (by_difflib, matching_characters)
         )
-        print(
-            f"aaa... against abab... of {length}: difflib {slow:.3f} s, over ours {slow / fast:.0f}"
-        )
-    for length in (MAX_COMPARED // 2, MAX_COMPARED):
-        one, other = stairs(length, "b"), stairs(length, "c")
-        seconds = best_cpu_seconds(partial(matching_characters, one, other), repeats=3)
-        print(f"the most different runs, {length} letters: {seconds:.3f} s")
-
-
-if __name__ == "__main__":
-    main()
+        figures[f"aaa... against abab... of {length} letters: difflib over ours"] = slow / fast
+    one, other = stairs(MAX_COMPARED, "b"), stairs(MAX_COMPARED, "c")
+    seconds = best_cpu_seconds(partial(matching_characters, one, other), repeats=3)
+    figures[f"{MAX_COMPARED} letters with the most different runs, s"] = seconds
+    return figures
