@@ -289,7 +289,7 @@ def _print(answered: Answered, decline_below: float | None) -> None:
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
-        put("saved nothing: the loop ran to its end")
+        put(f"saved {'no round' if answered.unasked else 'nothing'}: the loop ran to its end")
     if answered.fixed is not None and (answered.fixed.tokens is not None or not answered.unasked):
         print_lines(
             f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
