@@ -6,6 +6,8 @@ import sys
 
 from benchmarks import (
     checksums,
+    embedded_sampling,
+    embedded_threads,
     fitting_scale,
     gate_decision,
     hidden_constraints_generation,
@@ -43,6 +45,8 @@ BENCHMARKS = {
     "micp_fit": micp_fit.main,
     "fitting_scale": fitting_scale.main,
     "model_server": model_server.main,
+    "embedded_sampling": embedded_sampling.main,
+    "embedded_threads": embedded_threads.main,
     "monitoring": monitoring.main,
     "stop_rag_network": stop_rag_network.main,
     "stop_rag_targets": stop_rag_targets.main,
