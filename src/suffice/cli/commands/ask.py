@@ -44,6 +44,7 @@ from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import AnswerSet, Retriever
 from suffice.results.formats import counted
+from suffice.results.markup import shorten
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
@@ -296,4 +297,4 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     put("evidence:")
     for finished in answered.rounds:
         for passage in finished.passages or ():
-            put(f"  {passage.id}  {' '.join(passage.title.split())}")
+            put(f"  {passage.id}  {shorten(' '.join(passage.title.split()), 200)}")
