@@ -165,7 +165,7 @@ class Outcome:
     def line(self) -> str:
         """Shares with 95% intervals (Clopper and Pearson's)."""
         shown = []
-        for count in (self.fell, self.right):
+        for count in (self.fell, self.right) if self.asked else ():
             low, high = exact_interval(count, self.asked, 0.05)
             shown.append(f"{count}/{self.asked} [{100 * low:.0f}, {100 * high:.0f}]")
         return f"| {self.target} | {self.attack} | {' | '.join(shown)} |"
@@ -174,17 +174,17 @@ class Outcome:
 def measure(
     model: ChatModel, examples: Sequence[Example], *, until: float = math.inf
 ) -> list[Outcome]:
-    """Every target under every attack, question by question; none is begun after ``until`` (monotonic)."""
+    """Every target under every attack, question by question; no call is made after ``until`` (monotonic)."""
     outcomes = {
         (target.name, attack.name): Outcome(target=target.name, attack=attack.name)
         for target in TARGETS
         for attack in target.attacks
     }
     for example in examples:
-        if time.monotonic() > until:
-            break
         for target in TARGETS:
             for attack in target.attacks:
+                if time.monotonic() > until:
+                    return list(outcomes.values())
                 prompt = _prompt(target, example, attack, model)
                 request = GenerationRequest(prompt=prompt, max_tokens=target.max_tokens)
                 reply = model.generate(request).completions[0].text
@@ -204,9 +204,7 @@ def main() -> None:
     )
     parser.add_argument("--questions", type=int, default=30)
     parser.add_argument("--threads", type=int)
-    parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="begin no question after them"
-    )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="make no call after them")
     options = parser.parse_args()
     settings = EmbeddedSettings(replicas=1, threads=options.threads, n_parallel=4, n_ctx=8192)
     with EmbeddedModel.load(options.model, settings=settings) as model:

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
@@ -40,7 +40,7 @@ from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import ChatModel, GenerationRequest, LoopNeeds, StopPolicy
+from suffice.protocols import ChatModel, Generation, GenerationRequest, LoopNeeds, StopPolicy
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.scoring import normalize_answer
 from suffice.testing.models import ScriptedModel
@@ -276,12 +276,40 @@ def remote_server(served: Served) -> Iterator[str]:
         thread.join()
 
 
+class Counting:
+    """Passes requests on and adds up what the model had to do for them."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+        self.evaluated = 0
+        self.generated = 0
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def api(self) -> Literal["chat", "completion"]:
+        return self._model.api
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        made = self._model.generate(request)
+        with self._lock:
+            self.evaluated += (made.prompt_tokens or 0) - (made.cached_tokens or 0)
+            self.generated += made.completion_tokens or 0
+        return made
+
+
 # --- measuring -----------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Tally:
     """Seconds and outcomes of a way, question by question."""
 
     seconds: float = 0.0
+    cpu_s: float = 0.0
+    evaluated: int = 0
+    generated: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
 
 
@@ -293,11 +321,15 @@ def in_turn(
     names = list(there)
     for number, example in enumerate(examples):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            begun = time.perf_counter()
-            outcome = there[name](models[name], example)
+            counting, tally = Counting(models[name]), tallies[name]
+            begun, cpu = time.perf_counter(), time.process_time()
+            outcome = there[name](counting, example)
             if number:
-                tallies[name].seconds += time.perf_counter() - begun
-                tallies[name].outcomes.append(outcome)
+                tally.seconds += time.perf_counter() - begun
+                tally.cpu_s += time.process_time() - cpu
+                tally.evaluated += counting.evaluated
+                tally.generated += counting.generated
+                tally.outcomes.append(outcome)
     return tallies
 
 
@@ -313,6 +345,13 @@ def figures(where: str, tallies: dict[str, Tally], plain: str) -> dict[str, floa
         )
         told[f"{where}: {name}: seconds a question"] = tally.seconds / count
         told[f"{where}: {name}: seconds over those of {plain!r}"] = tally.seconds / base.seconds
+        for what, amount in (
+            ("CPU seconds", tally.cpu_s),
+            ("prompt tokens evaluated", tally.evaluated),
+            ("tokens generated", tally.generated),
+        ):
+            if amount:
+                told[f"{where}: {name}: {what} a question"] = amount / count
         told[f"{where}: {name}: calls a question"] = (
             sum(outcome.calls for outcome in tally.outcomes) / count
         )
@@ -325,9 +364,8 @@ def figures(where: str, tallies: dict[str, Tally], plain: str) -> dict[str, floa
 
 def measured(
     where: str, make: Callable[[ExitStack], ChatModel], examples: Sequence[Example], at_once: int
-) -> dict[str, float]:
-    """All figures with one kind of model."""
-    told: dict[str, float] = {}
+) -> Iterator[dict[str, float]]:
+    """All figures with one kind of model, kind of loop by kind of loop."""
     for there in (ways(), CHOOSING, FIXED):
         plain = next(iter(there))
         with ExitStack() as stack:
@@ -338,21 +376,19 @@ def measured(
                 flashrag(own, examples[:1], at_once)
                 begun = time.perf_counter()
                 outcomes = flashrag(own, examples[1:], at_once)
-                tallies["flashrag's way, all at once"] = Tally(
-                    time.perf_counter() - begun, outcomes
-                )
-            told |= figures(where, tallies, plain)
-    return told
+                seconds = time.perf_counter() - begun
+                tallies["flashrag's way, all at once"] = Tally(seconds=seconds, outcomes=outcomes)
+        yield figures(where, tallies, plain)
 
 
-def on_embedded(examples: Sequence[Example]) -> dict[str, float]:
+def on_embedded(examples: Sequence[Example]) -> Iterator[dict[str, float]]:
     """On the model that comes with the package."""
-    return measured(
+    yield from measured(
         "embedded", lambda stack: stack.enter_context(EmbeddedModel.load()), examples, at_once=2
     )
 
 
-def on_remote(examples: Sequence[Example]) -> dict[str, float]:
+def on_remote(examples: Sequence[Example]) -> Iterator[dict[str, float]]:
     """On a server as far away as a hosted one."""
     served = Served()
     settings = OpenAISettings(api="completion", api_key="none")
@@ -361,20 +397,20 @@ def on_remote(examples: Sequence[Example]) -> dict[str, float]:
         def remote(stack: ExitStack) -> ChatModel:
             return stack.enter_context(OpenAICompatibleModel(url, "remote", settings=settings))
 
-        told = measured("remote", remote, examples, at_once=8)
-    told["remote: share of requests whose client left"] = served.left / served.requests
-    return told
+        yield from measured("remote", remote, examples, at_once=8)
+    yield {"remote: share of requests whose client left": served.left / served.requests}
 
 
 PLACES = {"remote": on_remote, "embedded": on_embedded}
 
 
-def main(questions: int = QUESTIONS, places: Sequence[str] = tuple(PLACES)) -> dict[str, float]:
+def main(questions: int = QUESTIONS) -> dict[str, float]:
     """Figures by name; a question more is asked to warm up."""
     examples = load("generated", limit=questions + 1)
     told: dict[str, float] = {}
-    for place in places:
-        told |= PLACES[place](examples)
+    for place in PLACES.values():
+        for part in place(examples):
+            told |= part
     return told
 
 
@@ -383,6 +419,8 @@ if __name__ == "__main__":
     parser.add_argument("--questions", type=int, default=QUESTIONS)
     parser.add_argument("--only", choices=PLACES)
     chosen = parser.parse_args()
+    asked_for = load("generated", limit=chosen.questions + 1)
     for wanted in (chosen.only,) if chosen.only else PLACES:
-        for figure, value in main(chosen.questions, (wanted,)).items():
-            print(f"{value:12.4g}  {figure}", flush=True)
+        for part in PLACES[wanted](asked_for):
+            for figure, value in part.items():
+                print(f"{value:12.4g}  {figure}", flush=True)

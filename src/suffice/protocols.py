@@ -134,6 +134,9 @@ class GenerationRequest:
     ``prompt`` is a string for a completion and a tuple of messages for a chat. ``n`` texts are drawn;
     ``top_logprobs`` alternatives a token are asked for (0: no log-probabilities at all). With a
     ``json_schema`` the server is asked to hold the reply to it, where it can.
+
+    ``soon`` is the request that will follow with the same prompt: a hint, which changes no reply. A model
+    that can decodes both in one batch.
     """
 
     prompt: str | tuple[Message, ...]
@@ -145,6 +148,7 @@ class GenerationRequest:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
+    soon: GenerationRequest | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.prompt, str):

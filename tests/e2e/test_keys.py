@@ -145,14 +145,15 @@ def test_every_command_is_tried() -> None:
     assert {line.split()[0] for line in (*ASKING, *READING, *OTHERS)} == set(COMMANDS)
 
 
-def test_a_recording_and_a_question(server: Server) -> None:
+def test_a_recording(server: Server) -> None:
     """A sample of the next."""
-    everything = told_and_written((ASKING[0], ASKING[5]), server.url)
-    assert all(content.startswith(b"0 ") for place, content in everything.items() if " " in place)
-    assert any(
-        KEY in headers["authorization"] or BASIC in headers["authorization"]
-        for headers in server.seen
-    )
+    line = f"record --dataset generated --limit 1 --rounds 1 {LLM} --cache replies.sqlite --out out"
+    everything = told_and_written((line,), server.url)
+    assert everything[line].startswith(b"0 ")
+    assert {headers["authorization"] for headers in server.seen} == {f"Basic {BASIC}"}
+    STATUS[-1], server.answer = 413, echo
+    everything |= told_and_written((f"{line} --seed 1 --out failed",), server.url)
+    assert b"[struck]" in everything["failed/failures.jsonl"]
     clean(everything)
 
 

@@ -62,8 +62,8 @@ class Conditions:
     ----------
     file_bytes
         No file may grow past so many bytes: a disk that is full.
-    memory_bytes
-        Address space.
+    more_memory
+        Bytes of address space beyond what the process has when it begins.
     environment
         Variables to set; ``None`` takes one away.
     permissions
@@ -73,7 +73,7 @@ class Conditions:
     """
 
     file_bytes: int | None = None
-    memory_bytes: int | None = None
+    more_memory: int | None = None
     environment: Mapping[str, str | None] = field(default_factory=dict)
     permissions: bool = False
     jumps: Sequence[float] = ()
@@ -89,8 +89,10 @@ class Conditions:
             _obey_permissions()
         if self.jumps:
             _jump(self.jumps)
-        if self.memory_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (self.memory_bytes, self.memory_bytes))
+        if self.more_memory is not None:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + self.more_memory
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
         if self.file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
 

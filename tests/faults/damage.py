@@ -227,9 +227,10 @@ def _other_type(cells: pa.ChunkedArray, draw: random.Random) -> pa.ChunkedArray:
 
 
 def _repeated(draw: random.Random, rows: int, kind: pa.DataType | None = None) -> pa.Array:
+    values = [value for value in _VALUES if value != [None]]
     for _ in range(40):
         try:
-            array = pa.array([draw.choice(_VALUES)], kind)
+            array = pa.array([draw.choice(values)], kind)
             return pa.array(array.to_pylist() * rows, array.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError):
             continue
@@ -251,6 +252,8 @@ def _other_values(cells: pa.ChunkedArray, draw: random.Random) -> pa.ChunkedArra
                 other[inner] = draw.choice([None, *_VALUES])
         else:
             other = draw.choice([None, *_VALUES])
+        if pa.types.is_map(kind) and isinstance(other, list) and None in other:
+            continue
         try:
             pa.array([other], kind)
         except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError):

@@ -34,7 +34,7 @@ from suffice.results.table import Column, Table
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.contradiction_features import lexical_features
 from suffice.signals.abstained import ABSTENTION_PHRASES, ready
-from suffice.signals.answer_stability import MAX_COMPARED, matching_characters
+from suffice.signals.answer_stability import MAX_COMPARED, _matching, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
 from suffice.signals.candidates import marker_conflict
 from suffice.signals.registry import SIGNALS
@@ -155,10 +155,12 @@ def test_files_of_hostile_texts_are_read_soon(tmp_path: Path, ending: str) -> No
         assert _seconds(load_policy, file) < SECONDS, kind  # type: ignore[arg-type]
 
 
-@given(st.text("ab", max_size=40), st.text("abc", max_size=40))
+@given(st.text("ab", min_size=1, max_size=40), st.text("abc", max_size=40))
 def test_similarity_is_that_of_difflib(one: str, other: str) -> None:
-    ratio = difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
-    assert matching_characters(one, other) == ratio
+    for times in (1, 3):
+        texts = one * times, f"{other}{one[:5]}" * times
+        ratio = difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
+        assert matching_characters(*texts) == ratio == 2 * _matching(*texts) / sum(map(len, texts))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -46,8 +46,8 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
     UsageError
         When the request's schema cannot be written as JSON.
     """
-    asked = asdict(replace(request, json_schema=None))
-    del asked["n"]
+    asked = asdict(replace(request, json_schema=None, soon=None))
+    del asked["n"], asked["soon"]
     if request.json_schema is None:
         del asked["json_schema"]  # a request without one keeps the key it had before there were any
     else:
@@ -273,7 +273,8 @@ class KeptReplies(CachedModel):
     """The replies of a recording that is not whole yet, in its own folder.
 
     A question that failed, or was under way when its recorder was killed, needs only the calls that it has
-    not made. The file is made at the first request, and anew where it is damaged.
+    not made. The file is made at the first request, and anew where it is damaged. Replies of what is
+    recorded are dropped, so it stays as small as what is not.
 
     Parameters
     ----------
@@ -294,6 +295,7 @@ class KeptReplies(CachedModel):
             else out / f"{_REPLIES}{'' if shard is None else f'-{shard.name}'}"
         )
         self._opened = {}
+        self._here_asked = threading.local()
 
     @contextmanager
     def until(self, whole: Callable[[], bool]) -> Iterator[Self]:
@@ -307,12 +309,30 @@ class KeptReplies(CachedModel):
 
     def generate(self, request: GenerationRequest) -> Generation:
         """As the cache gives it; where the file is damaged, it begins anew."""
+        key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
+        vars(self._here_asked).setdefault("keys", []).append(key)
         try:
             return super().generate(request)
         except DataError:
             self._close_file()
             self._delete()
             return super().generate(request)
+
+    def asked(self) -> tuple[str, ...]:
+        """The keys of what this thread asked since it was asked for them last."""
+        return tuple(vars(self._here_asked).pop("keys", ()))
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget these replies."""
+        each = [(key,) for key in keys]
+        if not each:
+            return
+        with self._database() as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany(
+                "DELETE FROM calls WHERE id IN (SELECT call FROM samples WHERE key = ?)", each
+            )
+            database.executemany("DELETE FROM samples WHERE key = ?", each)
 
     def _delete(self) -> None:
         """Without a shard those of all shards, since none is at work now."""

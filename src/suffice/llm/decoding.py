@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,11 +21,12 @@ from numpy.typing import NDArray
 from suffice.concurrency import may_be_cut
 from suffice.errors import BackendError
 from suffice.llm.drawing import Candidates, Cutoffs, draw, likeliest
-from suffice.llm.llama_api import SEQUENCES, Grammar, LlamaContext, LlamaModel
+from suffice.llm.llama_api import SEQUENCES, Column, Grammar, LlamaContext, LlamaModel
 
 _CLOSED = "the embedded model was closed"
 _CHUNK = 256
 """Tokens of one batch: as fast as more of them, and sooner done where an order is cut short."""
+_PADDED = 16  # tokens; above, one more or less is no matter
 _GOES_ON = 0.75
 """A prompt that shares this much of an earlier one is the same prompt grown, and takes its place."""
 
@@ -33,7 +35,8 @@ _GOES_ON = 0.75
 class Order:
     """What is asked of one prompt: its tokens, and a text a seed.
 
-    ``stops`` end a text before themselves; ``grammar`` is where each text starts in one.
+    ``stops`` end a text before themselves; ``grammar`` is where each text starts in one. ``soon`` is what
+    will be asked of the same prompt next: its texts are begun beside these, and go on when ordered.
     """
 
     tokens: tuple[int, ...]
@@ -42,6 +45,20 @@ class Order:
     max_tokens: int
     stops: tuple[bytes, ...] = ()
     grammar: Grammar | None = None
+    soon: Order | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The texts by seed in order, what of the prompt was evaluated, and how long it took.
+
+    ``seconds`` leave out those for texts of ``soon``, and hold those that were spent ahead for these: the
+    time of a batch is divided by its tokens.
+    """
+
+    texts: tuple[Text, ...]
+    evaluated: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,7 @@ class _Trunk:
         self.root: _Node | None = None  # once all are
         self.used = 0
         self.busy = False
+        self.ahead = 0.0  # seconds spent on texts of its prompt that nobody ordered yet
 
     def shared(self, tokens: Sequence[int]) -> tuple[int, int]:
         """How many of these tokens it holds from the first on, texts included, and in which sequence."""
@@ -125,10 +143,12 @@ class _Trunk:
 class _Strand:
     """A text while it is drawn; it waits at ``node`` until that is evaluated."""
 
-    def __init__(self, seed: int, node: _Node, grammar: Grammar | None) -> None:
-        self.seed = seed
+    def __init__(self, order: Order, number: int, node: _Node) -> None:
+        self.order = order
+        self.number = number
+        self.seed = order.seeds[number]
         self.node = node
-        self.grammar = grammar
+        self.grammar = None if order.grammar is None else order.grammar.copy()
         self.content = bytearray()
         self.steps: list[Drawn] = []
         self.finish: str | None = None
@@ -157,6 +177,9 @@ class _Job:
     trunk: _Trunk | None = None
     first: NDArray[np.float32] | None = None  # logits after the prompt, where a grammar needs them
     strands: dict[int, _Strand] = field(default_factory=dict)
+    ahead: list[_Strand] = field(default_factory=list)  # of what will be asked soon
+    soon: Order | None = None
+    spared: float = 0.0  # seconds spent on those, less those spent before on its own texts
     held: int = 0  # texts, finished ones too, that the tree holds for it
 
     def cancel(self) -> None:
@@ -206,7 +229,8 @@ class Decoder:
         self._context = context
         self._slots = self._at_once = slots
         self._candidates = candidates or model.size
-        self._free = list(range(prompts, SEQUENCES))
+        self._scratch = SEQUENCES - 1
+        self._free = list(range(prompts, self._scratch))
         self._trunks = [_Trunk(sequence) for sequence in range(prompts)]
         self._clock = 0
         self._queue: deque[_Job] = deque()
@@ -217,15 +241,19 @@ class Decoder:
         self._thread = threading.Thread(target=self._run, name="suffice-decoder", daemon=True)
         self._thread.start()
 
-    def decode(self, order: Order) -> tuple[list[Text], int]:
-        """The texts, by seed in order, and how many tokens of the prompt were evaluated.
+    def decode(self, order: Order) -> Reply:
+        """The texts that were ordered.
 
         Raises
         ------
         BackendError
             When llama.cpp fails, the prompt does not fit, or the decoder was closed.
         """
-        job = _Job(order, width=min(len(order.seeds), SEQUENCES - len(self._trunks)))
+        most = self._scratch - len(self._trunks)
+        job = _Job(order, width=min(len(order.seeds), most))
+        if order.soon is not None and len(order.seeds) + len(order.soon.seeds) <= most:
+            job.soon = order.soon
+        started = time.perf_counter()
         with self._news:
             if self._closed:
                 raise BackendError(_CLOSED)
@@ -238,7 +266,11 @@ class Decoder:
             job.cancel()  # where the wait was interrupted
         if job.error is not None:
             raise BackendError(str(job.error)) from job.error
-        return [job.texts[number] for number in range(len(order.seeds))], job.evaluated
+        return Reply(
+            texts=tuple(job.texts[number] for number in range(len(order.seeds))),
+            evaluated=job.evaluated,
+            seconds=max(time.perf_counter() - started - job.spared, 0.0),
+        )
 
     def lacks(self, tokens: Sequence[int]) -> int:
         """Tokens to evaluate before this prompt's first: about those of whoever waits, and its own."""
@@ -302,15 +334,34 @@ class Decoder:
                 rows += self._wanted(job, _CHUNK - len(rows))
         if not rows:
             return
+        started = time.perf_counter()
         columns = [(row.token, row.position, row.sequence, row.node is not None) for row in rows]
+        columns += self._padding(columns)
         while not self._context.decode(columns):
             if not self._drop_a_prompt():
                 self._ask_for_less()
                 return
         self.work.decodes += 1
+        if len(columns) > len(rows):
+            self._context.forget(self._scratch)
+        self._divide(rows, time.perf_counter() - started)
         for number, row in enumerate(rows):
             logits = None if row.node is None else self._context.logits(number)
             self._evaluated(row, logits)
+
+    def _padding(self, columns: Sequence[Column]) -> list[Column]:
+        """A token to make an odd number of them even, which llama.cpp multiplies faster than one less."""
+        odd = 2 < len(columns) < _PADDED and len(columns) % 2 == 1
+        return [(0, 0, self._scratch, True)] if odd and all(column[3] for column in columns) else []
+
+    def _divide(self, rows: Sequence[_Row], seconds: float) -> None:
+        """Note what was spent on texts that nobody ordered yet."""
+        for job in self._active:
+            ordered = {strand.node for strand in job.strands.values()}
+            for row in rows:
+                if row.job is job and job.ahead and row.node not in ordered:
+                    job.spared += seconds / len(rows)
+                    row.trunk.ahead += seconds / len(rows)
 
     # --- prompts ---------------------------------------------------------------------------------
     def _trunk_for(self, job: _Job) -> _Trunk:
@@ -320,6 +371,7 @@ class Decoder:
             self._clock += 1
             trunk = self._chosen(tokens)
             trunk.used, trunk.busy = self._clock, True
+            job.spared, trunk.ahead = -trunk.ahead, 0.0
             if job.order.grammar is not None and trunk.root is not None:  # its logits are gone
                 self._keep(trunk, tokens[:-1], trunk.sequence)
         return trunk
@@ -346,7 +398,7 @@ class Decoder:
             trunk.branches.append(trunk.sequence)
             trunk.sequence = sequence
         self._cut(trunk, len(tokens))
-        trunk.tokens, trunk.root = list(tokens), None
+        trunk.tokens, trunk.root, trunk.ahead = list(tokens), None, 0.0
 
     def _clear(self, trunk: _Trunk) -> None:
         """Let a prompt hold nothing."""
@@ -389,11 +441,11 @@ class Decoder:
         trunk = job.trunk
         if trunk is None or trunk.root is None:
             raise BackendError(f"a prompt of {len(job.order.tokens)} tokens does not fit")
-        if job.held == 1:
+        if job.held == 1 and job.soon is None:
             ((number, strand),) = job.strands.items()
             job.texts[number] = strand.text()
         job.width = max(len(job.strands) // 2, 1)
-        job.strands, job.held = {}, 0
+        job.strands, job.ahead, job.soon, job.held = {}, [], None, 0
         self._cut(trunk, len(trunk.tokens))
 
     # --- texts -----------------------------------------------------------------------------------
@@ -416,18 +468,21 @@ class Decoder:
         return rows
 
     def _branches(self, job: _Job, trunk: _Trunk, root: _Node, most: int) -> list[_Row]:
-        for number, seed in enumerate(job.order.seeds):
+        for number in range(len(job.order.seeds)):
             if len(job.strands) >= job.width:
                 break
             if number not in job.texts and number not in job.strands:
-                grammar = None if job.order.grammar is None else job.order.grammar.copy()
-                strand = job.strands[number] = _Strand(seed, root, grammar)
+                strand = job.strands[number] = _Strand(job.order, number, root)
                 job.held += 1
-                self._go_on(job, number, strand, job.first)
+                self._go_on(job, strand, job.first)
+        if job.soon is not None and job.strands and not job.ahead:
+            job.ahead = [_Strand(job.soon, number, root) for number in range(len(job.soon.seeds))]
+            for strand in job.ahead:
+                self._go_on(job, strand, None)
         rows: dict[_Node, _Row] = {}
-        for strand in job.strands.values():
+        for strand in (*job.strands.values(), *job.ahead):
             node = strand.node
-            if node in rows or len(rows) == most:
+            if strand.finish is not None or node in rows or len(rows) == most:
                 continue
             parent = node.parent
             if node.sequence < 0 and parent and not self._give_sequence(trunk, parent, node):
@@ -467,15 +522,13 @@ class Decoder:
                 job.first = logits.copy()
             return
         self.work.text_tokens += 1
-        for number, strand in list(job.strands.items()):
+        for strand in (*job.strands.values(), *job.ahead):
             if strand.node is node:
-                self._go_on(job, number, strand, logits)
+                self._go_on(job, strand, logits)
 
-    def _go_on(
-        self, job: _Job, number: int, strand: _Strand, logits: NDArray[np.float32] | None
-    ) -> None:
+    def _go_on(self, job: _Job, strand: _Strand, logits: NDArray[np.float32] | None) -> None:
         """Draw tokens until the text is over or waits for a node; ``logits`` are those of its node."""
-        order = job.order
+        order = strand.order
         while strand.finish is None and (there := strand.node.candidates) is not None:
             allowed = there
             if strand.grammar is not None:
@@ -493,9 +546,9 @@ class Decoder:
                 logprob, logits = float(there.logprobs[0]) + lead, None
             self._take(strand, order, Drawn(token, logprob, len(strand.content), there))
             strand.node = strand.node.child(token, unevaluated=strand.grammar is not None)
-        if strand.finish is not None:
-            job.texts[number] = strand.text()
-            job.strands.pop(number, None)
+        if strand.finish is not None and order is job.order:
+            job.texts[strand.number] = strand.text()
+            job.strands.pop(strand.number, None)
 
     def _take(self, strand: _Strand, order: Order, step: Drawn) -> None:
         """Go on with a token, and end where it says so."""

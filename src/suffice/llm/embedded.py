@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,7 +23,7 @@ from suffice.protocols import Completion, Generation, GenerationRequest, Message
 from suffice.trace.rounds.records import Token, TopToken
 
 if TYPE_CHECKING:  # they load numpy
-    from suffice.llm.decoding import Decoder, Text, Work
+    from suffice.llm.decoding import Decoder, Order, Text, Work
     from suffice.llm.llama_api import Grammar, LlamaModel
 
 DEFAULT_MODEL = "gemma-3-270m"
@@ -280,45 +280,31 @@ class EmbeddedModel:
         BackendError
             When llama.cpp refuses, for example a prompt longer than ``n_ctx``.
         """
-        from suffice.llm.decoding import Order
-        from suffice.llm.drawing import Cutoffs
-
         check_request(request, self._api, self.name)
         decoders = self._open()
         start = time.perf_counter()
         tokens = self._tokens(request.prompt)
-        first = self._settings.seed if request.seed is None else request.seed
-        if first is None:
-            first = secrets.randbelow(_SEEDS)
-        order = Order(
-            tokens=tuple(tokens),
-            seeds=tuple((first + index) % _SEEDS for index in range(request.n)),
-            cutoffs=Cutoffs(
-                temperature=request.temperature,
-                top_k=self._settings.top_k,
-                top_p=request.top_p,
-                min_p=self._settings.min_p,
-            ),
-            max_tokens=request.max_tokens,
-            stops=tuple(stop.encode() for stop in request.stop if stop),
-            grammar=self._grammar(request),
-        )
+        tokenized = time.perf_counter()
+        order = self._order(request, tokens)
+        soon = request.soon
+        if soon is not None and soon.prompt == request.prompt and not soon.json_schema:
+            order = replace(order, soon=self._order(soon, tokens))
         decoder = min(decoders, key=lambda decoder: decoder.lacks(tokens))
         try:
-            texts, evaluated = decoder.decode(order)
+            reply = decoder.decode(order)
         except BackendError as error:
             raise BackendError(f"the embedded model {self.name!r} failed: {error}") from error
         schema = None if request.stop else request.json_schema
-        for text in texts:
+        for text in reply.texts:
             if schema is not None and _left_out(schema, text):
                 raise self._schema_refused(f"its reply is {text.content[:60]!r}")
         return Generation(
-            completions=tuple(self._completion(text, request.top_logprobs) for text in texts),
+            completions=tuple(self._completion(text, request.top_logprobs) for text in reply.texts),
             model=self.name,
             prompt_tokens=len(tokens),
-            cached_tokens=max(len(tokens) - evaluated, 0),
-            completion_tokens=sum(len(text.steps) for text in texts),
-            latency_s=time.perf_counter() - start,
+            cached_tokens=max(len(tokens) - reply.evaluated, 0),
+            completion_tokens=sum(len(text.steps) for text in reply.texts),
+            latency_s=tokenized - start + reply.seconds,
         )
 
     def close(self) -> None:
@@ -339,6 +325,27 @@ class EmbeddedModel:
         if not decoders:
             raise UsageError("this EmbeddedModel is closed; load it again")
         return decoders
+
+    def _order(self, request: GenerationRequest, tokens: Sequence[int]) -> Order:
+        from suffice.llm.decoding import Order
+        from suffice.llm.drawing import Cutoffs
+
+        first = self._settings.seed if request.seed is None else request.seed
+        if first is None:
+            first = secrets.randbelow(_SEEDS)
+        return Order(
+            tokens=tuple(tokens),
+            seeds=tuple((first + index) % _SEEDS for index in range(request.n)),
+            cutoffs=Cutoffs(
+                temperature=request.temperature,
+                top_k=self._settings.top_k,
+                top_p=request.top_p,
+                min_p=self._settings.min_p,
+            ),
+            max_tokens=request.max_tokens,
+            stops=tuple(stop.encode() for stop in request.stop if stop),
+            grammar=self._grammar(request),
+        )
 
     def _tokens(self, prompt: str | tuple[Message, ...]) -> list[int]:
         model = self._model

@@ -27,6 +27,9 @@ BATCH = 512
 SEQUENCES = 64
 """Sequences that one context can tell apart."""
 
+Column = tuple[int, int, int, bool]
+"""A token to evaluate, its position, its sequence, and whether its logits are wanted."""
+
 _INTS_AT_FIRST = (512, 2048, 512, 1)  # n_ctx, n_batch, n_ubatch, n_seq_max
 _THREADS_AT, _THREADS = 7, (4, 4)  # n_threads, n_threads_batch
 _SWITCHES_AT = 136
@@ -320,8 +323,8 @@ class LlamaContext:
         self._wanted = np.zeros(BATCH, dtype=np.int8)
         self._addresses = self._sequences.ctypes.data + 4 * np.arange(BATCH, dtype=np.uint64)
 
-    def decode(self, rows: Sequence[tuple[int, int, int, bool]]) -> bool:
-        """Evaluate (token, position, sequence, whether its logits are wanted), at most :data:`BATCH`.
+    def decode(self, rows: Sequence[Column]) -> bool:
+        """Evaluate tokens, at most :data:`BATCH`.
 
         False: there is no room, and nothing was done.
 

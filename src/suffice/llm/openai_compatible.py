@@ -7,6 +7,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -83,7 +84,7 @@ class OpenAICompatibleModel(ServedModel):
     """A model behind an OpenAI-compatible URL; a :class:`suffice.protocols.ChatModel`.
 
     What a server lacks is found out once and worked around: log-probabilities it rejects are no
-    longer asked for (``tokens`` is then ``None``), samples it does not give are asked for again, with
+    longer asked for (``tokens`` is then ``None``), samples it does not give are asked for side by side, with
     ``seed + i`` for sample i where a seed is set. Usage is summed over the requests this takes. Where a
     ``json_schema`` is rejected, any JSON object is asked for instead, and where that is rejected, nothing:
     a reply may have any form, as it may from a server that leaves out what it does not know.
@@ -149,15 +150,21 @@ class OpenAICompatibleModel(ServedModel):
             When it cannot be reached, keeps failing, or sends what is no reply.
         """
         check_request(request, self.api, self.name)
-        with self._server.slots.taken():
-            start = time.perf_counter()
-            completions: list[Completion] = []
-            costs: list[Counts] = []
-            while len(completions) < request.n:
-                got, cost = self._ask(_rest(request, len(completions)))
-                completions += got
-                costs.append(cost)
-            elapsed = time.perf_counter() - start
+        start = time.perf_counter()
+        got, cost = self._in_a_slot(request)
+        completions, costs, drawn, most = [*got], [cost], len(got), len(got)
+        while len(completions) < request.n:  # it draws so many at a time; the others side by side
+            missing = range(len(completions), request.n, most)
+            parts = [
+                _part(request, drawn + most * number, min(most, request.n - have))
+                for number, have in enumerate(missing)
+            ]
+            drawn += most * len(parts)
+            with ThreadPoolExecutor(min(len(parts), self._server.slots.now)) as pool:
+                for part, (got, cost) in zip(parts, pool.map(self._in_a_slot, parts), strict=True):
+                    completions += got[: part.n]
+                    costs.append(cost)
+        elapsed = time.perf_counter() - start
         return Generation(
             completions=tuple(completions[: request.n]),
             model=self.name,
@@ -208,6 +215,10 @@ class OpenAICompatibleModel(ServedModel):
                 f"{self._where} has {len(names)} models; name one: {', '.join(sorted(names)) or '(none)'}"
             )
         return names[0]
+
+    def _in_a_slot(self, request: GenerationRequest) -> tuple[tuple[Completion, ...], Counts]:
+        with self._server.slots.taken():
+            return self._ask(request)
 
     def _ask(
         self, request: GenerationRequest, form: int = 0
@@ -345,10 +356,10 @@ def _refuses_schema(message: str, body: Mapping[str, Any]) -> bool:
     return asked and any(words in said for words in _ABOUT_THE_SCHEMA)
 
 
-def _rest(request: GenerationRequest, have: int) -> GenerationRequest:
-    """The request for the samples still missing."""
-    seed = None if request.seed is None else request.seed + have
-    return replace(request, n=request.n - have, seed=seed)
+def _part(request: GenerationRequest, first: int, count: int) -> GenerationRequest:
+    """The request for so many of its samples, from the one with this number on."""
+    seed = None if request.seed is None else request.seed + first
+    return replace(request, n=count, seed=seed)
 
 
 def _total(values: list[int | None]) -> int | None:

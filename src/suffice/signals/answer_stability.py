@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import string
 
@@ -14,6 +15,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 MAX_COMPARED = 2_000
 """Letters of an answer that are compared letter by letter."""
+_SHORT = 40 * 40
 
 
 def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
@@ -146,11 +148,13 @@ def answer_similarity_seq(view: LoopView) -> float:
 def matching_characters(one: str, other: str) -> float:
     """Their ratio as ``difflib`` defines it, to which their order matters, in [0, 1].
 
-    Of either text the first 2,000 letters are read. Where ``difflib`` takes the cube of the length in
-    time, this takes at most its power of 1.5, up to a logarithm.
+    Of either text the first 2,000 letters are read. ``difflib`` itself takes the cube of the length in
+    time and is asked about short ones alone; others take at most its power of 1.5, up to a logarithm.
     """
     one, other = one[:MAX_COMPARED], other[:MAX_COMPARED]
-    return 2.0 * _matching(one, other) / (len(one) + len(other)) if one or other else 1.0
+    if len(one) * len(other) <= _SHORT:
+        return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+    return 2.0 * _matching(one, other) / (len(one) + len(other))
 
 
 def _matching(one: str, other: str) -> int:

@@ -120,13 +120,15 @@ def written_aside(target: Path) -> Iterator[Path]:
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        _remove(leftover)
+        if not _is_written(leftover):
+            _remove(leftover)
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield aside
         for file in aside.iterdir() if aside.is_dir() else [aside]:
             with file.open("rb+") as stream:
                 os.fsync(stream.fileno())
+        check_free(target)  # another process may have been faster
         if aside.is_dir():
             _sync_directory(aside)
             if target.exists():
@@ -140,6 +142,20 @@ def written_aside(target: Path) -> Iterator[Path]:
     finally:
         _remove(aside)
     _sync_directory(target.parent)
+
+
+def _is_written(aside: Path) -> bool:
+    """Whether a process of this machine is at what stands aside, which has its number in the name."""
+    number = aside.name.split(".")[-2]
+    if os.name != "posix" or not number.isdecimal() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _remove(leftover: Path) -> None:

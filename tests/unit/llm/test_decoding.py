@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from suffice.errors import BackendError
 from suffice.llm.decoding import Decoder, Order, Text
 from suffice.llm.drawing import Cutoffs
+from suffice.llm.llama_api import SEQUENCES
 
 SIZE = 12
 PIECES = [
@@ -71,7 +72,8 @@ class FakeContext:
             held = self.held.setdefault(sequence, [])
             assert len(held) == position, "a sequence goes on where it ended"
             held.append(token)
-            self.seen.append(tuple(held))
+            if sequence < SEQUENCES - 1:  # the last evens out a batch
+                self.seen.append(tuple(held))
             self.asked.append(logits_of(held) if wanted else None)
         return True
 
@@ -119,7 +121,7 @@ def alone(order: Order) -> list[list[int]]:
     drawn = []
     for seed in order.seeds:
         with decoder() as (fresh, _):
-            drawn += tokens(fresh.decode(replace(order, seeds=(seed,)))[0])
+            drawn += tokens(fresh.decode(replace(order, seeds=(seed,))).texts)
     return drawn
 
 
@@ -130,43 +132,58 @@ def waits(drawn: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
 
 def test_texts_together_are_those_drawn_alone_and_evaluated_once() -> None:
     with decoder() as (opened, context):
-        texts, evaluated = opened.decode(PROMPT)
+        reply = opened.decode(PROMPT)
+        texts, evaluated = reply.texts, reply.evaluated
         assert tokens(texts) == alone(PROMPT)
         assert evaluated == 4
         assert len(context.seen) == len(set(context.seen)) == 4 + len(waits(tokens(texts)))
         assert opened.work.text_tokens == len(waits(tokens(texts)))
         assert opened.work.decodes == context.calls <= 12
         assert len({tuple(text) for text in tokens(texts)}) > 1
-        again, evaluated = opened.decode(PROMPT)
-        assert tokens(again) == tokens(texts)
-        assert (evaluated, opened.work.decodes) == (0, context.calls)
+        again = opened.decode(PROMPT)
+        assert tokens(again.texts) == tokens(texts)
+        assert (again.evaluated, opened.work.decodes) == (0, context.calls)
 
 
 def test_samples_go_along_the_greedy_answer() -> None:
     with decoder() as (opened, context):
-        (greedy,), _ = opened.decode(replace(PROMPT, seeds=(0,), cutoffs=GREEDY))
+        (greedy,) = opened.decode(replace(PROMPT, seeds=(0,), cutoffs=GREEDY)).texts
         before = len(context.seen)
-        texts, evaluated = opened.decode(PROMPT)
+        reply = opened.decode(PROMPT)
+        texts, evaluated = reply.texts, reply.evaluated
         assert evaluated == 0
         fresh = waits(tokens(texts)) - waits(tokens([greedy]))
         assert len(context.seen) - before == len(fresh) < len(waits(tokens(texts)))
         assert tokens(texts) == alone(PROMPT)
 
 
+def test_what_will_be_asked_next_is_drawn_beside() -> None:
+    one = replace(PROMPT, seeds=(0,), cutoffs=GREEDY)
+    with decoder() as (opened, context):
+        first = opened.decode(replace(one, soon=PROMPT))
+        assert tokens(first.texts) == alone(one)
+        steps, calls = len(first.texts[0].steps), context.calls
+        assert calls == steps  # the prompt, and as many batches as the answer alone takes
+        texts = opened.decode(PROMPT).texts
+        assert tokens(texts) == alone(PROMPT)
+        assert context.calls - calls <= max(map(len, tokens(texts))) - steps
+        assert len(context.seen) == len(set(context.seen))
+
+
 def test_prompts_share_what_they_begin_with() -> None:
     with decoder(prompts=2) as (opened, context):
         one = replace(PROMPT, tokens=(1, 2, 3, 4, 5, 6, 7, 8), seeds=(0,))
-        assert opened.decode(one)[1] == 8
+        assert opened.decode(one).evaluated == 8
         grown = replace(one, tokens=(1, 2, 3, 4, 5, 6, 7, 9, 10))
-        assert opened.decode(grown)[1] == 2  # in its place
+        assert opened.decode(grown).evaluated == 2  # in its place
         other = replace(one, tokens=(1, 2, 3, 11, 11))
-        assert opened.decode(other)[1] == 2  # in a place of its own
-        assert opened.decode(grown)[1] == 0
-        (text,), _ = opened.decode(one)
+        assert opened.decode(other).evaluated == 2  # in a place of its own
+        assert opened.decode(grown).evaluated == 0
+        (text,) = opened.decode(one).texts
         drawn = tuple(tokens([text])[0])
         went_on = replace(one, tokens=(*one.tokens, *drawn, 5))
-        assert opened.decode(went_on)[1] <= 2  # the answer became part of the prompt
-        assert tokens(opened.decode(went_on)[0]) == alone(went_on)
+        assert opened.decode(went_on).evaluated <= 2  # the answer became part of the prompt
+        assert tokens(opened.decode(went_on).texts) == alone(went_on)
         longest = max(context.held.values(), key=len)
         assert tuple(longest[: len(went_on.tokens)]) == went_on.tokens
         assert opened.lacks(went_on.tokens) == 0
@@ -177,20 +194,21 @@ def test_prompts_share_what_they_begin_with() -> None:
 def test_many_texts_need_no_more_sequences_than_there_are() -> None:
     many = replace(PROMPT, seeds=tuple(range(150)), cutoffs=replace(WARM, temperature=3.0, top_p=1))
     with decoder() as (opened, context):
-        texts, _ = opened.decode(many)
+        texts = opened.decode(many).texts
         assert len(texts) == 150
-        assert max(context.held) < 64
+        assert max(context.held) < SEQUENCES
         assert tokens(texts[::50]) == alone(replace(many, seeds=many.seeds[::50]))
 
 
 def test_where_room_is_short_fewer_at_a_time_and_the_oldest_prompt_goes() -> None:
     with decoder(room=30) as (opened, _):
         opened.decode(replace(PROMPT, tokens=tuple(range(1, 12))))
-        texts, evaluated = opened.decode(PROMPT)
+        reply = opened.decode(PROMPT)
+        texts, evaluated = reply.texts, reply.evaluated
         assert tokens(texts) == alone(PROMPT)
         assert evaluated == 1  # the other's tokens are its own, but for what follows them
     with decoder(room=8) as (opened, _):
-        texts, _ = opened.decode(PROMPT)
+        texts = opened.decode(PROMPT).texts
         for ours, whole in zip(tokens(texts), alone(PROMPT), strict=True):
             assert ours == whole[: len(ours)]
             assert len(ours) >= min(5, len(whole))
@@ -207,7 +225,7 @@ def test_orders_side_by_side(room: int) -> None:
     expected = [alone(order) for order in orders]
     with decoder(room=room, slots=3) as (opened, context), ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(opened.decode, orders))
-        assert [tokens(texts) for texts, _ in replies] == expected
+        assert [tokens(reply.texts) for reply in replies] == expected
         if room > 40:
             assert context.calls < sum(max(map(len, texts)) for texts in expected)
 
@@ -215,7 +233,7 @@ def test_orders_side_by_side(room: int) -> None:
 def test_texts_end_before_a_stop_and_at_whole_characters() -> None:
     order = replace(PROMPT, seeds=tuple(range(60)), stops=(b"\n", b"ab"))
     with decoder() as (opened, _):
-        texts, _ = opened.decode(order)
+        texts = opened.decode(order).texts
     reasons = set()
     for text in texts:
         raw = b"".join(PIECES[step.token] for step in text.steps)
@@ -237,7 +255,8 @@ def test_failures_reach_whoever_waits_and_leave_nothing_behind() -> None:
         with pytest.raises(BackendError, match="status -3"):
             opened.decode(PROMPT)
         context.broken = False
-        texts, evaluated = opened.decode(PROMPT)
+        reply = opened.decode(PROMPT)
+        texts, evaluated = reply.texts, reply.evaluated
         assert (tokens(texts), evaluated) == (alone(PROMPT), 4)
     with pytest.raises(BackendError, match="closed"):
         opened.decode(PROMPT)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +17,9 @@ from suffice.errors import BackendError, DataError, MissingExtra, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.gguf import read_facts
+from suffice.llm.llama_api import quiet_params, start_server
 from suffice.llm.openai_compatible import OpenAICompatibleModel
+from suffice.llm.wire import request_body
 from suffice.protocols import ChatModel, GenerationRequest, Message
 
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
@@ -104,6 +107,34 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     assert reply.prompt_tokens == singles[0].prompt_tokens
     assert singles[0].cached_tokens == singles[0].prompt_tokens
     assert all(completion.tokens is None for completion in reply.completions)
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_samples_together_come_as_often_as_llama_cpp_draws_them_one_by_one(
+    model: EmbeddedModel,
+) -> None:
+    draws = 2_000
+    request = replace(SAMPLES, temperature=0.8, top_p=0.95, max_tokens=2)
+    ours: Counter[str] = Counter()
+    for start in range(0, draws, 50):
+        reply = model.generate(replace(request, n=50, seed=start))
+        ours.update(completion.text for completion in reply.completions)
+    params = quiet_params(model_path(None), threads=1, purpose="This test")
+    params.n_ctx, params.n_parallel = 1024, 1
+    server = start_server(params, check="")
+    theirs: Counter[str] = Counter()
+    for seed in range(draws):
+        body = request_body(replace(request, n=1, seed=seed)) | {"top_k": 40, "min_p": 0.05}
+        theirs[server.handle_completions(body)["choices"][0]["text"]] += 1
+    common = [text for text in ours | theirs if ours[text] + theirs[text] >= 10]
+    rare = sum(ours.values()) - sum(ours[text] for text in common)
+    their_rare = sum(theirs.values()) - sum(theirs[text] for text in common)
+    pairs = [(ours[text], theirs[text]) for text in common] + [(rare, their_rare)]
+    distance = sum((one - other) ** 2 / max(one + other, 1) for one, other in pairs)
+    freedom = len(pairs) - 1
+    assert freedom >= 10
+    assert distance < freedom + 3.1 * (2 * freedom) ** 0.5 + 6  # about p = 0.001
 
 
 @pytest.mark.model

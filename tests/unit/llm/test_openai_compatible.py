@@ -175,7 +175,8 @@ def test_missing_samples_are_asked_for_again(server: Server) -> None:
     server.answer = lambda body: chat_reply(body | {"n": min(body.get("n", 1), 2)})
     reply = ask(server, with_(CHAT, n=5, seed=10, temperature=0.7))
     assert [c.text for c in reply.completions] == [f"ok {10 + i}" for i in range(5)]
-    assert [(b.get("n"), b["seed"]) for b in server.bodies] == [(5, 10), (3, 12), (None, 14)]
+    bodies = sorted(server.bodies, key=lambda body: int(body["seed"]))
+    assert [(b.get("n"), b["seed"]) for b in bodies] == [(5, 10), (2, 12), (None, 14)]
     assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (30, 18, 10)
 
 
@@ -189,6 +190,19 @@ def test_a_server_that_refuses_n_is_asked_singly(server: Server) -> None:
     reply = ask(server, with_(CHAT, n=3, seed=0))
     assert [c.text for c in reply.completions] == ["ok 0", "ok 1", "ok 2"]
     assert len(server.bodies) == 4
+
+
+def test_samples_that_a_server_draws_singly_are_drawn_side_by_side(server: Server) -> None:
+    together = threading.Barrier(4, timeout=5)
+
+    def singly(body: Body) -> Answer:
+        if body["seed"] > 0:
+            together.wait()
+        return chat_reply(body | {"n": 1})
+
+    server.answer = singly
+    reply = ask(server, with_(CHAT, n=5, seed=0))
+    assert [c.text for c in reply.completions] == [f"ok {i}" for i in range(5)]
 
 
 def test_too_many_choices_are_cut_and_none_is_an_error(server: Server) -> None:

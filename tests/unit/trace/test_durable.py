@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
-from suffice.trace.durable import FailureFile, Shard, locked, replace_file, writable
+from suffice.trace.durable import FailureFile, Shard, locked, replace_file, writable, written_aside
 
 
 def test_it_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -165,3 +167,21 @@ def test_failures_of_shards_move_into_one_file_when_one_recorder_goes_on(tmp_pat
     whole.clear([("q1",)])
     assert [file.name for file in tmp_path.iterdir()] == ["failures.jsonl"]
     assert FailureFile(tmp_path).keys == {("q2",)}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are looked for on POSIX systems")
+def test_what_another_process_is_writing_aside_is_left_to_it(tmp_path: Path) -> None:
+    target = tmp_path / "t.parquet"
+    theirs = tmp_path / f".t.parquet.{os.getppid()}.tmp"
+    left = tmp_path / ".t.parquet.999999999.tmp"
+    theirs.touch()
+    left.touch()
+    with ExitStack() as held:
+        aside = held.enter_context(written_aside(target))
+        assert (theirs.exists(), left.exists()) == (True, False)
+        aside.write_text("ours")
+        target.write_text("theirs")
+        with pytest.raises(UsageError, match="exists already"):
+            held.close()
+    assert target.read_text() == "theirs"
+    assert sorted(tmp_path.iterdir()) == [theirs, target]

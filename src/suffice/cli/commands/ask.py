@@ -44,6 +44,7 @@ from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import AnswerSet, Retriever
 from suffice.results.formats import counted
+from suffice.results.markup import shorten
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
@@ -288,7 +289,7 @@ def _print(answered: Answered, decline_below: float | None) -> None:
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
-        put("saved nothing: the loop ran to its end")
+        put(f"saved {'no round' if answered.unasked else 'nothing'}: the loop ran to its end")
     if answered.fixed is not None and (answered.fixed.tokens is not None or not answered.unasked):
         print_lines(
             f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
@@ -296,4 +297,4 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     put("evidence:")
     for finished in answered.rounds:
         for passage in finished.passages or ():
-            put(f"  {passage.id}  {' '.join(passage.title.split())}")
+            put(f"  {passage.id}  {shorten(' '.join(passage.title.split()), 200)}")

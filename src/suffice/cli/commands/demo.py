@@ -35,7 +35,7 @@ from suffice.results.table import Table
 from suffice.trace.rounds.reader import read_traces
 
 _FEWEST = 5
-_QUESTIONS = 30
+_QUESTIONS = 28
 _ROUNDS = 5
 _SAMPLES = 3
 _SAMPLE_TOKENS = 16

@@ -111,6 +111,7 @@ def ask_greedy(
             max_tokens=settings.max_tokens,
             top_logprobs=settings.top_logprobs,
             stop=_stop(settings, model),
+            soon=_sampling(model, call, settings, samples) if samples else None,
         )
     )
     sampled = _sampled(model, call, settings, samples) if samples else None
@@ -172,16 +173,20 @@ def ask_majority(
 def _sampled(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
 ) -> Generation:
-    return model.generate(
-        GenerationRequest(
-            prompt=call.prompt,
-            n=samples,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            max_tokens=settings.max_sample_tokens,
-            seed=sampling_seed(settings.seed, call.question_id, call.number),
-            stop=_stop(settings, model, sampled=True),
-        )
+    return model.generate(_sampling(model, call, settings, samples))
+
+
+def _sampling(
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
+) -> GenerationRequest:
+    return GenerationRequest(
+        prompt=call.prompt,
+        n=samples,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        max_tokens=settings.max_sample_tokens,
+        seed=sampling_seed(settings.seed, call.question_id, call.number),
+        stop=_stop(settings, model, sampled=True),
     )
 
 

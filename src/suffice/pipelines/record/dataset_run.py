@@ -190,6 +190,7 @@ def _recorded(
             rounds=recording.settings.rounds,
             concurrency=recording.concurrency or width_of(model),
             tallies=tallies_of(model),
+            kept=model if isinstance(model, KeptReplies) else None,
             on_start=recording.on_start,
             on_progress=on_progress,
             closed_book=pipeline.closed_book if recording.settings.closed_book else None,

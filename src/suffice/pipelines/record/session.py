@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -66,6 +66,18 @@ def _ignore(_: Progress) -> None:
     return None
 
 
+class Kept(Protocol):
+    """Replies of questions that are not recorded yet; see :class:`suffice.llm.cache.KeptReplies`."""
+
+    def asked(self) -> tuple[str, ...]:
+        """The keys of what this thread asked since it was asked for them last."""
+        ...
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget these replies."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     """How a recording runs.
@@ -78,6 +90,8 @@ class SessionSettings:
         Pieces of work under way at once.
     tallies
         Of the servers that are asked; none: nobody counts their calls.
+    kept
+        Keeps replies until what they were for is recorded; ``None``: nothing does.
     on_start
         Told, before the first call to the model, how many are still to be recorded.
     on_progress
@@ -87,6 +101,7 @@ class SessionSettings:
     run: Mapping[str, Any]
     concurrency: Concurrency = 1
     tallies: tuple[CallTally, ...] = ()
+    kept: Kept | None = None
     on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = field(default=_ignore)
 
@@ -150,6 +165,14 @@ def record_all(
 
 
 @dataclass(frozen=True, slots=True)
+class _Made:
+    """A record, and the keys of the replies that it is made of."""
+
+    stored: StoredRecord
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Failure:
     """``passing``: it may go well a little later; ``long``: not before a time that the server named."""
 
@@ -174,6 +197,7 @@ class _Session(Generic[_Task, _Record]):
         self._on_progress = settings.on_progress
         self._concurrency = settings.concurrency
         self._calls = _Calls(settings.tallies)
+        self._kept = settings.kept
         self._failed_in_a_row = 0
         self._same_in_a_row = 0
         self._last = _Failure("")
@@ -192,11 +216,16 @@ class _Session(Generic[_Task, _Record]):
             return []
         return [task for task, failure in self._failed.values() if failure.passing]
 
-    def do(self, task: _Task, stop: threading.Event) -> StoredRecord | _Failure | None:
+    def do(self, task: _Task, stop: threading.Event) -> _Made | _Failure | None:
+        kept = self._kept
+        if kept is not None:
+            kept.asked()  # for what failed before
         try:
             record = self._recorder.record(task, stop)
+            if record is None:
+                return None
             # here, since what no file can hold is this task's failure alone
-            return None if record is None else self._writer.stored(record)
+            return _Made(self._writer.stored(record), () if kept is None else kept.asked())
         except StorageError:
             raise
         except (BackendError, DataError) as error:
@@ -207,10 +236,12 @@ class _Session(Generic[_Task, _Record]):
             )
 
     def keep(
-        self, results: Sequence[tuple[_Task, StoredRecord | _Failure | None]], *, broken: bool
+        self, results: Sequence[tuple[_Task, _Made | _Failure | None]], *, broken: bool
     ) -> None:
-        stored = [(task, result) for task, result in results if isinstance(result, StoredRecord)]
-        self._writer.add_stored([result for _, result in stored])
+        stored = [(task, result) for task, result in results if isinstance(result, _Made)]
+        self._writer.add_stored([made.stored for _, made in stored])
+        if self._kept is not None:
+            self._kept.drop(key for _, made in stored for key in made.keys)
         self.finished += len(stored)
         for task, _ in stored:
             self._failed.pop(self._recorder.key(task), None)

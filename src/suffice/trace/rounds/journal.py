@@ -111,7 +111,7 @@ class Journal:
         """What one line says."""
         document = json.loads(line)
         if "run" in document:
-            self.run = document["run"]
+            self.run = dict(document["run"])
         elif "begin" in document:
             asked = Question(**document["begin"])
             gold = {name: tuple(values) for name, values in document["gold"].items()}

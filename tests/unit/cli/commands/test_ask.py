@@ -327,7 +327,8 @@ def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFi
     assert f"5 rounds would take about {told['fixed']['tokens']:,} tokens" in printed
     assert main([*words, "--policy", "fixed-2", "--pipeline", "iterative"]) == 0
     printed = capsys.readouterr().out
-    assert "saved nothing: the loop ran to its end" in printed
+    assert "asked for no answer before the end, as nothing reads one: saved 1 call" in printed
+    assert "saved no round: the loop ran to its end" in printed
     assert "one call on the passages" not in printed
 
 
