@@ -105,7 +105,7 @@ def test_what_lasts_ends_after_the_retries(fault: str, kind: type[NoReply], word
         tracemalloc.stop()
     assert caught.value.passing
     assert server.calls[fault] == 2
-    assert seconds < 3.0
+    assert seconds < 15.0  # a hang or a drip would take 30
     assert most < 20 << 20
 
 
@@ -143,7 +143,7 @@ def test_a_pause_of_days_is_told(as_date: bool) -> None:
         started = time.perf_counter()
         with pytest.raises(NoReply, match=r"left alone until \d{4}-\d\d-\d\d .* UTC") as caught:
             ask(server, max_wait_s=0.05)
-    assert 0.05 <= time.perf_counter() - started < 3.0
+    assert 0.05 <= time.perf_counter() - started < 15.0
     assert server.calls["busy_for"] == 2  # at once, and after the wait
     until = caught.value.until
     assert until is not None
