@@ -133,6 +133,7 @@ class Measures:
 
     Parts (:meth:`only_split`, :meth:`take`, :meth:`only_questions`) share what they measure: nothing is
     computed twice for one question and round, and nothing for questions that nobody asks for.
+    Splits of a record so large that memory decides (:attr:`keeps_little`) share nothing with the whole.
 
     Parameters
     ----------

@@ -30,28 +30,21 @@ _Given = TypeVar("_Given")
 
 
 @dataclass(frozen=True, slots=True)
-class _Charging:
-    """How questions are charged of whose record ``whole`` are the facts."""
+class _Paid:
+    """A cost of stopping after each round, (n_questions, n_rounds); NaN throughout: unknown.
 
+    ``whole`` are the facts of the record that the questions are of.
+    """
+
+    name: str
     reads: CostReads
     model: CostModel
     whole: UsageFacts
-    answered: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Paid:
-    """A cost of stopping after each round, (n_questions, n_rounds); NaN throughout: unknown."""
-
-    name: str
-    charging: _Charging
 
     def __call__(self, traces: TraceSet) -> Array:
-        how = self.charging
-        record = RecordedUsage(traces, how.whole)
+        record = RecordedUsage(traces, self.whole)
         try:
-            costs = stop_costs(record, reads=how.reads, model=how.model, answered=how.answered)
-            return costs.known(self.name)
+            return stop_costs(record, reads=self.reads, model=self.model).known(self.name)
         except UnknownCostError:
             return np.full(traces.exists.shape, np.nan)
 
@@ -96,11 +89,6 @@ class ShardedCostBook(CostBook):
         """Each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
         return _Columns(lambda name: self._column(name, self._paid_by(reads)))
 
-    def at_least(self, reads: CostReads) -> KnownCosts:
-        """What stops after each round or any later one cost at least, (n_questions, n_rounds)."""
-        how = replace(self._charging(self._paid_by(reads)), answered=False)
-        return _Columns(lambda name: self._known(self._measures.derived(_Paid(name, how))[0]))
-
     def usual(self, readings: Iterable[CostReads]) -> dict[str, Array]:
         """As :meth:`CostBook.usual`, in one pass."""
         self._readings = tuple(dict.fromkeys(map(self._paid_by, readings)))
@@ -140,14 +128,10 @@ class ShardedCostBook(CostBook):
     def _column(self, name: str, reads: CostReads) -> Array | None:
         """Of all who read something in one pass."""
         together = tuple(dict.fromkeys((reads, *self._readings)))
-        columns = self._measures.derived(*(_Paid(name, self._charging(kind)) for kind in together))
-        return self._known(columns[0])
-
-    def _known(self, column: Array) -> Array | None:
-        return None if (np.isnan(column) & self._traces.exists).any() else column
-
-    def _charging(self, reads: CostReads) -> _Charging:
-        return _Charging(reads, self._model, self._facts([reads]))
+        columns = self._measures.derived(
+            *(_Paid(name, kind, self._model, self._facts([kind])) for kind in together)
+        )
+        return None if (np.isnan(columns[0]) & self._traces.exists).any() else columns[0]
 
     def _facts(self, readings: Iterable[CostReads]) -> UsageFacts:
         draws = any(reads.samples and not reads.answers for reads in readings)

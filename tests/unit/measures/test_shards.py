@@ -124,7 +124,6 @@ def assert_paid_alike(
     for name, stop_paid in one.at_stops(reads).items():
         np.testing.assert_equal(other.at_stops(reads)[name], stop_paid)
     name = "evaluated_tokens"
-    np.testing.assert_equal(other.at_least(reads)[name], one.at_least(reads)[name])
     assert bool(one.why_unknown(name, reads)) == bool(other.why_unknown(name, reads))
 
 
