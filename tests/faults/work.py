@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from tests.builders import drawn_records, written_traces
 from tests.commands import run
+from tests.studies.ab_rag import study_traces
 
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import make_record, sampled_records
@@ -211,7 +212,7 @@ READS = (
     Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
     Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
     Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),
-    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/recorded --bootstrap 20"),
+    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/study.parquet --bootstrap 20 --grid 0.6"),
 )
 """Commands that only print."""
 
@@ -232,6 +233,7 @@ def make_given(folder: Path) -> Path:
     learned = stop_rag_records("single", 20, rounds=3, split="tune", seed=1)
     learned += stop_rag_records("single", 10, rounds=3, split="eval", seed=2)
     write_traces(learned, folder / "stoprag.parquet")
+    write_traces(study_traces().records(), folder / "study.parquet")
     foreign = [make_record("Å", ["Skien", "Ålesund"], gold=["Ålesund"])]
     write_traces(foreign, folder / "foreign.parquet")
     write_traces([unasked(f"u{number}") for number in range(6)], folder / "unasked.parquet")
@@ -265,9 +267,10 @@ def make_given(folder: Path) -> Path:
 _TIMES = re.compile(
     r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder"
 )
+_ALL_BEFORE = "nothing was run anew: all runs were recorded before"  # true of a run that goes on
 _DRAWN = re.compile(r"data-[0-9a-f]{32}")
 _ASIDE = re.compile(r"\.tmp(/|$)|checkpoint|\.assembling-")
-_NO_RESULT = re.compile(r"\.lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl")
+_NO_RESULT = re.compile(r"\..*lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl")
 
 
 def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
@@ -306,5 +309,5 @@ def _untimed(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _untimed(held) for name, held in value.items() if not _TIMES.search(name)}
     if isinstance(value, list | tuple):
-        return [_untimed(held) for held in value]
+        return [_untimed(held) for held in value if held != _ALL_BEFORE]
     return value
