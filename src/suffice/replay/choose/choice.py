@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
@@ -162,7 +164,30 @@ class Choice(Tabular):
                 "shown" if gain.high < 0 else "shown to be worse" if gain.low > 0 else "not shown"
             )
             said += f": more rounds help is {surely} ({points(gain)} for stopping after round {first[0]})"
-        return f"{said}. Deciding by what was read: {self.result.verdict}"
+        return f"{said}. {self._deciding()}"
+
+    def _deciding(self) -> str:
+        """Whether the chosen policy is above fixed budgets of its cost; one policy, so nothing to correct."""
+        measured = self.measured
+        if not measured.adaptive:
+            best = next((one for one in self.result.policies if one.adaptive), None)
+            if best is None:
+                return "No candidate here decides by what it reads."
+            return (
+                "The policy chosen decides nothing by what it reads; of those that do: "
+                f"{self.result.verdict}"
+            )
+        gains = [(against.gain, COSTS[against.cost].label) for against in measured.against_fixed]
+        if not gains and measured.frontier_gain is not None:
+            gains = [(measured.frontier_gain, self.result.cost.label)]
+        if not gains:
+            return "Whether deciding pays is not known: fixed budgets go past where questions were cut."
+        said = "; ".join(f"{points(gain)} at equal {cost}" for gain, cost in gains)
+        surely = "shown" if any(gain.low > 0 for gain, _ in gains) else "not shown"
+        return (
+            f"That deciding by what was read beats fixed budgets of the same cost is {surely}: {said}, in "
+            f"points of {self.metric.label}."
+        )
 
     def _saving(self) -> str:
         aside = counted(self.parts[PROVE], "question")
@@ -214,29 +239,52 @@ class Choice(Tabular):
             f"be with {4 * self.parts[PROVE]:,} questions to prove on."
         )
 
+    def live(self, policy: str) -> Iterator[tuple[str, str]]:
+        """How to run the chosen policy from its file, in commands and code."""
+        answer = self.chosen.candidate.answer
+        chosen = "" if answer == LATEST else f" --answer {answer}"
+        path = shlex.quote(policy)
+        yield (
+            "ask over your own files",
+            f"suffice ask 'QUESTION' --corpus NOTES --policy {path}{chosen}",
+        )
+        yield "in a loop of your own", f"suffice.Watch({policy!r}, record='live')"
+        yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
+
     # --- shown -----------------------------------------------------------------------------------
-    def tables(self) -> tuple[Table, ...]:
-        """The four answers, then every candidate, then where the chosen policy is wrong."""
+    def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
+        """The four answers, then every candidate, then where the chosen policy is wrong.
+
+        ``top``: the first so many candidates alone, and how many questions are wrong.
+        """
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
             rows=[list(pair) for pair in self.answers()],
         )
-        return (said, self._ranked_table(), *self._wrong_tables())
+        ranked, wrong = self._ranked_table(), self._wrong_tables()
+        if top is None:
+            return (said, ranked, *wrong)
+        notes = (
+            [f"The first {top} of {len(ranked.rows)} candidates."] if len(ranked.rows) > top else []
+        )
+        notes += [f"{table.title}." for table in wrong]
+        return (said, replace(ranked, rows=ranked.rows[:top], notes=notes))
 
     def _ranked_table(self) -> Table:
         columns = (
-            Column(name="candidate", most=48),
             Column(name="kind", drop=2),
             Column(name="loss", kind="points", head="loss when\nranked"),
             Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked"),
             Column(name="p_value", kind="p_value", head="p-value", drop=1),
             Column(name="proven"),
+            Column(name="candidate", whole=True),
         )
         rows: list[list[Value]] = [
             [
-                *(one.candidate.label, one.candidate.group, one.loss, one.cost, one.p_value),
+                *(one.candidate.group, one.loss, one.cost, one.p_value),
                 "yes" if one.proven else "no" if one.p_value is not None else "",
+                one.candidate.label,
             ]
             for one in self.ranked
         ]
