@@ -18,14 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from suffice.errors import DataError, UsageError
 from suffice.policies.file import check_version
 from suffice.results.formats import counted
 from suffice.trace.durable import in_turn, replace_file
+from suffice.trace.rounds.rows import record_sha256
 from suffice.trace.rounds.table import TraceSet
 
 LEDGER = "certificates.json"
@@ -35,7 +32,7 @@ _LEAST_SHARE = 1e-3  # of 1 - confidence: with less left nothing could be proven
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What a certificate may spend.
+    """What a certificate may spend, and what was spent before it.
 
     Parameters
     ----------
@@ -67,26 +64,6 @@ class Attempt:
             f"{self.folder} before, which may be wrong with probability {self.spent:.4g}; this one may with "
             f"{self.level:.4g}, so that the confidence is that of all of them together"
         )
-
-
-def record_hash(traces: TraceSet) -> str:
-    """Sixteen hexadecimal digits that tell these questions, as recorded, from others.
-
-    Of ids, last rounds and first answers: whatever gold answers, splits, metrics and files they come with,
-    and few enough to be read of a large record.
-    """
-    digest = hashlib.sha256(traces.last_rounds.astype("<i2").tobytes())
-    for column in ("question_id", "answer"):
-        texts = traces.first_rounds(column).cast(pa.large_binary())
-        lengths = pc.fill_null(pc.binary_length(texts), -1)
-        digest.update(lengths.to_numpy().astype("<i8").tobytes())
-        for chunk in texts.chunks:
-            _, offsets, data = chunk.fill_null(b"").buffers()
-            if data is not None and len(chunk):
-                whole = np.frombuffer(offsets, np.int64)
-                ends = whole[chunk.offset], whole[chunk.offset + len(chunk)]
-                digest.update(memoryview(data)[slice(*ends)])
-    return digest.hexdigest()[:16]
 
 
 def question_hash(asked: Mapping[str, Any]) -> str:
@@ -125,7 +102,7 @@ def spend(
         Where the folder's count cannot be read.
     """
     file = folder / LEDGER
-    record, question = record_hash(traces), question_hash(asked)
+    record, question = record_sha256(traces)[:16], question_hash(asked)
     allowed = 1.0 - confidence
     with in_turn(folder, LEDGER):
         document = _read(file)
