@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.cli.options import add_traces, open_measures, out_path, write_policy
 from suffice.cli.output import add_format, print_result, put, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import ChoiceSettings
+
+if TYPE_CHECKING:
+    from suffice.replay.choose.choice import Choice
 
 _TOP = 15  # candidates printed
 
@@ -38,7 +43,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Choose, write and print."""
     from suffice.replay.choose.choice import choose
-    from suffice.report.page.choice import write_choice
 
     measures = open_measures(arguments, say)
     settings = read_settings(arguments, ChoiceSettings)
@@ -61,3 +65,31 @@ def run(arguments: argparse.Namespace) -> int:
         for what, command in choice.live(written["out"]):
             put(f"  {what}: {command}")
     return 0
+
+
+def write_choice(choice: Choice, folder: Path) -> Path:
+    """Write ``choice.json`` and ``index.html`` into the folder; the page's path."""
+    from suffice.replay.diagnose.question_histories import report_data
+    from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
+    from suffice.report.page.report import render_report
+    from suffice.trace.durable import replace_file
+
+    comparison = choice.comparison
+    parts = report_parts(
+        comparison.measures, comparison, PartsSettings(parts=("guarantees", "costs"))
+    )
+    contents = {**parts.contents, "choice": choice}
+    # that no policy here carries a promise is said on the first screen
+    left_out = {**choice.left_out, **parts.left_out}
+    left_out.pop("guarantees", None)
+    data = report_data(
+        comparison.measures,
+        comparison.result,
+        replace(parts, contents=contents, left_out=left_out),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    document = json.dumps(choice.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
+    replace_file(folder / "choice.json", document.encode())
+    page = folder / "index.html"
+    replace_file(page, render_report(data).encode())
+    return page
