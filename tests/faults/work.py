@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Roun
 from suffice.trace.rounds.writer import write_traces
 
 QUESTIONS = 8
+
+Tried = Callable[..., None]
+"""``tried(fault, times=1)``: what was done to a command, and how often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class Work:
         The file that it writes over, in OUT; empty: it takes only a free place.
     kills
         How often it is killed.
+    seconds
+        That it may take to end after a signal: what is under way comes to its end.
     """
 
     name: str
@@ -45,6 +51,7 @@ class Work:
     resumes: bool = False
     replaces: str = ""
     kills: int = 4
+    seconds: float = 20.0
 
     def line(self, given: Path, out: Path) -> list[str]:
         """The words of the command."""
@@ -204,6 +211,21 @@ WORKS = (
         kills=8,
     ),
 )
+
+LONG = (
+    Work(
+        name="fit-stop-rag-text",
+        words=_FIT.format("stop-rag", "stoprag") + " --features text --min-steps 8 --epochs 0.1",
+        replaces="policy.json",
+        resumes=True,
+        kills=5,
+        seconds=60.0,
+    ),
+    Work(
+        name="demo", words="demo --questions 5 --out OUT/demo", resumes=True, kills=4, seconds=60.0
+    ),
+)
+"""With networks of their own, MiniLM and Gemma: seconds each, so only killed and signalled."""
 
 READS = (
     Work(name="policies", words="policies"),

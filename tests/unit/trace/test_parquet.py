@@ -63,4 +63,6 @@ def test_info_says_how_many_files_have_checksums(tmp_path: Path) -> None:
 
 def test_too_little_memory_for_a_thread_is_no_damage(tmp_path: Path) -> None:
     with pytest.raises(MemoryError), readable(tmp_path / "a.parquet"):
-        raise OSError("Unknown error: Failed to launch worker thread: Resource temporarily unavailable")
+        raise OSError(
+            "Unknown error: Failed to launch worker thread: Resource temporarily unavailable"
+        )
