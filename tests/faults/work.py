@@ -173,6 +173,11 @@ WORKS = (
         replaces="report.html",
     ),
     Work(
+        name="choose",
+        words="choose GIVEN/drawn.parquet --bootstrap 20 --signals answer_stable,overlap --workers 1 "
+        "--out OUT/chosen",
+    ),
+    Work(
         name="monitor",
         words="monitor GIVEN/micp.json GIVEN/arrived.jsonl --state OUT/state.json",
         replaces="state.json",
@@ -307,7 +312,10 @@ def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
         if not file.is_file() or _NO_RESULT.fullmatch(file.name):
             continue
         if finished or not (_ASIDE.search(name) or _DRAWN.search(name)):
-            files[_DRAWN.sub("data", name)] = _content(file)
+            content = _content(file)
+            files[_DRAWN.sub("data", name)] = (
+                _gist(content) if name.startswith("demo/") else content
+            )
     return files
 
 
@@ -325,6 +333,14 @@ def _content(file: Path) -> Any:
     if file.suffix == ".html":
         return len(file.read_bytes()) > 1000
     return file.read_bytes()
+
+
+def _gist(content: Any) -> Any:
+    """Of the demo the answers: log-probabilities and counts depend on what is decoded side by side."""
+    if not isinstance(content, list):
+        return bool(content)
+    rows = [json.loads(row) for row in content]
+    return [json.dumps([row[name] for name in ("question_id", "round", "answer")]) for row in rows]
 
 
 def _untimed(value: Any) -> Any:

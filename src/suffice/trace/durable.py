@@ -86,11 +86,13 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         aside.replace(path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; what stood there before is kept, "
             "make room or choose another --out and run the same command again"
         ) from error
+    finally:  # of an interrupt, too
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
     _sync_directory(path.parent)
 
 
