@@ -145,7 +145,8 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
     values = measures.score(*_IN_COLUMNS["f1" if own else reward])
     unscored = (traces.exists & np.isnan(values)).any(axis=1)
     said = "the record's own scores" if own else f"the {reward} of each round's own answer"
-    notes = [f"rewards are {said}, one draw a round: no mean over sampled answers"]
+    mean = "" if own else f"; for the mean over sampled answers {_RECORD}"
+    notes = [f"rewards are {said}, one draw a round{mean}"]
     if unscored.any():
         missing = measures.metric.untold if own else "without gold answers"
         notes.append(f"{_of(int(unscored.sum()), traces)} left out: rounds {missing}")

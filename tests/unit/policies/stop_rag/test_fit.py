@@ -95,6 +95,7 @@ def test_rounds_without_samples_are_learned_from_by_their_own_scores(
     assert policy.fitted_on["reward"] == ("score" if scores else "f1")
     whose = "the record's own scores" if scores else "the f1 of each round's own answer"
     assert f"rewards are {whose}, one draw a round" in policy.notes[0]
+    assert ("record with suffice record --samples 8" in policy.notes[0]) is not scores
     loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
     table = measures.signals(policy.specs)
     assert (loaded.stop_rounds(table) == policy.stop_rounds(table)).all()
@@ -222,12 +223,6 @@ def never_right(record: QuestionRecord) -> QuestionRecord:
         (lambda record: replace(record, rounds=record.rounds[:1]), "one round"),
         (unlabelled, "no question of memory has rewards"),
         (unsampled, "no question of memory has rewards"),
-        (
-            lambda record: replace(
-                record, rounds=tuple(replace(each, samples=None) for each in record.rounds)
-            ),
-            "record with suffice record --samples 8",
-        ),
     ],
 )
 def test_nothing_to_learn(change: object, said: str) -> None:
