@@ -260,8 +260,8 @@ class StopRAGSettings:
     inputs: Annotated[
         tuple[str, ...] | None,
         Option(
-            help="with --features signals: names, or all, which takes the record's own signals and those that "
-            "cost calls too (default: all that vary and cost no further call)",
+            help="with --features signals: names, or all, which takes those that cost calls and the record's "
+            "own too (default: all that vary and cost no further call)",
             metavar="A,B,...|all",
         ),
     ] = None
