@@ -143,7 +143,7 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
     measures = Measures.of(questions)
     traces, own = measures.traces, measures.metric.against == "scores"
     values = measures.score(*_IN_COLUMNS["f1" if own else reward])
-    unscored = (traces.exists & np.isnan(values)).any(axis=1)
+    unscored = np.asarray((traces.exists & np.isnan(values)).any(axis=1))
     said = "the record's own scores" if own else f"the {reward} of each round's own answer"
     mean = "" if own else f"; for the mean over sampled answers {_RECORD}"
     notes = [f"rewards are {said}, one draw a round{mean}"]

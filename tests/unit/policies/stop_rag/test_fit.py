@@ -80,8 +80,10 @@ def without_samples(*, scores: bool) -> TraceSet:
             replace(one, samples=None, signals={"own": float(number)})
             for number, one in enumerate(record.rounds)
         )
-        own = {"scores": {1: 0.25, 2: 1.0, 3: 0.5}, "gold": Gold()} if scores else {}
-        records.append(replace(record, rounds=rounds, **own))
+        record = replace(record, rounds=rounds)
+        if scores:
+            record = replace(record, scores={1: 0.25, 2: 1.0, 3: 0.5}, gold=Gold())
+        records.append(record)
     return to_trace_set(records)
 
 
