@@ -80,10 +80,9 @@ def without_samples(*, scores: bool) -> TraceSet:
             replace(one, samples=None, signals={"own": float(number)})
             for number, one in enumerate(record.rounds)
         )
-        record = replace(record, rounds=rounds)
-        if scores:
-            record = replace(record, scores={1: 0.25, 2: 1.0, 3: 0.5}, gold=Gold())
-        records.append(record)
+        own = {1: 0.25, 2: 1.0, 3: 0.5} if scores else {}
+        gold = Gold() if scores else record.gold
+        records.append(replace(record, rounds=rounds, scores=own, gold=gold))
     return to_trace_set(records)
 
 
