@@ -43,12 +43,16 @@ from suffice.policies.stop_rag.signal_model import ALL, free_inputs
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.frontier import best_mix
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.store import with_values
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 FOLDS, INNER, RESAMPLES, SEED, FEWEST, STEPS = 5, 4, 2000, 42, 200, 500
+MIRROR = "minus_"
 SHARES = (0.25, 0.5, 0.75)
+PART = "- "
+"""Before the names of question types."""
 LEARNED = ("network", "logistic", "boosted")
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
@@ -111,7 +115,8 @@ def record_of(name: str, measures: Measures) -> Record:
     scores = np.take_along_axis(scored, ends.astype(np.int64) - 1, axis=1)
     past = np.arange(1, traces.n_rounds + 1) > seen[:, None]
     scores = np.where(cut[:, None] & past, 0.0, scores)
-    inputs = {"free": free_inputs(measures), "all": free_inputs(measures, [ALL])}
+    named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(MIRROR))
+    inputs = {"free": free_inputs(measures), "all": named}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
     axis = measures.costs(CostModel()).axis("rounds" if cut.any() else None, readers)
@@ -552,9 +557,17 @@ def in_one_split(traces: TraceSet) -> TraceSet:
     return replace(traces, table=traces.table.set_column(place, "split", cells))
 
 
+def with_mirrors(traces: TraceSet) -> TraceSet:
+    """The record's own signals with the other sign, too: rules stop where an own signal is high."""
+    own = [name for name in traces.signal_names if name not in SIGNALS]
+    table = Measures(traces).signals(own) if own else None
+    mirrored = {} if table is None else {f"{MIRROR}{name}": -table.signal(name) for name in own}
+    return with_values(traces, mirrored) if mirrored else traces
+
+
 def records_of(path: str) -> Iterator[Record]:
     """The record, then its larger question types."""
-    measures = Measures(in_one_split(read_traces(path))).by(None)
+    measures = Measures(with_mirrors(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
     yield record_of(name, measures)
     kinds = np.array([question.type or "" for question in measures.traces.questions])
@@ -562,7 +575,7 @@ def records_of(path: str) -> Iterator[Record]:
         kind for kind, count in sorted(Counter(kinds.tolist()).items()) if kind and count >= FEWEST
     ]
     for kind in large if len(large) > 1 else []:
-        yield record_of(f"- {kind}", measures.take(kinds == kind))
+        yield record_of(f"{PART}{kind}", measures.take(kinds == kind))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -651,6 +664,36 @@ def show(rows: Sequence[Row]) -> str:
     )
 
 
+def together(rows: Sequence[Row]) -> str:
+    """Differences to the rule over whole records, each weighted by the inverse of its variance."""
+    lines = []
+    whole = [row for row in rows if not row.record.name.startswith(PART)]
+    for name in LEARNED:
+        parts = [(row.told[name], len(row.record.scores)) for row in whole]
+        shown = [
+            (one.over_rule.estimate, one.spread**2 / count) for one, count in parts if one.spread
+        ]
+        if not shown:
+            continue
+        weights = np.array([1.0 / variance for _, variance in shown])
+        mean = float(weights @ [estimate for estimate, _ in shown] / weights.sum())
+        error = float(weights.sum() ** -0.5)
+        reach = 1.96 * error
+        pooled = Interval(estimate=mean, low=mean - reach, high=mean + reach)
+        p_value = min(1.0, 2.0 * float(student_t_upper(abs(mean) / error, 10**6)))
+        plain = np.mean([one.over_rule.estimate for one, _ in parts])
+        above = sum(one.over_rule.estimate > 0 for one, _ in parts)
+        lines.append(
+            [
+                name,
+                f"{points(pooled)}, {p_value:.2g}",
+                f"{100 * plain:+.1f}",
+                f"{above} of {len(parts)}",
+            ]
+        )
+    return table(["learned", "less the rule's, p", "plain mean", "records above 0"], lines)
+
+
 def show_cut(row: Row) -> str:
     """Ranges of a record with cut questions: what was not seen counts 0 for one and 1 for the other."""
     lines = []
@@ -681,7 +724,7 @@ def main(paths: list[str]) -> None:
             (cut if record.cut.any() else rows).append(row)
             print(f"{record.name}: {row.seconds:.0f} s of CPU", file=sys.stderr, flush=True)
     if rows:
-        print(show(rows))
+        print(f"{show(rows)}\n{together(rows)}")
     for row in cut:
         print(show_cut(row))
 
