@@ -59,6 +59,11 @@ def width_of(model: object) -> Concurrency:
     return width
 
 
+def computes_here(model: object) -> bool:
+    """Whether a model computes on this machine's processors: its optional attribute ``computes_here``."""
+    return bool(getattr(model, "computes_here", False))
+
+
 def at_once(concurrency: Concurrency) -> int:
     """How many may be under way at present."""
     return concurrency if isinstance(concurrency, int) else concurrency.now
