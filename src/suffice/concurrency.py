@@ -214,8 +214,9 @@ class WorkAhead(Generic[_Result]):
     def _do(self) -> None:
         try:
             self._future.set_result(self._work())
-        except BaseException as error:  # noqa: BLE001 - told by result()
+        except BaseException as error:
             self._future.set_exception(error)
+            raise
 
     def result(self) -> _Result:
         """What the work gave, waited for; its error is raised here."""
