@@ -424,7 +424,7 @@ class FailureFile:
                 entry = json.loads(line.decode("utf-8"))
                 key = tuple(entry[name] for name in self._names)
                 self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
                 raise DataError(
                     "not a failure record; delete the line to go on",
                     file=str(file),
