@@ -120,7 +120,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        if not _is_written(leftover):
+        if not is_written(leftover):
             _remove(leftover)
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -144,8 +144,8 @@ def written_aside(target: Path) -> Iterator[Path]:
     _sync_directory(target.parent)
 
 
-def _is_written(aside: Path) -> bool:
-    """Whether a process of this machine is at what stands aside, which has its number in the name."""
+def is_written(aside: Path) -> bool:
+    """Whether another process of this machine is at what stands aside, which has its number in the name."""
     number = aside.name.split(".")[-2]
     if os.name != "posix" or not number.isdecimal() or int(number) == os.getpid():
         return False
