@@ -49,13 +49,14 @@ class FitStep(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
-    """Who watches a fit that takes long, and the file it can be continued from.
+    """Who watches a fit that takes long, the file it can be continued from, the folder its policy goes to.
 
     ``progress`` is called with a :class:`FitStep`.
     """
 
     progress: Callable[[Any], None] | None = None
     checkpoint: Path | None = None
+    folder: Path | None = None
 
     @staticmethod
     def checkpoint_of(out: Path) -> Path:
@@ -115,6 +116,11 @@ class Method(PolicyKind):
         Splits it is fitted on: the first of these sets that the traces have.
     unfitted
         Presets that run live without being fitted: the policy for what a model gives.
+    quick
+        Whether a fit takes seconds; where everything is compared, others are fitted when they are named.
+    variants
+        What else it is fitted as where everything is compared: settings that differ, by what they are called.
+        They are quick.
     """
 
     name: str
@@ -125,6 +131,8 @@ class Method(PolicyKind):
     fitted: frozenset[Preset] = frozenset(PRESETS)
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
     unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType({})
+    quick: bool = True
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:
@@ -161,7 +169,14 @@ class PlanMethod(Protocol):
 class TellingMethod(Protocol):
     """A method with more to say of a fit than its policy does."""
 
-    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+    def fit_told(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> Fitted:
         """Fit, and say how it went."""
 
 
