@@ -101,6 +101,8 @@ _OWN = (
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     """The declaration of a signal; names in ``also`` are the user's own, recorded ones.
 
+    A name with brackets is that of a signal made of another; see :mod:`suffice.signals.derived`.
+
     Raises
     ------
     UsageError
@@ -108,6 +110,12 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     """
     if name in SIGNALS:
         return SIGNALS[name]
+    if "(" in name:
+        from suffice.signals.derived import DerivedName, derived_signal
+
+        made_of_another = DerivedName.parse(name)
+        if made_of_another is not None:
+            return derived_signal(made_of_another, also)
     own = sorted(set(also))
     if name in own:
         return SignalSpec(name=name, summary="recorded by the user")
