@@ -1,39 +1,52 @@
 """The embedded model under a recording: prompt tokens evaluated, and throughput against bare sending.
 
-All run the real model; other work on the machine disturbs the throughput.
+Four ways get the same requests of the same questions, and take turns at every few of them: the recording; its
+requests sent to an embedded model whose replies nobody reads; and to llama.cpp's own servers, one with all
+processors and one a processor, each slot given a question at a time. All keep what they evaluated. Takes some
+four minutes; wall times want idle cores.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock, get_ident
-from typing import Literal
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, Literal
 
 from benchmarks.embedded_sampling import ask_server, server
+from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel
 from suffice.llm.llama_api import processors
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.protocols import Generation, GenerationRequest
+from suffice.protocols import ChatModel, Generation, GenerationRequest
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
-QUESTIONS = 12
 ROUNDS = 5
+AT_ONCE = 4
+"""Questions of a turn; the last of them leave a core idle, in every way alike."""
+TURNS = {0: 3, 3: 1}
+"""By samples a round."""
+_HELLO = GenerationRequest(prompt="Hello", max_tokens=1)
 
 
+@dataclass
 class Listening:
-    """Passes requests on and keeps them by the thread, and so the question order, that sent them."""
+    """Passes requests on and keeps them; the first of a question is its shortest."""
 
-    def __init__(self, model: EmbeddedModel) -> None:
-        self.model = model
-        self.sent: defaultdict[int, list[GenerationRequest]] = defaultdict(list)
-        self._lock = Lock()
+    model: ChatModel
+    sent: list[GenerationRequest] = field(default_factory=list)
+    drawn: int = 0
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def name(self) -> str:
@@ -45,83 +58,131 @@ class Listening:
 
     @property
     def concurrency(self) -> int:
-        return self.model.concurrency
+        return int(getattr(self.model, "concurrency", 1))
 
     def generate(self, request: GenerationRequest) -> Generation:
+        made = self.model.generate(request)
         with self._lock:
-            self.sent[get_ident()].append(request)
-        return self.model.generate(request)
+            self.sent.append(request)
+            self.drawn += made.completion_tokens or 0
+        return made
 
 
-def record(samples: int) -> tuple[float, list[list[GenerationRequest]], TraceSet]:
-    """Record with a fresh model: (seconds, requests of each worker, the record)."""
-    examples = load("generated", limit=QUESTIONS)
+def recorded(examples: Sequence[Example], model: ChatModel, samples: int) -> TraceSet:
+    """Their record."""
     recording = Recording(
         dataset="generated", settings=CumulativeSettings(rounds=ROUNDS, samples=samples)
     )
-    with EmbeddedModel.load() as embedded, tempfile.TemporaryDirectory() as folder:
-        embedded.generate(GenerationRequest(prompt="Hello", max_tokens=1))  # loads the weights
-        model = Listening(embedded)
-        started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
         record_examples(examples, model, Path(folder) / "t", recording, lambda _: None)
-        seconds = time.perf_counter() - started
-        return seconds, list(model.sent.values()), read_traces(Path(folder) / "t")
+        return read_traces(Path(folder) / "t")
 
 
-def send_bare(workers: list[list[GenerationRequest]]) -> float:
-    """Send the same requests, as many workers, and do nothing with the replies."""
-    with EmbeddedModel.load() as model:
-        model.generate(GenerationRequest(prompt="Hello", max_tokens=1))
-
-        def send(requests: list[GenerationRequest]) -> None:
-            for request in requests:
-                model.generate(request)
-
-        started = time.perf_counter()
-        with ThreadPoolExecutor(len(workers)) as pool:
-            list(pool.map(send, workers))
-        return time.perf_counter() - started
+def requests_of(examples: Sequence[Example], samples: int) -> list[list[GenerationRequest]]:
+    """By question: they depend on no reply."""
+    asked = []
+    for example in examples:
+        listening = Listening(ScriptedModel())
+        recorded([example], listening, samples)
+        asked.append(listening.sent)
+    return asked
 
 
-def send_to_llama_cpp(
-    workers: list[list[GenerationRequest]], *, servers: int, threads: int
-) -> float:
-    """Send the same requests to llama.cpp's own servers in this process, with the slots they need."""
-    asked = [request for requests in workers for request in requests]
-    slots = max(request.n for request in asked) + len(workers)
-    opened = [server(slots=slots, threads=threads) for _ in range(servers)]
-    for one in opened:
-        ask_server(one, GenerationRequest(prompt="Hello", max_tokens=1))
+@dataclass(slots=True)
+class Driver:
+    """Sends a question's requests one after the other, a question a seat at a time."""
 
-    def send(number: int) -> None:
-        for request in workers[number]:
-            ask_server(opened[number % servers], request)
+    send: Callable[[Any, GenerationRequest], int]
+    seats: Sequence[Any]
 
-    started = time.perf_counter()
-    with ThreadPoolExecutor(len(workers)) as pool:
-        list(pool.map(send, range(len(workers))))
-    return time.perf_counter() - started
+    def drive(self, asked: Sequence[Sequence[GenerationRequest]]) -> int:
+        """Tokens drawn, as the replies say."""
+        free: SimpleQueue[Any] = SimpleQueue()
+        for seat in self.seats:
+            free.put(seat)
+
+        def question(requests: Sequence[GenerationRequest]) -> int:
+            seat = free.get()
+            try:
+                return sum(self.send(seat, request) for request in requests)
+            finally:
+                free.put(seat)
+
+        with ThreadPoolExecutor(len(self.seats)) as pool:
+            return sum(pool.map(question, asked))
 
 
-def llama_cpp(workers: list[list[GenerationRequest]]) -> float:
-    """The better of one server with all processors and one a processor."""
+@dataclass(slots=True)
+class Spent:
+    """Of a way: wall and CPU seconds turn by turn, and tokens drawn."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    tokens: int = 0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(time.process_time() - cpu)
+
+
+RECORDING, BARE = "recording", "bare sending"
+
+
+def drivers(model: EmbeddedModel, samples: int) -> dict[str, Driver]:
+    """The ways without a record, by name."""
     cores = processors()
-    return min(
-        send_to_llama_cpp(workers, servers=1, threads=cores),
-        send_to_llama_cpp(workers, servers=cores, threads=1),
-    )
+    seats = max(samples, 1) + 1
+    one = server(slots=cores * seats, threads=cores)
+    several = [server(slots=seats, threads=1) for _ in range(cores)]
+    return {
+        BARE: Driver(
+            lambda model, request: model.generate(request).completion_tokens or 0,
+            [model] * model.concurrency,
+        ),
+        f"llama.cpp, one server of {cores} threads": Driver(ask_server, [one] * cores),
+        f"llama.cpp, {cores} servers of one": Driver(ask_server, several),
+    }
 
 
-def evaluated_share(traces: TraceSet, *, samples: bool) -> float:
-    """Prompt tokens evaluated over prompt tokens sent: without reuse every one is evaluated.
+def in_turn(samples: int) -> tuple[dict[str, Spent], float]:
+    """What each way took, another one first at every turn, and the recording's evaluated share."""
+    turns = TURNS[samples]
+    examples = load("generated", limit=AT_ONCE * turns)
+    asked = requests_of(examples, samples)
+    evaluated: list[TraceSet] = []
+    with EmbeddedModel.load() as recorder, EmbeddedModel.load() as bare:
+        there = drivers(bare, samples)
+        names = [RECORDING, *there]
+        spent = {name: Spent() for name in names}
+        recorder.generate(_HELLO)
+        for driver in there.values():
+            driver.drive([[_HELLO]] * len(driver.seats))
+        for turn in range(turns):
+            part = slice(AT_ONCE * turn, AT_ONCE * (turn + 1))
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                if name == RECORDING:
+                    listening = Listening(recorder)
+                    with spent[name].turn():
+                        evaluated.append(recorded(examples[part], listening, samples))
+                    spent[name].tokens += listening.drawn
+                    sent = [request for requests in asked[part] for request in requests]
+                    assert {r.prompt for r in listening.sent} == {r.prompt for r in sent}
+                    assert len(listening.sent) == len(sent)
+                else:
+                    with spent[name].turn():
+                        tokens = there[name].drive(asked[part])
+                    spent[name].tokens += tokens
+    return spent, evaluated_share(evaluated)
 
-    With ``samples`` the sample calls' evaluated tokens are added above, and their prompts below.
-    """
-    prefixes = ("", "sample_") if samples else ("",)
+
+def evaluated_share(records: Sequence[TraceSet]) -> float:
+    """Prompt tokens evaluated over prompt tokens sent: without reuse every one is evaluated."""
     evaluated = sent = 0.0
-    for prefix in prefixes:
-        prompt = traces.column(f"{prefix}prompt_tokens")
-        cached = traces.column(f"{prefix}cached_tokens")
+    for traces in records:
+        prompt, cached = traces.column("prompt_tokens"), traces.column("cached_tokens")
         if prompt is None or cached is None:
             raise SystemExit("the record has no token counts")
         evaluated += float((prompt - cached).sum())
@@ -129,20 +190,25 @@ def evaluated_share(traces: TraceSet, *, samples: bool) -> float:
     return evaluated / sent
 
 
+def compared(samples: int) -> Iterator[tuple[str, float]]:
+    spent, share = in_turn(samples)
+    ours = spent.pop(RECORDING)
+    where = f"{samples} samples a round"
+    if TURNS[samples] > 1:  # what all questions share weighs too much in a few
+        yield f"{where}: prompt tokens evaluated over re-sending (at most 0.15)", share
+    for name, way in spent.items():
+        what = f"{where}: throughput of recording over {name}"
+        yield f"{what} (at least 0.95)", sum(way.wall) / sum(ours.wall)
+        if TURNS[samples] > 1:
+            ratios = [way_s / ours_s for way_s, ours_s in zip(way.wall, ours.wall, strict=True)]
+            yield f"{what}, lowest of its turns", min(ratios)
+            yield f"{what}, highest", max(ratios)
+        yield f"{what}, by CPU time", sum(way.cpu) / sum(ours.cpu)
+        if not samples:  # llama.cpp's server counts the first of several texts only
+            yield f"{where}: tokens drawn, recording over {name}", ours.tokens / way.tokens
+    rounds = ROUNDS * AT_ONCE * TURNS[samples]
+    yield f"{where}: seconds a round (this machine)", sum(ours.wall) / rounds
+
+
 def main() -> dict[str, float]:
-    seconds, requests, plain = record(samples=0)
-    bare = send_bare(requests)
-    bare = min(bare, send_bare(requests))
-    theirs = llama_cpp(requests)
-    seconds = min(seconds, record(samples=0)[0])
-    sampled_s, sampled_requests, sampled = record(samples=3)
-    return {
-        "prompt tokens evaluated over re-sending (at most 0.15)": evaluated_share(
-            plain, samples=False
-        ),
-        "the same while 3 samples a round are drawn": evaluated_share(sampled, samples=False),
-        "recording over bare sending, throughput (at least 0.95)": bare / seconds,
-        "recording over llama.cpp's server, throughput (at least 0.95)": theirs / seconds,
-        "the same with 3 samples a round": llama_cpp(sampled_requests) / sampled_s,
-        "seconds a round without samples (this machine)": seconds / (QUESTIONS * ROUNDS),
-    }
+    return {figure: value for samples in TURNS for figure, value in compared(samples)}

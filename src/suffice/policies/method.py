@@ -49,13 +49,14 @@ class FitStep(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
-    """Who watches a fit that takes long, and the file it can be continued from.
+    """Who watches a fit that takes long, the file it can be continued from, the folder its policy goes to.
 
     ``progress`` is called with a :class:`FitStep`.
     """
 
     progress: Callable[[Any], None] | None = None
     checkpoint: Path | None = None
+    folder: Path | None = None
 
     @staticmethod
     def checkpoint_of(out: Path) -> Path:
@@ -161,7 +162,14 @@ class PlanMethod(Protocol):
 class TellingMethod(Protocol):
     """A method with more to say of a fit than its policy does."""
 
-    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+    def fit_told(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> Fitted:
         """Fit, and say how it went."""
 
 

@@ -215,10 +215,15 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     settings = read_settings(arguments, types[preset])
     measures = open_measures(arguments, say)
     traces = measures.traces
+    out = Path(arguments.out)
+    watched = FitRun(
+        progress=fit_progress(),
+        checkpoint=FitRun.checkpoint_of(out),
+        folder=out.parent if out.suffix == ".json" else out,
+    )
     if isinstance(method, TellingMethod):
-        return method.fit_told(measures, preset, settings, arguments.split)
+        return method.fit_told(measures, preset, settings, arguments.split, watched)
     measures = measures.by(arguments.metric)
-    watched = FitRun(progress=fit_progress(), checkpoint=FitRun.checkpoint_of(Path(arguments.out)))
     policy = method.fit(measures, preset, settings, arguments.split, watched)
     return Fitted(
         policy=policy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,14 +21,19 @@ from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.replay.choose.attempts import Attempt, spend
 from suffice.replay.choose.families import Family, FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import (
+    Bound,
     Certification,
     CertifySettings,
     Half,
+    Paid,
     certify,
     describe,
+    joined,
     members_in_order,
+    refuse_caps,
 )
 from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
 from suffice.replay.settings import ComparedBy, WhichAnswer
@@ -77,7 +82,8 @@ class CertifiedSettings:
     def __post_init__(self) -> None:
         if self.metric is not None and self.metric not in METRICS:
             raise UsageError(unknown_name("metric", self.metric, METRICS))
-        if self.promise.loss == "wrong-stop" and self.metric == "acc":
+        counts_wrong = "wrong-stop" in (bound.of for bound in self.promise.bounds)
+        if counts_wrong and self.metric == "acc":
             raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
 
 
@@ -93,16 +99,24 @@ class CertifiedPolicy(Tabular):
 
     def tables(self) -> tuple[Table]:
         """The members tested, safest first."""
-        columns = (
+        columns: tuple[Column, ...] = (
             Column(name="loss", kind="number", digits=4),
             Column(name="p_value", kind="significant", digits=3, head="p-value"),
             Column(name="cost", kind="number", head=self.cost.label),
             Column(name="certified"),
             Column(name="rule", whole=True),
         )
+        # a cost has its column, and the first bound is the loss
+        beside = [part.bound.of for part in self.outcome.parts[1:] if part.bound.of != "cost"]
+        columns = (
+            columns[0],
+            *(Column(name=of, kind="number", digits=4) for of in beside),
+            *columns[1:],
+        )
         rows: list[list[Value]] = [
             [
-                *(member["loss"], member["p_value"], member["cost"]),
+                *(member["loss"], *(member["means"][of] for of in beside)),
+                *(member["p_value"], member["cost"]),
                 *("yes" if member["certified"] else "no", member["rule"]),
             ]
             for member in members_in_order(self.outcome, self.rules)
@@ -123,13 +137,29 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> CertifiedPolicy:
-    """The cheapest member of the family whose expected loss is certified.
+def fit_certified(
+    traces: Traces,
+    settings: CertifiedSettings | None = None,
+    *,
+    certificates: str | Path | None = None,
+) -> CertifiedPolicy:
+    """The cheapest member of the family whose bounds are certified.
+
+    Parameters
+    ----------
+    traces
+        The recorded questions.
+    settings
+        What to promise, and of which family.
+    certificates
+        The folder in which certificates made from this record are counted, see
+        :mod:`suffice.replay.choose.attempts`; ``None``: this one is not counted.
 
     Raises
     ------
     UsageError
-        For fewer than 4 labelled questions, a family the trace cannot give, an unknown cost.
+        For fewer than 4 labelled questions, a family the trace cannot give, an unknown cost, a cost cap
+        that every member keeps or none, a record that has been used up.
     DataError
         When the split is missing.
     """
@@ -152,15 +182,23 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         part.scores_throughout("certified choice", settings.f1_kind)
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, questions, (learn, test), settings)
-    halves = (
-        halves[0],
-        # where those of the second half, as they were shuffled, stand among them
-        _reordered(halves[1], np.searchsorted(np.sort(shuffled[middle:]), shuffled[middle:])),
-    )
-    outcome = certify(*halves, family.full, settings.promise)
+    # where those of the second half, as they were shuffled, stand among them
+    order = np.searchsorted(np.sort(shuffled[middle:]), shuffled[middle:])
+    halves = (halves[0], halves[1].reordered(order))
+    refuse_caps(halves[0], settings.promise, axis.label)
+    promise, attempt = settings.promise, None
+    if certificates is not None:
+        attempt = _counted(Path(certificates), questions, settings)
+        if attempt.level != promise.delta:
+            promise = replace(promise, level=attempt.level)
+    outcome = certify(*halves, family.full, promise)
+    first = settings.family.min_rounds
     guarantee = {
         **describe(outcome),
+        **({"earlier_certificates": attempt.earlier} if attempt and attempt.earlier else {}),
+        **_capped(halves, promise),
         "family": settings.family.family,
+        **({"min_rounds": first} if first > 1 else {}),
         "metric": metric.key(_lost(metric, settings)),
         **({} if settings.answer == "latest" else {"answer": settings.answer}),
         "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
@@ -178,10 +216,23 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         rules=family.rules,
         cost=axis,
         notes=(
+            *([attempt.said] if attempt and attempt.said else []),
             *_notes(questions, len(labelled), outcome, settings),
             *fit_notes(left_out),
             *family.notes,
         ),
+    )
+
+
+def _counted(folder: Path, questions: Measures, settings: CertifiedSettings) -> Attempt:
+    asked = {**asdict(settings), "compared_by": questions.metric.name}
+    promise = settings.promise
+    return spend(
+        folder,
+        questions.recorded,
+        asked,
+        confidence=promise.confidence,
+        attempts=promise.attempts,
     )
 
 
@@ -198,21 +249,30 @@ def _halves(
     settings: CertifiedSettings,
 ) -> tuple[CostAxis, tuple[Half, Half]]:
     reach = 1.0 if questions.seen is None else questions.seen.reach
-    readers = {
-        f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
-    }
+    kinds = list(dict.fromkeys(family.reads))
+    readers = {f"member {number}": reads for number, reads in enumerate(kinds)}
     answers = [chosen_by_signal(part, settings.answer) for part in parts]
     books = [
         part.costs(settings.cost_model, of_part.reads)
         for part, of_part in zip(parts, answers, strict=True)
     ]
-    axis = shared_axis(books, settings.cost, readers)
+    capped = settings.promise.max_cost is not None
+    axis = shared_axis(books, settings.cost, readers, capped=capped)
+    paid: list[Paid | None] = [None, None]
+    if capped:
+        of = np.array([kinds.index(reads) for reads in family.reads], np.intp)
+        tables = [tuple(book.known(axis, kind) for kind in kinds) for book in books]
+        most = (
+            float(questions.traces.n_rounds)
+            if axis.name == "rounds"
+            else max(float(np.nanmax(table)) for table in tables[0])
+        )
+        paid = [Paid(tables=of_half, of=of, most=most) for of_half in tables]
     learn, test = (
         Half(
             stops=stops,
-            scores=getattr(
-                of_part.returned(part.scores(settings.f1_kind)), _lost(part.metric, settings)
-            ),
+            scores=getattr(scored, _lost(part.metric, settings)),
+            right=None if settings.promise.max_wrong_stops is None else scored.em,
             last=part.traces.last_rounds,
             costs=np.concatenate(
                 [
@@ -222,12 +282,32 @@ def _halves(
             ),
             seen=None if part.seen is None else part.seen.of(part.scores(settings.f1_kind)),
             reach=reach,
+            paid=of_half,
         )
-        for part, of_part, book, stops in zip(
-            parts, answers, books, (family.learn_stops, family.test_stops), strict=True
+        for part, scored, book, stops, of_half in zip(
+            parts,
+            [
+                of_part.returned(part.scores(settings.f1_kind))
+                for part, of_part in zip(parts, answers, strict=True)
+            ],
+            books,
+            (family.learn_stops, family.test_stops),
+            paid,
+            strict=True,
         )
     )
     return axis, (learn, test)
+
+
+def _capped(halves: tuple[Half, Half], promise: CertifySettings) -> dict[str, Any]:
+    """What a bounded cost counts at most, and of how many tested questions that is less than they cost."""
+    if promise.max_cost is None:
+        return {}
+    paid = halves[1].paid
+    above = np.zeros(len(halves[1]), bool)
+    for table in paid.tables if paid else ():
+        above |= (table > halves[1].most_paid).any(axis=1)
+    return {"cost_counted_to": halves[1].most_paid, "cost_above": int(above.sum())}
 
 
 def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.float64]] | None:
@@ -236,16 +316,6 @@ def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.floa
         return None
     rows = np.arange(len(seen.last))
     return lambda paid: seen.anchored(paid, paid[rows, seen.last - 1])
-
-
-def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
-    return replace(
-        half,
-        stops=half.rules.reordered(order),
-        scores=half.scores[order],
-        last=half.last[order],
-        seen=None if half.seen is None else half.seen.take(order),
-    )
 
 
 def _policy(
@@ -355,10 +425,21 @@ class Certified(Method):
         del preset, run
         return fit_certified(measures, replace(settings, split=split)).policy
 
-    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
-        """The same with the members tested."""
+    def fit_told(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> Fitted:
+        """The same with the members tested; what goes to a folder is counted there."""
         del preset
-        outcome = fit_certified(measures, replace(settings, split=split))
+        outcome = fit_certified(
+            measures,
+            replace(settings, split=split),
+            certificates=None if run is None else run.folder,
+        )
         return Fitted(
             policy=outcome.policy,
             max_rounds=measures.traces.n_rounds,
@@ -378,21 +459,18 @@ METHOD = Certified()
 
 def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
     promise = outcome.policy.guarantee
-    lost = (
-        f"expected {promise['loss']} loss in {promise['metric']} of at most {promise['max_loss']:g}"
-    )
-    stated = outcome.policy.fitted_on.get(LABELS)
-    if stated is not None and metric_of_labels(stated).agreement:
-        lost = (
-            f"the answer is another than the full budget's on at most {promise['max_loss']:.3g} of the "
-            "questions, so EM and F1 fall by no more (no gold answer was read),"
-        )
     measured, at_least = ("at most ", "at least ") if promise.get("bounded") else ("", "")
+    bounds = [
+        _bound_told(part.bound, outcome, float(part.tested[outcome.outcome.chosen]))
+        for part in outcome.outcome.parts
+    ]
+    together = f", {'both' if len(bounds) == 2 else 'all'} together," if len(bounds) > 1 else ""
     kept = (
         "         so the policy takes the full budget"
         if promise["fell_back"]
-        else f"promise  {lost} with probability {promise['confidence']:g}; measured {measured}"
-        f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
+        else f"promise  {joined([bound.promised for bound in bounds])}{together} with probability "
+        f"{promise['confidence']:g}; measured {measured}{joined([bound.measured for bound in bounds])} on "
+        f"the half that proves, p = {promise['p_value']:.2g}"
     )
     return (
         f"rule     {outcome.policy.rule}",
@@ -405,4 +483,40 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
         f"{promise['questions']['learn']} and {promise['questions']['test']} questions",
         "holds    for questions drawn like these, with this model, prompt and retriever",
         "use      suffice replay {traces} --policy {policy}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundTold:
+    """A bound in words, and what it is of as measured."""
+
+    promised: str
+    measured: str
+
+
+def _bound_told(bound: Bound, outcome: CertifiedPolicy, mean: float) -> _BoundTold:
+    promise = outcome.policy.guarantee
+    if bound.of == "cost":
+        label = outcome.cost.label
+        above = promise["cost_above"]
+        counted = f" (counted up to {promise['cost_counted_to']:.4g} a question, which "
+        counted += f"{above or 'none'} of {promise['questions']['test']} passed)"
+        return _BoundTold(
+            f"at most {bound.most:g} {label} a question{counted}", f"{mean:.4g} {label}"
+        )
+    stated = outcome.policy.fitted_on.get(LABELS)
+    if stated is not None and metric_of_labels(stated).agreement:
+        return _BoundTold(
+            f"the answer is another than the full budget's on at most {bound.most:.3g} of the "
+            "questions, so EM and F1 fall by no more (no gold answer was read),",
+            f"{mean:+.4f}",
+        )
+    if bound.of == promise["loss"]:
+        return _BoundTold(
+            f"expected {bound.of} loss in {promise['metric']} of at most {bound.most:g}",
+            f"{mean:+.4f}",
+        )
+    return _BoundTold(
+        f"at most {bound.most:.3g} of the questions answered wrong though the full budget is right",
+        f"{mean:.4f}",
     )

@@ -100,10 +100,20 @@ class FamilySettings:
             goes_with=("family", "rule"),
         ),
     ] = 2
+    min_rounds: Annotated[
+        int,
+        Option(
+            help="no member stops a question before this round; its rule says so, live too",
+            metavar="K",
+            at_least=1,
+        ),
+    ] = 1
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise UsageError(unknown_name("family", self.family, FAMILIES))
+        if self.min_rounds < 1:
+            raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
         if self.levels < 1 or self.max_signals < 1:
             raise UsageError(
                 f"levels and max_signals must be at least 1, found {self.levels} and {self.max_signals}"
@@ -136,6 +146,20 @@ class _Halves:
     test: Measures
     split: str
 
+    @property
+    def budget(self) -> int:
+        """The full budget, in rounds."""
+        return max(self.learn.traces.n_rounds, self.test.traces.n_rounds)
+
+
+def not_before(rule: str, round_number: int) -> str:
+    """The rule from a round on.
+
+    >>> not_before("overlap > 0.5 or answer_stable", 3), not_before("answer_stable", 1)
+    ('round >= 3 and (overlap > 0.5 or answer_stable)', 'answer_stable')
+    """
+    return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
+
 
 def build_family(
     learn: TraceSet | Measures, test: TraceSet | Measures, split: str, settings: FamilySettings
@@ -145,22 +169,28 @@ def build_family(
     Raises
     ------
     UsageError
-        For signals the trace lacks, a rule without exactly one ``?``, a family that is too large.
+        For signals the trace lacks, a rule without exactly one ``?``, a family that is too large, a least
+        round beyond the budget.
     """
     halves = _Halves(Measures.of(learn), Measures.of(test), split)
+    budget = halves.budget
+    if settings.min_rounds > budget:
+        raise UsageError(
+            f"min_rounds is {settings.min_rounds} and the full budget of {halves.learn.traces.origin.source} "
+            f"{budget} rounds; at most {budget} can be asked for"
+        )
     return FAMILIES[settings.family](halves, settings)
 
 
-def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001 - one signature
-    parts = halves.learn, halves.test
-    budget = max(part.traces.n_rounds for part in parts)
-    rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
+def _fixed(halves: _Halves, settings: FamilySettings) -> Family:
+    parts, budget, first = (halves.learn, halves.test), halves.budget, settings.min_rounds
+    rules = tuple(f"round >= {k}" for k in range(first, budget + 1))
     learn_stops, test_stops = (
-        RuleStops.of_array(fixed_stops(part.ends, budget).T) for part in parts
+        RuleStops.of_array(fixed_stops(part.ends, budget).T[first - 1 :]) for part in parts
     )
     return Family(
         rules=rules,
-        full=budget - 1,
+        full=budget - first,
         learn_stops=learn_stops,
         test_stops=test_stops,
         reads=tuple(CostReads() for _ in rules),
@@ -170,9 +200,9 @@ def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001
     )
 
 
-def _with_fixed(family: Family, halves: _Halves) -> Family:
+def _with_fixed(family: Family, halves: _Halves, settings: FamilySettings) -> Family:
     """The same with every fixed budget, the full one included."""
-    fixed = _fixed(halves, FamilySettings())
+    fixed = _fixed(halves, settings)
     return replace(
         family,
         rules=(*family.rules, *fixed.rules),
@@ -189,12 +219,13 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     grid = tuple(sorted(set(grid)))
     if not grid:
         raise UsageError("the grid holds no threshold")
-    needs = rule_needs(fill(settings.rule, grid[0]))
+    template = not_before(settings.rule, settings.min_rounds)
+    needs = rule_needs(fill(template, grid[0]))
     data = fit_data(halves.learn, needs.signals, split=halves.split, fits=needs.fitting)
-    swept = sweep_rule(settings.rule, data, grid, ends=halves.learn.ends)
+    swept = sweep_rule(template, data, grid, ends=halves.learn.ends)
     own = _own(needs.signals, halves.learn.traces)
-    fitted = fitted_rule(fill(settings.rule, grid[0]), data, own_signals=own)
-    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in grid]
+    fitted = fitted_rule(fill(template, grid[0]), data, own_signals=own)
+    policies = [replace(fitted, rule=fill(template, threshold)) for threshold in grid]
     table, ends = halves.test.signals(fitted.specs), halves.test.ends
     family = Family(
         rules=tuple(policy.rule for policy in policies),
@@ -208,7 +239,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
         base_rates=fitted.base_rates,
         own_signals=own,
     )
-    return _with_fixed(family, halves)
+    return _with_fixed(family, halves, settings)
 
 
 def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
@@ -237,12 +268,16 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     formulas = tuple(over_groups(_by_operand(conditions), settings.max_signals))
     texts = [condition.text for condition in conditions]
     learn_stops, test_stops = (
-        RuleStops.of_formulas(_packed(texts, operands, columns), formulas, half.ends)
+        RuleStops.of_formulas(
+            _packed(texts, operands, columns).silent_before(settings.min_rounds),
+            formulas,
+            half.ends,
+        )
         for columns, half in ((learn, halves.learn), (test, halves.test))
     )
     specs = [operands[condition.operand].spec for condition in conditions]
     family = Family(
-        rules=tuple(formula.text(texts) for formula in formulas),
+        rules=tuple(not_before(formula.text(texts), settings.min_rounds) for formula in formulas),
         full=0,
         learn_stops=learn_stops,
         test_stops=test_stops,
@@ -255,7 +290,7 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
         own_signals=_own([operand.spec.name for operand in operands], halves.learn.traces),
         notes=(*notes, *_without_condition(operands, conditions)),
     )
-    return _with_fixed(family, halves)
+    return _with_fixed(family, halves, settings)
 
 
 def _packed(

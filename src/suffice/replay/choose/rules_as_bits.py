@@ -60,6 +60,14 @@ class PackedConditions:
         words = self.words[:, :, rows.start // 64 : -(-rows.stop // 64)]
         return PackedConditions(words, rows.stop - rows.start, self.n_rounds)
 
+    def silent_before(self, round_number: int) -> PackedConditions:
+        """The same where nothing holds before a round, so that no rule without "not" does."""
+        if round_number == 1:
+            return self
+        words = self.words.copy()
+        words[:, : round_number - 1] = 0
+        return PackedConditions(words, self.n_questions, self.n_rounds)
+
 
 @dataclass(frozen=True, slots=True)
 class RuleBatch:
