@@ -102,15 +102,28 @@ def signals_page() -> str:
         "far, and its name may stand wherever a signal's may: in a rule, in `--answer`, in `--signals`, in "
         "`calibrated(...)`. `x` is the name of any signal, one of your own too, as in `since_lowest(error)`; of a "
         "score an error is made as in `gain(1 - self_consistency)`. It needs, costs and reads what `x` does. "
-        "The last four are LoopGain's and take `x` for an error that is at least 0 and should fall to 0; where a "
-        "round so far has another value they are undefined, and so is all but `since_...` in round 1.\n\n"
+        "The last four are LoopGain's and take `x` for an error that is at least 0 and should fall to 0; where "
+        "a round so far has another value they are undefined, and so is all but `since_...` in round 1.\n\n"
         "| name | meaning | range | speaks for stopping |\n|---|---|---|---|\n"
     )
     sections = "".join(
         (Path(__file__).parent / name).read_text(encoding="utf-8")
         for name in ("abstentions.md", "clusters_of_samples.md")
     )
-    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n\n" + of_another + "\n".join(derived) + "\n\n" + sections
+    return (
+        NOTE
+        + "\n"
+        + head
+        + "\n"
+        + "\n".join(rows)
+        + "\n\n"
+        + foot
+        + "\n\n"
+        + of_another
+        + "\n".join(derived)
+        + "\n\n"
+        + sections
+    )
 
 
 def _columns(schema: TableSchema) -> str:
