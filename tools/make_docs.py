@@ -98,27 +98,13 @@ def signals_page() -> str:
         for name, how in DERIVATIONS.items()
     ]
     of_another = (
-        ""
-        "| name | meaning | range | speaks for stopping | needs | undefined where | reads answers | charges "
-        "| here |\n"
-        "|---|---|---|---|---|---|---|---|---|"
-    )
-    foot = (
-        "The three forms of `evidence_consistency` say little about short answers, as the paper reports. "
-        "`evidence_entailment` was tested with random weights, for the plumbing; "
-        "how well it tells right from wrong with a trained model has not been measured."
-    )
-    derived = [
-        f"| `{name}(x)` | {how.summary} | {_bound(how.low)} to {_bound(how.high)} | {how.direction} |"
-        for name, how in DERIVATIONS.items()
-    ]
-    of_another = (
-        "## Made of another signal\n\nEach of these is a signal made of another one's values over the rounds so "
-        "far, and its name may stand wherever a signal's may: in a rule, in `--answer`, in `--signals`, in "
-        "`calibrated(...)`. `x` is the name of any signal, one of your own too, as in `since_lowest(error)`; of a "
-        "score an error is made as in `gain(1 - self_consistency)`. It needs, costs and reads what `x` does. "
-        "The last four are LoopGain's and take `x` for an error that is at least 0 and should fall to 0; where "
-        "a round so far has another value they are undefined, and so is all but `since_...` in round 1.\n\n"
+        "## Made of another signal\n\nEach of these is a signal made of another one's values over the "
+        "rounds so far, and its name may stand wherever a signal's may: in a rule, in `--answer`, in "
+        "`--signals`, in `calibrated(...)`. `x` is the name of any signal, one of your own too, as in "
+        "`since_lowest(error)`; of a score an error is made as in `gain(1 - self_consistency)`. It needs, "
+        "costs and reads what `x` does. The last four are LoopGain's and take `x` for an error that is at "
+        "least 0 and should fall to 0; where a round so far has another value they are undefined, and so is "
+        "all but `since_...` in round 1.\n\n"
         "| name | meaning | range | speaks for stopping |\n|---|---|---|---|\n"
     )
     sections = "".join(
