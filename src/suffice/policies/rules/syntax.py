@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from suffice.errors import UsageError, did_you_mean
-from suffice.signals.derived import DERIVATIONS, DerivedName
 
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
@@ -270,6 +269,8 @@ class _Parser:
             if near.text.lower() in ("and", "or", "not"):
                 return f"; did you mean {near.text.lower()!r}?"
             if called and near in around:
+                from suffice.signals.derived import DERIVATIONS
+
                 return did_you_mean(
                     near.text, ("calibrated", "base_rate", "at_least", *DERIVATIONS)
                 )
@@ -383,7 +384,11 @@ class _Parser:
 
     def _signal(self, token: _Token) -> str:
         """The name of a signal that begins with the word just taken, of one made of another with it."""
-        if token.text not in DERIVATIONS or not self._at("("):
+        if not self._at("("):
+            return token.text
+        from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
+
+        if token.text not in DERIVATIONS:
             return token.text
         self._take()
         top = None
