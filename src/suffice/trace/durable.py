@@ -148,13 +148,13 @@ def written_aside(target: Path) -> Iterator[Path]:
 def _free_aside(target: Path) -> Path:
     """Where this process writes aside; what processes that are gone left there is removed."""
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        if not _is_written(leftover):
+        if not is_written(leftover):
             _remove(leftover)
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
-def _is_written(aside: Path) -> bool:
-    """Whether a process of this machine is at what stands aside, which has its number in the name."""
+def is_written(aside: Path) -> bool:
+    """Whether another process of this machine is at what stands aside, which has its number in the name."""
     number = aside.name.split(".")[-2]
     if os.name != "posix" or not number.isdecimal() or int(number) == os.getpid():
         return False
@@ -433,7 +433,7 @@ class FailureFile:
                 entry = json.loads(line.decode("utf-8"))
                 key = tuple(entry[name] for name in self._names)
                 self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
                 raise DataError(
                     "not a failure record; delete the line to go on",
                     file=str(file),
