@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from suffice.protocols import Decision as Decision
     from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
     from suffice.replay.choose.certified import fit_certified as fit_certified
+    from suffice.replay.choose.choice import choose as choose
     from suffice.replay.choose.families import FamilySettings as FamilySettings
     from suffice.replay.choose.learn_then_test import CertifySettings as CertifySettings
     from suffice.replay.choose.search import search as search
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from suffice.replay.diagnose.diagnosis import diagnosis as diagnosis
     from suffice.replay.run.compare import compare as compare
     from suffice.replay.run.macro import macro_means as macro_means
+    from suffice.replay.settings import ChoiceSettings as ChoiceSettings
     from suffice.replay.settings import ComparisonSettings as ComparisonSettings
     from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
     from suffice.replay.settings import SearchSettings as SearchSettings
@@ -123,6 +125,7 @@ _HOMES = {
     "Budgets": "pipelines.live.budgets",
     "CertifiedSettings": "replay.choose.certified",
     "CertifySettings": "replay.choose.learn_then_test",
+    "ChoiceSettings": "replay.settings",
     "ComparisonSettings": "replay.settings",
     "Controller": "pipelines.live.controller",
     "CostModel": "costs.usage",
@@ -165,6 +168,7 @@ _HOMES = {
     "Watch": "pipelines.live.watch",
     "answer_probe": "pipelines.answers.drafts",
     "ask": "pipelines.live.ask",
+    "choose": "replay.choose.choice",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
     "export_traces": "trace.export",

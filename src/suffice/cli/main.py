@@ -29,6 +29,7 @@ COMMANDS = {
     "policies": "list every policy: what it does and needs",
     "signals": "compute signals and store them in the trace",
     "diagnose": "what signals say about right and wrong answers",
+    "choose": "from a record to one policy, with a promise",
     "fit": "calibrate, train or certify a policy on the tune split",
     "replay": "score policies on recorded rounds",
     "search": "enumerate stopping rules exhaustively",
@@ -61,7 +62,9 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
     return parser
 
 
-_MEASURING = frozenset({"diagnose", "fit", "measure", "replay", "report", "search", "sweep"})
+_MEASURING = frozenset(
+    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep"}
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

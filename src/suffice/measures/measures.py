@@ -311,6 +311,12 @@ class Measures:
         """The measures of the questions where ``chosen`` (n_questions,) is true."""
         return self if chosen.all() else self._part(self.traces.take(chosen), chosen)
 
+    def in_splits(self, splits: Sequence[str | None]) -> Measures:
+        """The same questions, each in the split named, (n_questions,)."""
+        recorded = None if self._recorded is None else self._recorded.with_splits(splits)
+        of = _PartOf(self._whole, self._rows, recorded)
+        return Measures(self.traces.with_splits(splits), self._metric, of=of)
+
     def closed_book(self) -> Measures:
         """The measures of round 0 of every question that has one, as its only round."""
         if self._closed_book is None:

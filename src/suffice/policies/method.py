@@ -116,6 +116,11 @@ class Method(PolicyKind):
         Splits it is fitted on: the first of these sets that the traces have.
     unfitted
         Presets that run live without being fitted: the policy for what a model gives.
+    quick
+        Whether a fit takes seconds; where everything is compared, others are fitted when they are named.
+    variants
+        What else it is fitted as where everything is compared: settings that differ, by what they are called.
+        They are quick.
     """
 
     name: str
@@ -126,6 +131,8 @@ class Method(PolicyKind):
     fitted: frozenset[Preset] = frozenset(PRESETS)
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
     unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType({})
+    quick: bool = True
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:

@@ -276,6 +276,111 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceSettings:
+    """What to choose by, and among what.
+
+    One of three aims: the cheapest candidate whose expected loss against the full budget is proven to be
+    at most ``max_loss`` (0.02 where no aim is named), the best that costs at most ``max_cost`` on average,
+    or the least sum of mean cost and ``cost_per_error`` times the score that is missing. ``max_loss`` with
+    ``max_cost`` is the best of those that are proven and cost so little.
+
+    ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
+    (``None``: all that the record defines without asking a model) are those of the rules looked at.
+    """
+
+    max_loss: Annotated[
+        float | None,
+        Option(
+            metavar="E",
+            help="greatest expected loss against the full budget, above 0 and below 1: the cheapest that is "
+            "proven to keep it is chosen (default, where no aim is named: 0.02)",
+        ),
+    ] = None
+    confidence: Annotated[
+        float, Option(metavar="P", help="of the promise, above 0 and below 1")
+    ] = 0.95
+    max_cost: Annotated[
+        float | None,
+        Option(
+            metavar="C",
+            help="greatest mean cost a question, in what --cost names: the best that costs no more is chosen",
+        ),
+    ] = None
+    cost_per_error: Annotated[
+        float | None,
+        Option(
+            metavar="X",
+            help="what a wrong answer costs, in what --cost names: the least sum of both is chosen",
+        ),
+    ] = None
+    metric: ComparedBy = None
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    policies: Annotated[
+        tuple[Wanted, ...],
+        Option(
+            name="policy",
+            metavar="P",
+            repeats=True,
+            parse=str,
+            help="a candidate beside those that the record can feed: a policy file, or a method whose fit "
+            "takes long; may be given several times",
+        ),
+    ] = ()
+    signals: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            metavar="A,B,...",
+            help="signals of the rules looked at (default: all that the record defines without asking a "
+            "model)",
+        ),
+    ] = None
+    max_signals: Annotated[
+        int, Option(metavar="N", at_least=1, help="signals a rule combines at most")
+    ] = 2
+    tune_split: TuneSplit = FIT_SPLIT
+    split: Annotated[
+        str,
+        Option(
+            metavar="S",
+            help="the questions kept from fitting: a third of them ranks, the others prove (default: eval; "
+            "where the record has no such splits 40%, 20% and 40% of all are drawn)",
+        ),
+    ] = EVAL_SPLIT
+    f1_kind: F1 = "hotpotqa"
+    resamples: Resamples = 1000
+    seed: Annotated[int, Option(at_least=0, help="of the parts and of the resampling")] = 42
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies))
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
+        if self.cost_per_error is not None and (
+            self.max_loss is not None or self.max_cost is not None
+        ):
+            raise UsageError(
+                "a cost per error weighs loss against cost; leave out max_loss and max_cost (--max-loss, "
+                "--max-cost)"
+            )
+        for name in ("max_cost", "cost_per_error"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < float("inf"):
+                raise UsageError(f"{name} must be above 0, found {value:g}")
+        if self.tune_split == self.split:
+            raise UsageError(
+                f"the tune split and the split kept from fitting are both {self.split!r}; name two "
+                "different ones"
+            )
+
+    @property
+    def promised_loss(self) -> float | None:
+        """The loss to be proven; ``None``: none is."""
+        if self.max_loss is None and self.max_cost is None and self.cost_per_error is None:
+            return 0.02
+        return self.max_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSettings:
     """What to sweep.
 

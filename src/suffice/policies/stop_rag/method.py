@@ -36,6 +36,8 @@ class StopRAG(Method):
         "validation where the traces have it, else on 20% of --split"
     )
     main_field = "network"
+    quick = False
+    variants = MappingProxyType({"signals": MappingProxyType({"features": "signals"})})
 
     def settings(self, preset: Preset) -> type[Any]:
         """Those of both presets."""

@@ -54,7 +54,7 @@ class ReportParts:
     """The parts by name; ``left_out`` says of the others that were wanted why they are not there.
 
     ``parts["search"]`` is a part, or what stands for it where it is missing: ``None``, or ``()`` for a
-    part of several results.
+    part of several results. ``choice`` is what a report is of that a choice wrote.
     """
 
     contents: Mapping[str, Any] = field(default_factory=dict)
@@ -63,7 +63,8 @@ class ReportParts:
 
     def __getitem__(self, name: str) -> Any:
         """The part of this name."""
-        return self.contents.get(name, _PARTS[name].missing)
+        missing = _PARTS[name].missing if name in _PARTS else None
+        return self.contents.get(name, missing)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null for what is not there; the costs stand in the replay's own document."""

@@ -1,6 +1,7 @@
 """The sections of a report, one module each, in the order in which they stand on the page."""
 
 SECTIONS = (
+    "suffice.report.sections.choice",
     "suffice.report.sections.comparison",
     "suffice.report.sections.charts",
     "suffice.report.sections.answer_sets",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label
-from suffice.report.page.section import Material, listed
+from suffice.report.page.section import Material, listed, stacked
+from suffice.report.sections.charts import score_charts, stops_chart
 from suffice.report.sections.guarantees import promises
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join
@@ -18,13 +19,21 @@ _FEW = 100  # labelled questions below which a banner says so
 def first_screen(material: Material) -> Html:
     """What a reader must know before any figure."""
     result, policies = material.data.result, material.policies
+    if (choice := material.parts["choice"]) is not None:
+        said = [(question, element("p", answer)) for question, answer in choice.answers()]
+        charts = [*score_charts(result, policies)[:1], stops_chart(result, policies)]
+        return join([*_banners(material), _boxes(said, "verdict four"), stacked(charts)])
     parts = (
         ("Does looping pay here?", element("p", result.verdict, class_="promise")),
         ("What is saved", _saved(result, policies)),
         ("What is promised", _promised(material)),
     )
+    return join([*_banners(material), _boxes(parts, "verdict")])
+
+
+def _boxes(parts: Iterable[tuple[str, Html]], class_: str) -> Html:
     blocks = (element("div", element("h2", name), content) for name, content in parts)
-    return join([*_banners(material), element("div", *blocks, class_="verdict")])
+    return element("div", *blocks, class_=class_)
 
 
 def _banners(material: Material) -> Iterator[Html]:

@@ -367,6 +367,18 @@ class TraceSet:
             closed_book=with_column(self.closed_book, "gold_answers", none),
         )
 
+    def with_splits(self, splits: Sequence[str | None]) -> TraceSet:
+        """The same rounds, each question in the split named, (n_questions,)."""
+        by_row = pa.chunked_array([pa.array(splits, pa.string()).take(pa.array(self._cells[0]))])
+        none = [None] * self.closed_book.num_rows
+        return replace(
+            self,
+            table=self.table.with_column("split", by_row)
+            if isinstance(self.table, LazyTable)
+            else with_column(self.table, "split", by_row),
+            closed_book=with_column(self.closed_book, "split", none),
+        )
+
     def closed_book_rounds(self) -> TraceSet:
         """Round 0 of every question that has one, as its only round, under the question's own gold."""
         rows = in_memory(self.closed_book)

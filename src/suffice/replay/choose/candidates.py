@@ -1,0 +1,268 @@
+"""What can be chosen among on a record: budgets, methods, rules, and which of its answers each returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import CostReads
+from suffice.errors import attempt
+from suffice.measures.costs import CostAxis, mean_costs
+from suffice.measures.measures import Measures
+from suffice.measures.seen import Seen
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.registry import find_method, fit_method, nameable_methods
+from suffice.protocols import ConfidentPolicy
+from suffice.replay.choose.families import FamilySettings, build_family
+from suffice.replay.choose.learn_then_test import Half
+from suffice.replay.choose.rule_stops import RuleStops
+from suffice.replay.run.engine import ReplaySettings
+from suffice.replay.run.frontier import pareto_front
+from suffice.replay.run.named_policies import (
+    AskedPolicy,
+    LeftOut,
+    NamedPolicy,
+    asked_policies,
+    numbered,
+    runnable,
+)
+from suffice.replay.run.runs import Runner
+from suffice.replay.settings import ChoiceSettings
+
+LATEST = "latest"
+MOST_CONFIDENT = "most-confident"
+MOST_RULES = 40
+"""Rules of a family that are candidates: of those that no other beats in score and cost where they were
+fitted, so many, evenly by their cost."""
+Group = Literal["fixed", "method", "rule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A policy and the answer it returns, ``latest`` or ``most-confident``."""
+
+    policy: NamedPolicy
+    group: Group
+    answer: str = LATEST
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        name = self.policy.label
+        return name if self.answer == LATEST else f"{name}, most confident answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """All of them, the full budget at ``full``.
+
+    ``rules_looked_at`` is the size of the family that the rules come from; ``left_out`` could not be fitted
+    or run on this record.
+    """
+
+    members: tuple[Candidate, ...]
+    full: int
+    rules_looked_at: int
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+
+
+def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) -> Candidates:
+    """Everything that the record can feed, fitted on its split tune.
+
+    Parameters
+    ----------
+    record
+        All questions, those to fit on in split ``tune``.
+    kept
+        Those kept from fitting, on which every candidate must be able to run.
+    settings
+        What is asked.
+    """
+    budget = int(max(kept.ends.max(), 1))
+    fixed = [f"fixed-{k}" for k in range(1, budget + 1)]
+    rules, looked_at, notes, why = _rules(record, kept, settings)
+    asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
+    asked += _methods(record, settings)
+    asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
+    able, left_out = runnable(asked, kept, settings.f1_kind)
+    if why is not None:
+        left_out.append(LeftOut(name="rules", reason=why))
+    policies = numbered(able)
+    texts = set(rules)
+    members = [Candidate(policy=policy, group=_group(policy, texts)) for policy in policies]
+    if kept.seen is None and not kept.metric.agreement:
+        members += [
+            replace(member, answer=MOST_CONFIDENT)
+            for member in members
+            if member.group == "method" and isinstance(member.policy.policy, ConfidentPolicy)
+        ]
+    return Candidates(
+        members=tuple(members),
+        full=budget - 1,
+        rules_looked_at=looked_at,
+        left_out=tuple(left_out),
+        notes=notes,
+    )
+
+
+def _group(policy: NamedPolicy, rules: set[str]) -> Group:
+    if isinstance(policy.policy, FixedPolicy):
+        return "fixed"
+    return "rule" if policy.name in rules else "method"
+
+
+def _methods(record: Measures, settings: ChoiceSettings) -> list[AskedPolicy]:
+    """Every preset and variant of the methods that are fitted in seconds."""
+    names, variants = [], []
+    for name in nameable_methods():
+        method = find_method(name)
+        if method is None:
+            continue
+        if method.quick:
+            names += [f"{name}-{preset}" for preset in method.presets]
+        for variant, options in method.variants.items():
+            label = f"{name} ({variant})"
+            build = partial(_variant, record, name, label, dict(options))
+            variants.append(AskedPolicy(name=label, build=build))
+    return [*asked_policies(record, names, f1_kind=settings.f1_kind), *variants]
+
+
+def _variant(record: Measures, name: str, label: str, options: dict[str, Any]) -> NamedPolicy:
+    policy = fit_method(name, record, split=FIT_SPLIT, **options)
+    return NamedPolicy(name=label, kind=policy.kind, preset=policy.preset, policy=policy)
+
+
+# --- rules ---------------------------------------------------------------------------------------
+def _rules(
+    record: Measures, kept: Measures, settings: ChoiceSettings
+) -> tuple[list[str], int, tuple[str, ...], str | None]:
+    """The texts of rules worth a look, of how many, what is to be said of it, and why there are none."""
+    fit = record.only_split(FIT_SPLIT)
+    fit = fit.take(fit.scores(settings.f1_kind).labelled)
+    wanted = FamilySettings(signals=settings.signals, max_signals=settings.max_signals)
+    family, why = attempt(partial(build_family, fit, kept, FIT_SPLIT, wanted))
+    if family is None:
+        return [], 0, (), why
+    book = fit.costs(settings.cost_model)
+    axis = book.axis(settings.cost, {str(n): reads for n, reads in enumerate(set(family.reads))})
+    costs = np.concatenate(
+        [
+            mean_costs(book, axis, some, family.reads[rules], weighted=_weighted(fit))
+            for rules, some in family.learn_stops.by_rules()
+        ]
+    )
+    half = Half(
+        stops=family.learn_stops,
+        scores=fit.scores(settings.f1_kind).compared,
+        last=fit.traces.last_rounds,
+        costs=costs,
+        seen=None if fit.seen is None else fit.seen.of(fit.scores(settings.f1_kind)),
+        reach=1.0 if fit.seen is None else fit.seen.reach,
+    )
+    everyone = np.arange(len(family.rules))
+    losses = np.concatenate(
+        [half.losses(block, "signed").mean(axis=0) for block in np.array_split(everyone, 64)]
+    )
+    front = np.flatnonzero(pareto_front(costs, -losses))
+    front = front[np.argsort(costs[front], kind="stable")]
+    some = np.unique(
+        np.linspace(0, len(front) - 1, min(MOST_RULES, len(front))).round().astype(int)
+    )
+    fixed = {f"round >= {k}" for k in range(1, int(kept.ends.max()) + 1)}
+    texts = [family.rules[number] for number in front[some] if family.rules[number] not in fixed]
+    return texts, len(family.rules), family.notes, None
+
+
+def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.float64]] | None:
+    if (seen := part.seen) is None:
+        return None
+    rows = np.arange(len(seen.last))
+    return lambda paid: seen.anchored(paid, paid[rows, seen.last - 1])
+
+
+# --- measured ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Candidates on the questions kept from fitting.
+
+    ``places`` (n_members, n_questions), from 1, say which column of ``scores`` (n_questions, n_columns) each
+    stop is: of answers other than the latest the columns stand behind the rounds. ``costs`` (n_members,
+    n_questions) are those of ``axis``.
+    """
+
+    places: NDArray[np.int16]
+    scores: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    last: NDArray[np.int16]
+    axis: CostAxis
+    seen: Seen | None
+    reach: float
+
+    @classmethod
+    def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
+        """Measured once, whatever part of them is looked at."""
+        answers = dict.fromkeys(member.answer for member in members)
+        runners = {
+            answer: Runner(
+                kept,
+                [member.policy for member in members if member.answer == answer],
+                ReplaySettings(
+                    baseline="",
+                    f1_kind=settings.f1_kind,
+                    cost_model=settings.cost_model,
+                    answer=answer,
+                ),
+                kept.traces.n_rounds,
+            )
+            for answer in answers
+        }
+        reads: dict[str, CostReads] = {}
+        for answer, runner in runners.items():
+            reads |= {f"{name} ({answer})": paid for name, paid in runner.reads.items()}
+        axis = runners[LATEST].book.axis(settings.cost, reads)
+        scored = kept.scores(settings.f1_kind)
+        columns, places, costs = [scored.compared], [], []
+        rows, ends = np.arange(kept.traces.n_questions), kept.ends
+        for member in members:
+            runner, policy = runners[member.answer], member.policy.policy
+            if policy is None:
+                continue
+            stops = np.minimum(kept.wanted_rounds(policy), ends)
+            if member.policy.max_rounds is not None:
+                stops = np.minimum(stops, member.policy.max_rounds)
+            offset = 0
+            if member.answer != LATEST:
+                offset = sum(part.shape[1] for part in columns)
+                columns.append(runner.answers[member.policy.name].returned(scored).compared)
+            places.append((stops + offset).astype(np.int16))
+            paid = runner.book.known(axis, runner.reads[member.policy.name])
+            if kept.seen is not None:
+                paid = kept.seen.anchored(paid, paid[rows, kept.seen.last - 1])
+            costs.append(paid[rows, np.minimum(stops, paid.shape[1]) - 1])
+        return cls(
+            places=np.stack(places),
+            scores=np.hstack(columns),
+            costs=np.stack(costs),
+            last=kept.traces.last_rounds,
+            axis=axis,
+            seen=None if kept.seen is None else kept.seen.of(scored),
+            reach=1.0 if kept.seen is None else kept.seen.reach,
+        )
+
+    def half(self, rows: NDArray[np.intp]) -> Half:
+        """Some of the questions, in this order."""
+        return Half(
+            stops=RuleStops.of_array(self.places[:, rows]),
+            scores=self.scores[rows],
+            last=self.last[rows],
+            costs=self.costs[:, rows].mean(axis=1),
+            seen=None if self.seen is None else self.seen.take(rows),
+            reach=self.reach,
+        )

@@ -1,0 +1,668 @@
+"""From a record to one policy: fitted on one part, ranked on a second, its promise proven on a third."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import COSTS
+from suffice.errors import UsageError
+from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures, Traces
+from suffice.measures.seen import record_banners
+from suffice.options import settings_of
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import StopPolicy
+from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept, candidates_of
+from suffice.replay.choose.learn_then_test import Certification, CertifySettings, certify, describe
+from suffice.replay.run.compare import Comparison
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.replay.settings import ChoiceSettings
+from suffice.results.formats import counted, percent, points
+from suffice.results.table import Column, Table, Value
+from suffice.results.tabular import Tabular
+from suffice.scoring import Metric
+
+RANK, PROVE = "rank", "prove"
+_DRAWN = {FIT_SPLIT: 0.4, RANK: 0.2, PROVE: 0.4}
+_RANK_SHARE = 1 / 3
+_FEWEST = 4
+"""Labelled questions that each part must hold."""
+_MOST_WRONG = 50
+_MOST_SHOWN = 12
+"""Rules and methods that are replayed beside the chosen one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A candidate with what it lost and cost on the questions that rank, means a question.
+
+    ``loss`` is the full budget's score minus its own. ``p_value`` is that of the test on the questions that
+    prove (``None``: not tested) and ``proven`` whether it keeps the promise.
+    """
+
+    candidate: Candidate
+    loss: float
+    cost: float
+    p_value: float | None = None
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WronglyStopped:
+    """A question that the chosen policy gets wrong and the full budget right, and both answers."""
+
+    id: str
+    question: str
+    round: int
+    answer: str | None
+    full_budget_answer: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Choice(Tabular):
+    """One policy for a record, why it was chosen, and what is known of it.
+
+    ``comparison`` is the replay on the questions that prove, which no fit and no rank has seen: the chosen
+    policy with every fixed budget and what else came near. ``ranked`` are all candidates, best first.
+    ``outcome`` is the test of the promise (``None``: no loss was to be proven). ``parts`` are the labelled
+    questions of each part.
+    """
+
+    chosen: Ranked
+    why: str
+    comparison: Comparison
+    ranked: tuple[Ranked, ...]
+    rules_looked_at: int
+    outcome: Certification | None
+    settings: ChoiceSettings
+    parts: Mapping[str, int]
+    axis: CostAxis
+    wrong: tuple[WronglyStopped, ...]
+    wrong_count: int
+    left_out: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def policy(self) -> StopPolicy:
+        """What runs live."""
+        policy = self.chosen.candidate.policy.policy
+        if policy is None:
+            raise UsageError("the chosen candidate decides nothing")
+        return policy
+
+    @property
+    def result(self) -> ReplayResult:
+        """The replay on the questions that prove."""
+        return self.comparison.result
+
+    @property
+    def measured(self) -> PolicyResult:
+        """The chosen policy on the questions that prove."""
+        name = self.chosen.candidate.policy.name
+        return next(policy for policy in self.result.policies if policy.name == name)
+
+    @property
+    def metric(self) -> Metric:
+        """What candidates are compared by."""
+        return self.result.metric
+
+    @property
+    def tried(self) -> str:
+        """All that was looked at."""
+        groups = [member.candidate.group for member in self.ranked]
+        named = ", ".join(
+            f"{groups.count(group)} {name}"
+            for group, name in (
+                ("fixed", "fixed budgets"),
+                ("method", "fits of methods"),
+                ("rule", "rules"),
+            )
+            if group in groups
+        )
+        of = (
+            f" (of {self.rules_looked_at:,} looked at where they were fitted)"
+            if "rule" in groups
+            else ""
+        )
+        return f"{len(self.ranked)} candidates: {named}{of}"
+
+    # --- the four questions ----------------------------------------------------------------------
+    def answers(self) -> Iterator[tuple[str, str]]:
+        """The questions that a user of a record asks, each with its answer in sentences."""
+        yield "Does looping pay here?", self._looping()
+        yield "Which policy?", f"{self.chosen.candidate.label}. {self.why}"
+        yield "What does it cost, what does it save?", self._saving()
+        yield "How sure is that?", self._surely()
+
+    def _looping(self) -> str:
+        """Whether more rounds help, and whether deciding by what was read does."""
+        frontier = self.result.frontier
+        if frontier is None or not (known := frontier.known):
+            return "Not known: fixed budgets go past where questions were cut, or none has a score."
+        label = self.metric.label
+        first, last = known[0], known[-1]
+        best = max(known, key=lambda at: (at[2], -at[1]))
+        said = (
+            f"{label} goes from {percent(first[2])} after round {first[0]} to {percent(last[2])} at the full "
+            f"budget of {last[0]}"
+        )
+        if best[0] not in (first[0], last[0]):
+            said += f", and is highest after round {best[0]} ({percent(best[2])})"
+        full = next((p for p in self.result.policies if p.name == f"fixed-{first[0]}"), None)
+        if full is not None and full.delta_full is not None and last[0] != first[0]:
+            gain = full.delta_full
+            surely = (
+                "shown" if gain.high < 0 else "shown to be worse" if gain.low > 0 else "not shown"
+            )
+            said += f": more rounds help is {surely} ({points(gain)} for stopping after round {first[0]})"
+        return f"{said}. {self._deciding()}"
+
+    def _deciding(self) -> str:
+        """Whether the chosen policy is above fixed budgets of its cost; one policy, so nothing to correct."""
+        measured = self.measured
+        if not measured.adaptive:
+            best = next((one for one in self.result.policies if one.adaptive), None)
+            if best is None:
+                return "No candidate here decides by what it reads."
+            return (
+                "The policy chosen decides nothing by what it reads; of those that do: "
+                f"{self.result.verdict}"
+            )
+        gains = [(against.gain, COSTS[against.cost].label) for against in measured.against_fixed]
+        if not gains and measured.frontier_gain is not None:
+            gains = [(measured.frontier_gain, self.result.cost.label)]
+        if not gains:
+            return "Whether deciding pays is not known: fixed budgets go past where questions were cut."
+        said = "; ".join(f"{points(gain)} at equal {cost}" for gain, cost in gains)
+        surely = "shown" if any(gain.low > 0 for gain, _ in gains) else "not shown"
+        return (
+            f"That deciding by what was read beats fixed budgets of the same cost is {surely}: {said}, in "
+            f"points of {self.metric.label}."
+        )
+
+    def _saving(self) -> str:
+        aside = counted(self.parts[PROVE], "question")
+        return f"On {aside} kept aside it {self.result.saving(self.measured)}."
+
+    def _surely(self) -> str:
+        outcome, settings = self.outcome, self.settings
+        sharper = self._sharper()
+        if outcome is None:
+            return (
+                "No loss was to be proven; the interval above is of questions that neither fitted nor "
+                f"ranked. {sharper}"
+            )
+        sure = f"{100 * settings.confidence:g}%"
+        if outcome.fell_back:
+            needed = outcome.questions_needed
+            more = (
+                "none looked safe enough to be proven with more questions either"
+                if needed is None
+                else f"about {needed:,} labelled questions to rank and prove on would do, there are "
+                f"{self.parts[RANK] + self.parts[PROVE]:,}"
+            )
+            return (
+                f"At {sure} confidence nothing cheaper is proven to lose at most "
+                f"{percent(outcome.settings.max_loss)} points of {self.metric.label}, so the full budget "
+                f"stays: {more}. {sharper}"
+            )
+        promise = describe(outcome)
+        return (
+            f"Proven: at {sure} confidence it loses at most {percent(outcome.settings.max_loss)} points "
+            f"of {self.metric.label} against the full budget, on questions like these (p = "
+            f"{promise['p_value']:.2g}, {counted(len(outcome.order), 'candidate')} tested, safest first). "
+            f"{sharper}"
+        )
+
+    @property
+    def sharper(self) -> int | None:
+        """Questions to prove on that would halve the interval of the loss; ``None``: unknown."""
+        delta = self.measured.delta_full
+        return None if delta is None or delta.high <= delta.low else 4 * self.parts[PROVE]
+
+    def _sharper(self) -> str:
+        delta = self.measured.delta_full
+        if delta is None or delta.high <= delta.low:
+            return ""
+        width = (delta.high - delta.low) / 2
+        return (
+            f"The loss is known to within {percent(width)} points; within {percent(width / 2)} it would "
+            f"be with {4 * self.parts[PROVE]:,} questions to prove on."
+        )
+
+    def live(self, policy: str) -> Iterator[tuple[str, str]]:
+        """How to run the chosen policy from its file, in commands and code."""
+        answer = self.chosen.candidate.answer
+        chosen = "" if answer == LATEST else f" --answer {answer}"
+        path = shlex.quote(policy)
+        yield (
+            "ask over your own files",
+            f"suffice ask 'QUESTION' --corpus NOTES --policy {path}{chosen}",
+        )
+        yield "in a loop of your own", f"suffice.Watch({policy!r}, record='live')"
+        yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
+
+    # --- shown -----------------------------------------------------------------------------------
+    def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
+        """The four answers, then every candidate, then where the chosen policy is wrong.
+
+        ``top``: the first so many candidates alone, and how many questions are wrong.
+        """
+        said = Table(
+            name="answers",
+            columns=(Column(name="question"), Column(name="answer")),
+            rows=[list(pair) for pair in self.answers()],
+        )
+        ranked, wrong = self._ranked_table(), self._wrong_tables()
+        if top is None:
+            return (said, ranked, *wrong)
+        notes = (
+            [f"The first {top} of {len(ranked.rows)} candidates."] if len(ranked.rows) > top else []
+        )
+        notes += [f"{table.title}." for table in wrong]
+        return (said, replace(ranked, rows=ranked.rows[:top], notes=notes))
+
+    def _ranked_table(self) -> Table:
+        columns = (
+            Column(name="kind", drop=2),
+            Column(name="loss", kind="points", head="loss when\nranked"),
+            Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked"),
+            Column(name="p_value", kind="p_value", head="p-value", drop=1),
+            Column(name="proven"),
+            Column(name="candidate", whole=True),
+        )
+        rows: list[list[Value]] = [
+            [
+                *(one.candidate.group, one.loss, one.cost, one.p_value),
+                "yes" if one.proven else "no" if one.p_value is not None else "",
+                one.candidate.label,
+            ]
+            for one in self.ranked
+        ]
+        title = f"{self.tried}; {self._parts_in_words()}"
+        return Table(name="candidates", title=title, columns=columns, rows=rows, names=0)
+
+    def _parts_in_words(self) -> str:
+        fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
+        return f"fitted on {fit:,} questions, ranked on {rank:,}, proven on {prove:,}"
+
+    def _wrong_tables(self) -> tuple[Table, ...]:
+        if not self.wrong_count:
+            return ()
+        columns = (
+            Column(name="id"),
+            Column(name="round", kind="count"),
+            Column(name="answer", most=40),
+            Column(name="full_budget_answer", head="at the full budget", most=40),
+            Column(name="question", most=60),
+        )
+        rows: list[list[Value]] = [
+            [one.id, one.round, one.answer, one.full_budget_answer, one.question]
+            for one in self.wrong
+        ]
+        shown = "" if len(self.wrong) == self.wrong_count else f", the first {len(self.wrong)}"
+        of = f"{self.wrong_count} of {self.parts[PROVE]}"
+        title = f"Wrong at its stop and right at the full budget: {of}{shown}"
+        return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        candidate, measured = self.chosen.candidate, self.measured
+        return {
+            "chosen": {
+                "name": candidate.policy.name,
+                "kind": candidate.policy.kind,
+                "rule": candidate.policy.policy.facts.summary if candidate.policy.policy else None,
+                "answer": candidate.answer,
+                "hash": candidate.policy.hash,
+                **_loss_and_cost(self.chosen),
+            },
+            "why": self.why,
+            "answers": dict(self.answers()),
+            "promise": None
+            if self.outcome is None
+            else {**describe(self.outcome), "cost": self.axis.name},
+            "measured": measured.to_json(),
+            "questions": dict(self.parts),
+            "sharper_with": self.sharper,
+            "rules_looked_at": self.rules_looked_at,
+            "candidates": [
+                {
+                    "name": one.candidate.policy.name,
+                    "group": one.candidate.group,
+                    "answer": one.candidate.answer,
+                    **_loss_and_cost(one),
+                    "p_value": one.p_value,
+                    "proven": one.proven,
+                }
+                for one in self.ranked
+            ],
+            "wrong": {
+                "count": self.wrong_count,
+                "questions": [
+                    {
+                        "id": one.id,
+                        "round": one.round,
+                        "answer": one.answer,
+                        "full_budget_answer": one.full_budget_answer,
+                    }
+                    for one in self.wrong
+                ],
+            },
+            "replay": self.result.to_json(),
+            "left_out": dict(self.left_out),
+            "notes": list(self.notes),
+        }
+
+
+def _loss_and_cost(one: Ranked) -> dict[str, float]:
+    return {"ranked_loss": one.loss, "ranked_cost": one.cost}
+
+
+# --- choosing ------------------------------------------------------------------------------------
+def choose(traces: Traces, settings: ChoiceSettings | None = None) -> Choice:
+    """The one policy that a record speaks for, with what it promises.
+
+    Every candidate is fitted on the split ``tune``. A third of the other questions ranks: what is tested,
+    in which order, and what is best by an aim without a promise, depends on fits and these alone. The rest
+    proves, by the tests of :mod:`suffice.replay.choose.learn_then_test` (Angelopoulos et al. 2021), and is
+    what all figures of the result are of.
+
+    Raises
+    ------
+    UsageError
+        For fewer than 4 labelled questions in a part, a record of one round, scores that never differ, an
+        unknown cost.
+    DataError
+        For traces that cannot be read, and a split that is missing where another is there.
+    """
+    settings = settings_of(ChoiceSettings, settings)
+    measures = Measures.of(traces).by(settings.metric)
+    record, drawn = _in_parts(measures, settings)
+    fit, rank, prove = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
+    kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
+    _refuse_pointless(measures, kept, settings)
+    everyone = candidates_of(record, kept, settings)
+    field = Kept.of(kept, everyone.members, settings)
+    ranks = kept.traces.in_split(RANK)
+    random = np.random.default_rng(settings.seed)
+    rows = [random.permutation(np.flatnonzero(part)) for part in (ranks, ~ranks)]
+    halves = [field.half(of_part) for of_part in rows]
+    members = np.arange(len(everyone.members))
+    loss = 2.0 * halves[0].losses(members, "signed").mean(axis=0) - 1.0
+    loss, cost = loss * field.reach, halves[0].costs
+    outcome = None
+    if (most := settings.promised_loss) is not None:
+        promise = CertifySettings(max_loss=most, confidence=settings.confidence)
+        outcome = certify(halves[0], halves[1], everyone.full, promise)
+    number, why = _best(loss, cost, outcome, settings, field.axis)
+    ranked = _ranked(everyone.members, loss, cost, outcome)
+    chosen = ranked[number]
+    order = (
+        np.lexsort((members, loss + 0.0, cost))
+        if outcome is not None
+        else _by_aim(loss, cost, settings)
+    )
+    shown = _shown(everyone, chosen, [ranked[at] for at in order.tolist()])
+    comparison = _compared(prove, shown, everyone, settings, field.axis)
+    wrong = _wrong(prove, comparison.result, chosen, settings)
+    if outcome is not None and not outcome.fell_back:
+        chosen = _with_guarantee(chosen, outcome, measures, settings, field.axis)
+    return Choice(
+        chosen=chosen,
+        why=why,
+        comparison=comparison,
+        ranked=tuple(ranked[at] for at in order.tolist()),
+        rules_looked_at=everyone.rules_looked_at,
+        outcome=outcome,
+        settings=settings,
+        parts={FIT_SPLIT: _labelled(fit), RANK: _labelled(rank), PROVE: _labelled(prove)},
+        axis=field.axis,
+        wrong=tuple(wrong[:_MOST_WRONG]),
+        wrong_count=len(wrong),
+        left_out={one.name: one.reason for one in everyone.left_out},
+        notes=(
+            *record_banners(measures.traces),
+            *measures.notes(settings.metric),
+            *drawn,
+            *everyone.notes,
+        ),
+    )
+
+
+def _labelled(part: Measures) -> int:
+    return int(part.labelled.sum()) if part.metric.gold else int(part.scores().labelled.sum())
+
+
+def _in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
+    """The record with its labelled questions in the splits tune, rank and prove, and how they were drawn."""
+    traces = measures.traces
+    labelled = measures.scores(settings.f1_kind).labelled
+    splits: list[str | None] = list(traces.of_questions("split"))
+    names = (settings.tune_split, settings.split)
+    random = np.random.default_rng(settings.seed)
+    missing = [name for name in names if name not in traces.splits]
+    if missing and names != (FIT_SPLIT, EVAL_SPLIT):
+        traces.only_split(missing[0])  # refuses, saying which there are
+    if not missing:
+        fit, kept = (traces.in_split(name) & labelled for name in names)
+        drawn = random.permutation(np.flatnonzero(kept))
+        ranks = drawn[: round(len(drawn) * _RANK_SHARE)]
+        notes = [f"a third of split {settings.split} ranks, drawn by seed {settings.seed}"]
+    else:
+        drawn = random.permutation(np.flatnonzero(labelled))
+        first, second = round(0.4 * len(drawn)), round(0.6 * len(drawn))
+        fit = np.isin(np.arange(len(labelled)), drawn[:first])
+        kept, ranks = labelled & ~fit, drawn[first:second]
+        there = ", ".join(f"{name} ({size:,})" for name, size in traces.splits.items()) or "none"
+        notes = [
+            f"the record has no splits {FIT_SPLIT} and {EVAL_SPLIT} (it has {there}): all questions were "
+            f"divided by seed {settings.seed}"
+        ]
+    sizes = {FIT_SPLIT: int(fit.sum()), RANK: len(ranks), PROVE: int(kept.sum()) - len(ranks)}
+    short = [f"{size} to {name} on" for name, size in sizes.items() if size < _FEWEST]
+    if short:
+        raise UsageError(
+            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit on, to rank on and "
+            f"to prove on, and {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record "
+            "or label more, or compare without gold answers: --metric agreement"
+        )
+    for number, label in enumerate(splits):
+        if fit[number]:
+            splits[number] = FIT_SPLIT
+        elif kept[number]:
+            splits[number] = PROVE
+        elif label in (FIT_SPLIT, RANK, PROVE):
+            splits[number] = None
+    for number in ranks.tolist():
+        splits[number] = RANK
+    unlabelled = int((~labelled).sum())
+    if unlabelled:
+        notes.append(f"{unlabelled} questions not {measures.metric.scored} were left out")
+    return measures.in_splits(splits), notes
+
+
+def _refuse_pointless(measures: Measures, kept: Measures, settings: ChoiceSettings) -> None:
+    """Refuse a record on which every choice is the same."""
+    source = measures.traces.origin.source
+    if measures.traces.n_rounds < 2 and measures.seen is None:
+        raise UsageError(
+            f"every question of {source} has one round, so there is nothing to choose; record more rounds: "
+            "suffice record --rounds 5"
+        )
+    scored = kept.scores_throughout("choosing", settings.f1_kind).compared
+    if (
+        not np.nanmax(
+            np.ptp(np.where(np.isnan(scored), scored[:, :1], scored), axis=1), initial=0.0
+        )
+        > 0
+    ):
+        raise UsageError(
+            f"{measures.metric.label} is the same in every round of every question kept aside of {source}, "
+            "so no policy loses anything: stop after round 1 (--policy fixed-1), or compare by another "
+            "--metric"
+        )
+
+
+# --- which one -----------------------------------------------------------------------------------
+def _best(
+    loss: NDArray[np.float64],
+    cost: NDArray[np.float64],
+    outcome: Certification | None,
+    settings: ChoiceSettings,
+    axis: CostAxis,
+) -> tuple[int, str]:
+    """The candidate by its number, and why."""
+    if settings.max_cost is not None and not (cost <= settings.max_cost).any():
+        raise UsageError(
+            f"no candidate costs at most {settings.max_cost:g} {axis.per_question}: the least is "
+            f"{cost.min():.4g}; raise --max-cost"
+        )
+    if outcome is not None:
+        if settings.max_cost is not None:
+            able = outcome.certified & (cost <= settings.max_cost)
+            if not able.any():
+                raise UsageError(
+                    f"nothing that costs at most {settings.max_cost:g} {axis.per_question} is proven to "
+                    f"lose at most {settings.promised_loss:g}: {outcome.reason}; raise one of the two"
+                )
+            number = int(np.flatnonzero(able)[np.argmin(loss[able])])
+            return (
+                number,
+                f"It loses least of those proven that cost at most {settings.max_cost:g} {axis.label}.",
+            )
+        if outcome.fell_back:
+            return outcome.chosen, "Nothing cheaper is proven to lose so little."
+        return outcome.chosen, "It is the cheapest that is proven to lose so little."
+    number = int(_by_aim(loss, cost, settings)[0])
+    if settings.cost_per_error is not None:
+        return number, (
+            f"Its cost plus {settings.cost_per_error:g} an error was the least on the questions that rank."
+        )
+    return number, (
+        f"It lost least of those that cost at most {settings.max_cost:g} {axis.label} on the questions "
+        "that rank."
+    )
+
+
+def _by_aim(
+    loss: NDArray[np.float64], cost: NDArray[np.float64], settings: ChoiceSettings
+) -> NDArray[np.intp]:
+    """All candidates, best first."""
+    if settings.cost_per_error is not None:
+        return np.lexsort((cost, cost + settings.cost_per_error * loss))
+    most = math.inf if settings.max_cost is None else settings.max_cost
+    return np.lexsort((cost, loss, cost > most))
+
+
+def _ranked(
+    members: tuple[Candidate, ...],
+    loss: NDArray[np.float64],
+    cost: NDArray[np.float64],
+    outcome: Certification | None,
+) -> list[Ranked]:
+    tested = np.full(len(members), np.nan) if outcome is None else outcome.p_values
+    return [
+        Ranked(
+            candidate=member,
+            loss=float(loss[number]),
+            cost=float(cost[number]),
+            p_value=None if np.isnan(tested[number]) else float(tested[number]),
+            proven=outcome is not None and bool(outcome.certified[number]),
+        )
+        for number, member in enumerate(members)
+    ]
+
+
+# --- on the questions that prove -------------------------------------------------------------------
+def _shown(everyone: Candidates, chosen: Ranked, ranked: list[Ranked]) -> list[Candidate]:
+    """The fixed budgets, the chosen one and the best of the others that return the same answer."""
+    answer = chosen.candidate.answer
+    alike = [one.candidate for one in ranked if one.candidate.answer == answer]
+    others = [one for one in alike if one.group != "fixed" and one is not chosen.candidate]
+    fixed = [replace(one, answer=answer) for one in everyone.members if one.group == "fixed"]
+    adaptive = [] if chosen.candidate.group == "fixed" else [chosen.candidate]
+    return [*fixed, *adaptive, *others[:_MOST_SHOWN]]
+
+
+def _compared(
+    prove: Measures,
+    shown: list[Candidate],
+    everyone: Candidates,
+    settings: ChoiceSettings,
+    axis: CostAxis,
+) -> Comparison:
+    answer = shown[-1].answer if shown else LATEST
+    result = replay(
+        prove,
+        [candidate.policy for candidate in shown],
+        ReplaySettings(
+            baseline=everyone.members[everyone.full].policy.name,
+            split=PROVE,
+            f1_kind=settings.f1_kind,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            cost=axis.name,
+            cost_model=settings.cost_model,
+            answer=answer,
+            banners=record_banners(prove.traces),
+        ),
+    )
+    return Comparison(measures=prove, result=result)
+
+
+def _wrong(
+    prove: Measures, result: ReplayResult, chosen: Ranked, settings: ChoiceSettings
+) -> list[WronglyStopped]:
+    """Where the chosen policy is wrong and the full budget right, in the record's order."""
+    scored, traces = prove.scores(settings.f1_kind), prove.traces
+    policy = next(one for one in result.policies if one.name == chosen.candidate.policy.name)
+    if policy.taken is None or prove.seen is not None:
+        return []
+    rows = np.arange(traces.n_questions)
+    wrong = scored.em[rows, policy.answers - 1] < 1.0
+    right = scored.em[rows, traces.last_rounds - 1] == 1.0
+    at = wrong & right
+    records = traces.take(at).records()
+    stops, answers = policy.stops[at].tolist(), policy.answers[at].tolist()
+    return [
+        WronglyStopped(
+            id=record.question.id,
+            question=record.question.text,
+            round=stop,
+            answer=record.rounds[returned - 1].answer,
+            full_budget_answer=record.rounds[-1].answer,
+        )
+        for record, stop, returned in zip(records, stops, answers, strict=True)
+    ]
+
+
+def _with_guarantee(
+    chosen: Ranked,
+    outcome: Certification,
+    measures: Measures,
+    settings: ChoiceSettings,
+    axis: CostAxis,
+) -> Ranked:
+    """The chosen policy with its promise, where its file has room for one."""
+    policy = chosen.candidate.policy.policy
+    if not isinstance(policy, RulePolicy):
+        return chosen
+    guarantee = {
+        **describe(outcome),
+        "metric": measures.metric.key(measures.metric.score),
+        "cost": axis.name,
+        "mean_cost": float(outcome.costs[outcome.chosen]),
+        "seed": settings.seed,
+    }
+    named = replace(chosen.candidate.policy, policy=replace(policy, guarantee=guarantee))
+    return replace(chosen, candidate=replace(chosen.candidate, policy=named))
