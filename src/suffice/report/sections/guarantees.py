@@ -55,7 +55,7 @@ def _finding(guarantees: Sequence[Guarantee], policies: Sequence[Marked]) -> str
     more = f"; {len(guarantees) - 1} more" if len(guarantees) > 1 else ""
     if first.fell_back:
         return f"{name}: nothing certified, takes the full budget{more}"
-    if not _stated(first):
+    if not _stated(first) or first.confidence is None:
         return f"{name}: carries a promise{more}"
     return f"{name}: {_allowed(first)}, at confidence {100 * first.confidence:g}%{more}"
 
@@ -77,9 +77,8 @@ def _block(guarantee: Guarantee, policies: Sequence[Marked]) -> Html:
 
 
 def _stated(guarantee: Guarantee) -> bool:
-    """Whether the terms of the promise are known."""
-    promised = guarantee.max_loss is not None or bool(guarantee.bounds)
-    return promised and guarantee.confidence is not None
+    """Whether it is known what is promised."""
+    return guarantee.max_loss is not None or bool(guarantee.bounds)
 
 
 def _allowed(guarantee: Guarantee) -> str:

@@ -493,7 +493,7 @@ def test_weighted_costs_are_on_average_those_of_the_whole_question(until: int) -
         stops = np.arange(1, ROUNDS + 1, dtype=np.int16)[:, None]
         paid = Paid(tables=(costs,), of=np.zeros(ROUNDS, np.intp), most=6.5)
         made = Half(
-            stops=stops, scores=table, last=seen.last, costs=stops[:, 0] * 1.0,
+            stops=stops, scores=table, last=seen.last, costs=stops[:, 0].astype(np.float64),
             seen=seen, reach=20.0, paid=paid,
         )  # fmt: skip
         scaled = made.losses(np.arange(ROUNDS), "cost")[0]
