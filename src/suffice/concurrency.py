@@ -59,6 +59,11 @@ def width_of(model: object) -> Concurrency:
     return width
 
 
+def computes_here(model: object) -> bool:
+    """Whether a model computes on this machine's processors: its optional attribute ``computes_here``."""
+    return bool(getattr(model, "computes_here", False))
+
+
 def at_once(concurrency: Concurrency) -> int:
     """How many may be under way at present."""
     return concurrency if isinstance(concurrency, int) else concurrency.now
@@ -193,6 +198,39 @@ class Aside:
                 self._ways.remove(way)
             if self.cut_off:
                 raise Cut
+
+
+class WorkAhead(Generic[_Result]):
+    """Work begun aside, with what it gives.
+
+    Parameters
+    ----------
+    work
+        See :class:`Aside`; what it gives or raises is told by :meth:`result`.
+    """
+
+    def __init__(self, work: Callable[[], _Result]) -> None:
+        self._future: Future[_Result] = Future()
+        self._work = work
+        self.wanted = False
+        """Whether its result was asked for."""
+        self._aside = Aside(self._do)
+
+    def _do(self) -> None:
+        try:
+            self._future.set_result(self._work())
+        except BaseException as error:
+            self._future.set_exception(error)
+            raise
+
+    def result(self) -> _Result:
+        """What the work gave, waited for; its error is raised here."""
+        self.wanted = True
+        return self._future.result()
+
+    def cut(self) -> None:
+        """See :meth:`Aside.cut`."""
+        self._aside.cut()
 
 
 _HERE = threading.local()

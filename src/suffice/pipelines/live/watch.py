@@ -26,13 +26,17 @@ from suffice.trace.rounds.records import MOST_INT16, Gold, Question, in_unicode,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCounts:
-    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed."""
+    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
+
+    ``wasted`` counts what was begun ahead for a round that was not wanted.
+    """
 
     questions: int = 0
     rounds: int = 0
     lost_rounds: int = 0
     failed_probes: int = 0
     failed_decisions: int = 0
+    wasted: int = 0
 
 
 class Watch:
