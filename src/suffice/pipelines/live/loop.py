@@ -24,7 +24,7 @@ from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
 from suffice.trace.rounds.journal import WatchedQuestion
@@ -107,8 +107,8 @@ def answer_round(
 ) -> int | None:
     """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
 
-    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest;
-    without any value the latest. ``signals`` are those the policy read; others are computed.
+    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
+    the first; without any value the latest. ``signals`` are those the policy read; others are computed.
     """
     there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
     if choice.rule == "latest" or not there:
@@ -121,14 +121,15 @@ def answer_round(
         so_far = LoopView(view.question, view.rounds[:number])
         if choice.signal in signals:
             by = signals[choice.signal][number - 1]
-        elif choice.signal in SIGNALS:
-            by = signal_value(SIGNALS[choice.signal], so_far)
         else:
-            by = so_far.current.signals.get(choice.signal, math.nan)
+            by = signal_value(resolve(choice.signal, also=(choice.signal,)), so_far)
         return -by if choice.rule == "lowest" else by
 
     known = [(by, number) for number in there if math.isfinite(by := value(number))]
-    return max(known)[1] if known else there[-1]
+    if not known:
+        return there[-1]
+    sign = -1 if choice.first else 1
+    return max(known, key=lambda one: (one[0], sign * one[1]))[1]
 
 
 class Loop:

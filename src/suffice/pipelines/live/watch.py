@@ -128,6 +128,8 @@ class Watch:
         if max_rounds is not None and whole(max_rounds, MOST_INT16, "max_rounds") < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         choice = AnswerChoice.parse(answer)
+        if policy is not None:
+            choice = choice.or_own(policy.needs.returns)
         if choice.rule == "most-confident" and (policy is None or not has_confidence(policy)):
             raise UsageError(
                 'answer="most-confident" goes by the policy\'s confidence, and this one has none; choose '
