@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -292,9 +293,12 @@ def make_given(folder: Path) -> Path:
 
 # --- what a command left ---------------------------------------------------------------------------
 _TIMES = re.compile(
-    r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder"
+    r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder|^loaded$"
 )
-_ALL_BEFORE = "nothing was run anew: all runs were recorded before"  # true of a run that goes on
+# true of a run that goes on, and of no other
+_GONE_ON = re.compile(
+    r"nothing was run anew: all runs were recorded before|\d+ of \d+ trainings? found in "
+)
 _DRAWN = re.compile(r"data-[0-9a-f]{32}")
 _ASIDE = re.compile(r"\.tmp(/|$)|checkpoint|\.assembling-")
 _NO_RESULT = re.compile(
@@ -322,6 +326,8 @@ def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
 
 
 def _content(file: Path) -> Any:
+    if ".tmp" in file.as_posix():  # half of something
+        return file.read_bytes()
     if file.suffix == ".parquet":
         rows = pq.read_table(file).to_pylist()
         return sorted(json.dumps(_untimed(row), sort_keys=True, default=str) for row in rows)
@@ -329,7 +335,9 @@ def _content(file: Path) -> Any:
         return _untimed(json.loads(file.read_bytes()))
     if file.suffix == ".sqlite":
         with sqlite3.connect(file) as database:
-            rows = database.execute("SELECT key, sample, completion FROM samples").fetchall()
+            rows = []
+            with suppress(sqlite3.OperationalError):  # killed before it had a table
+                rows = database.execute("SELECT key, sample, completion FROM samples").fetchall()
         database.close()
         return sorted(rows)
     if file.suffix == ".html":
@@ -338,16 +346,18 @@ def _content(file: Path) -> Any:
 
 
 def _gist(content: Any) -> Any:
-    """Of the demo the answers: log-probabilities and counts depend on what is decoded side by side."""
+    """Of the demo the questions and rounds: what is generated depends on what was evaluated before."""
     if not isinstance(content, list):
         return bool(content)
     rows = [json.loads(row) for row in content]
-    return [json.dumps([row[name] for name in ("question_id", "round", "answer")]) for row in rows]
+    return [json.dumps([row[name] for name in ("question_id", "round")]) for row in rows]
 
 
 def _untimed(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _untimed(held) for name, held in value.items() if not _TIMES.search(name)}
     if isinstance(value, list | tuple):
-        return [_untimed(held) for held in value if held != _ALL_BEFORE]
+        return [
+            _untimed(held) for held in value if not (isinstance(held, str) and _GONE_ON.match(held))
+        ]
     return value
