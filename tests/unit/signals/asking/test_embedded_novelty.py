@@ -29,7 +29,7 @@ class Angles:
         self.roles: set[str] = set()
 
     def encode(
-        self, texts: Sequence[str], *, role: Literal["query", "passage"]
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
         self.roles.add(role)
         angles = np.radians([ANGLES[text.strip()] for text in texts])
