@@ -433,14 +433,19 @@ def test_what_questions_pay_may_be_written_out() -> None:
     """As where candidates of many kinds are compared; planned attempts share the level."""
     learn, tested, full = world(2)
     asked = settings(max_wrong_stops=0.15, max_cost=4.2, attempts=5)
-    halves, written = [], []
-    for one in (priced(learn, 6.5), priced(tested, 6.5)):
+
+    def dear(one: Half, *, written: bool) -> Half:
         assert one.paid is not None
         costs = one.paid.at(np.arange(len(one.stops)))
-        paid = Paid(at=lambda members, costs=costs: costs[members], most=6.5)
-        halves.append(dataclasses.replace(one, costs=costs.mean(axis=1)))
-        written.append(dataclasses.replace(one, costs=costs.mean(axis=1), paid=paid))
-    outcome, again = (certify(*both, full, asked) for both in (halves, written))
+        paid = Paid(at=costs.__getitem__, most=6.5) if written else one.paid
+        return dataclasses.replace(one, costs=costs.mean(axis=1), paid=paid)
+
+    by_round, by_member = (
+        [dear(priced(one, 6.5), written=written) for one in (learn, tested)]
+        for written in (False, True)
+    )
+    outcome = certify(by_round[0], by_round[1], full, asked)
+    again = certify(by_member[0], by_member[1], full, asked)
     np.testing.assert_array_equal(outcome.p_values, again.p_values)
     assert asked.delta == pytest.approx(0.1 / 5)
 
