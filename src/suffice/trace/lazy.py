@@ -71,6 +71,7 @@ class _Reading:
         self._at = 0  # the row that comes next
         self._group = 0  # the row group it is read from
         self._left = 0  # its rows that were not read
+        self._leaves: list[int] | None = None  # what Parquet numbers the column
         self._held: pa.Table | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._parquet: pq.ParquetFile | None = None
@@ -134,12 +135,17 @@ class _Reading:
 
     def _check_pages(self, footer: pq.FileMetaData, group: int) -> None:
         """See that no page shifts the rows, some of which are read and let go of before the last."""
-        leaves = (footer.row_group(group).column(i) for i in range(footer.num_columns))
+        if self._leaves is None:
+            paths = [footer.schema.column(leaf).path for leaf in range(len(footer.schema))]
+            self._leaves = [
+                leaf
+                for leaf, path in enumerate(paths)
+                if any(f"{path}.".startswith(f"{wanted}.") for wanted in self._paths)
+            ]
+        rows = footer.row_group(group)
         with self._file.file.open("rb") as stream:
-            for leaf in leaves:
-                name = leaf.path_in_schema
-                if any(f"{name}.".startswith(f"{path}.") for path in self._paths):
-                    check_pages(stream, leaf)
+            for leaf in self._leaves:
+                check_pages(stream, rows.column(leaf))
 
 
 class Source(Protocol):
