@@ -206,7 +206,7 @@ def fit_certified(
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
-        **_cut(questions),
+        **cut_terms(questions),
     }
     fits = family.calibrators or family.base_rates
     left_out = fit_questions(learn).stated if fits else {}
@@ -348,7 +348,7 @@ def _policy(
     )
 
 
-def _cut(questions: Measures) -> dict[str, Any]:
+def cut_terms(questions: Measures) -> dict[str, Any]:
     """How a promise on a record with cut questions was proven, as its file says it.
 
     ``bounded``: losses are the greatest, and costs the least, that they can be.
@@ -379,7 +379,7 @@ def _notes(
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
-    if cut := _cut(questions):
+    if cut := cut_terms(questions):
         notes.append(
             f"{cut['cut']}; to prove more, record some in shadow or let a greater share run on"
         )
