@@ -12,6 +12,7 @@ from pathlib import Path
 from suffice.cli.commands.fit import names as methods_that_are_fitted
 from suffice.cli.main import build_parser
 from suffice.cli.parser import Parser
+from suffice.signals.derived import DERIVATIONS
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.trace.plans.schema import PLANS
@@ -92,11 +93,38 @@ def signals_page() -> str:
         "`evidence_entailment` was tested with random weights, for the plumbing; "
         "how well it tells right from wrong with a trained model has not been measured."
     )
+    derived = [
+        f"| `{name}(x)` | {how.summary} | {_bound(how.low)} to {_bound(how.high)} | {how.direction} |"
+        for name, how in DERIVATIONS.items()
+    ]
+    of_another = (
+        "## Made of another signal\n\nEach of these is a signal made of another one's values over the "
+        "rounds so far, and its name may stand wherever a signal's may: in a rule, in `--answer`, in "
+        "`--signals`, in `calibrated(...)`. `x` is the name of any signal, one of your own too, as in "
+        "`since_lowest(error)`; of a score an error is made as in `gain(1 - self_consistency)`. It needs, "
+        "costs and reads what `x` does. The last four are LoopGain's and take `x` for an error that is at "
+        "least 0 and should fall to 0; where a round so far has another value they are undefined, and so is "
+        "all but `since_...` in round 1.\n\n"
+        "| name | meaning | range | speaks for stopping |\n|---|---|---|---|\n"
+    )
     sections = "".join(
         (Path(__file__).parent / name).read_text(encoding="utf-8")
         for name in ("abstentions.md", "clusters_of_samples.md")
     )
-    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n\n" + sections
+    return (
+        NOTE
+        + "\n"
+        + head
+        + "\n"
+        + "\n".join(rows)
+        + "\n\n"
+        + foot
+        + "\n\n"
+        + of_another
+        + "\n".join(derived)
+        + "\n\n"
+        + sections
+    )
 
 
 def _columns(schema: TableSchema) -> str:

@@ -412,6 +412,9 @@ class LoopNeeds:
         The loop it is made for, where the user names none; empty: the usual one.
     refusal
         Why it can stop no loop, in words; empty: it can.
+    returns
+        Which of the answers up to its stop it returns, where the user does not choose one; as
+        :meth:`suffice.scoring.AnswerChoice.parse` reads it.
     """
 
     answers: bool = False
@@ -425,6 +428,7 @@ class LoopNeeds:
     encoder: bool = False
     pipeline: str = ""
     refusal: str = ""
+    returns: str = "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

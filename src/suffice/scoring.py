@@ -268,18 +268,19 @@ def metric_of_labels(stated: object) -> Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChoice:
-    """Which of the answers up to the stop is returned; of equal ones the latest.
+    """Which of the answers up to the stop is returned.
 
     ``rule``: the latest, that of the greatest confidence, or that of the round in which ``signal`` is
-    highest or lowest.
+    highest or lowest. Of equal ones the latest, or the ``first``.
     """
 
     rule: Literal["latest", "most-confident", "highest", "lowest"] = "latest"
     signal: str = ""
+    first: bool = False
 
     @classmethod
     def parse(cls, text: str) -> AnswerChoice:
-        """From ``latest``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
+        """From ``latest``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``, also with ``first-``.
 
         Raises
         ------
@@ -290,14 +291,31 @@ class AnswerChoice:
         AnswerChoice(rule='lowest', signal='error')
         """
         rule, colon, signal = text.partition(":")
-        if rule in ("highest", "lowest") and signal:
-            return cls(rule=rule, signal=signal)  # type: ignore[arg-type]
+        best = rule.removeprefix("first-")
+        if best in ("highest", "lowest") and signal:
+            return cls(rule=best, signal=signal, first=best != rule)  # type: ignore[arg-type]
         if rule in ("latest", "most-confident") and not colon:
             return cls(rule=rule)  # type: ignore[arg-type]
         raise UsageError(
             f"no choice of an answer: {text!r}; type latest, most-confident, highest:NAME or lowest:NAME, "
-            "with the name of a signal, as in lowest:error"
+            "with the name of a signal, as in lowest:error; of equal ones the latest, the first with "
+            "first-lowest:error"
         )
+
+    def or_own(self, returns: str) -> AnswerChoice:
+        """The same; where it is the latest, what a policy says that it returns."""
+        return AnswerChoice.parse(returns) if self.rule == "latest" else self
+
+    def __str__(self) -> str:
+        """In words, for the middle of a sentence."""
+        by = f"the {self.rule} {self.signal}" if self.signal else "the policy's greatest confidence"
+        return (
+            "the latest" if self.rule == "latest" else f"{by}, of equal ones the {self._of_equal}"
+        )
+
+    @property
+    def _of_equal(self) -> str:
+        return "first" if self.first else "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

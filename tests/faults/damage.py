@@ -1,7 +1,7 @@
 """Damages stored files in every way that comes to mind, and reads them.
 
 python -m tests.faults.damage traces 10000 says what came of it; so do policies, plans, indexes, caches,
-runs and states. Another seed is a third argument.
+runs and states, and all for as many as the slow test tries. Another seed is a third argument.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import copy
 import hashlib
 import json
 import math
+import os
 import random
-import resource
 import shutil
 import signal
 import sqlite3
@@ -22,25 +22,35 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.gates import informative
 
 from suffice.errors import SufficeError
 from suffice.llm.cache import CachedModel
 from suffice.measures.contents import traces_info
 from suffice.monitor.coverage_watch import Watch, WatchSettings, promise_of
 from suffice.pipelines.live.controller import Controller
+from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.kind import Weighted, weights_beside
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.policies.stop_rag.signal_model import SignalModel, SignalNetwork, weight_shapes
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
@@ -61,6 +71,17 @@ EXAMPLE = Path(__file__).parents[2] / "examples/traces/generated.parquet"
 MOST_SECONDS = 2.0
 MOST_BYTES = 500_000_000
 _TOO_LONG_S = 20.0
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where no disk is waited for
+_PIECE = 250
+TIMES: Mapping[str, int] = {
+    "traces": 10_000,
+    "policies": 1500,
+    "plans": 750,
+    "indexes": 1000,
+    "caches": 500,
+    "runs": 750,
+    "states": 750,
+}
 Case = Callable[[random.Random], None]
 
 
@@ -149,11 +170,11 @@ def damaged_json(document: Any, draw: random.Random) -> bytes:
 def _changed(document: Any, draw: random.Random) -> Any:
     places = list(_places(document))
     if not places or draw.random() < 0.03:
-        return draw.choice(_WILD)
+        return copy.deepcopy(draw.choice(_WILD))
     holder, key = draw.choice(places)
     action = draw.randrange(6)
     if action < 3:
-        holder[key] = draw.choice(_WILD)
+        holder[key] = copy.deepcopy(draw.choice(_WILD))
     elif action == 3:
         del holder[key]
     elif action == 4 and isinstance(holder, dict):
@@ -354,25 +375,71 @@ def plans(folder: Path) -> Case:
     return case
 
 
-def policies(folder: Path) -> Case:
+def _network() -> StopRAGPolicy:
+    """A policy with a file of weights, which are drawn at random."""
+    names = ("answer_stable", "overlap")
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: np.abs(rng.normal(size=shape)).astype(np.float32)
+        for name, shape in weight_shapes(len(names), 4).items()
+    }
+    model = SignalModel.of(SignalNetwork(names=names, tensors=tensors))
+    return StopRAGPolicy(model=model, threshold=0.1, rounds=5)
+
+
+@cache
+def _policies() -> list[StopPolicy]:
     record = read_traces(EXAMPLE)
-    kept: list[StopPolicy] = [
+    return [
         RulePolicy(
             rule="overlap > 0.3 and not abstained", guarantee={"reason": "x", "max_loss": 0.1}
         ),
         FixedPolicy(3),
         fit_method("tasr", record),
         fit_method("micp", record, split="tune"),
+        fit_method("gate", informative(), "published", ""),
+        ABRagPolicy(
+            weights={"self_consistency": 0.8, "overlap": 0.1},
+            levels=(0.2, 0.6, 1.0),
+            preset="corrected",
+            fitted_on={"source": "x"},
+        ),
+        _network(),
     ]
-    documents = [json.loads(save_policy(policy, folder / "p.json").read_bytes()) for policy in kept]
+
+
+def policies(folder: Path) -> Case:
+    """Weights are damaged too, and may have the digest that the policy names."""
+    kept: list[tuple[dict[str, Any], bytes]] = []
     file = folder / "p.json"
+    for policy in _policies():
+        document = json.loads(save_policy(policy, file).read_bytes())
+        kept.append((document, policy.weights_file() if isinstance(policy, Weighted) else b""))
 
     def case(draw: random.Random) -> None:
-        file.write_bytes(damaged_json(draw.choice(documents), draw))
+        document, weights = draw.choice(kept)
+        as_text = draw.random() < 0.4 if weights else True
+        if weights and not as_text:
+            weights = _damaged_weights(weights, draw)
+            if draw.random() < 0.7:
+                digest = hashlib.sha256(weights).hexdigest()
+                network = {**document["network"], "weights_sha256": digest}
+                document = {**document, "network": network}
+        weights_beside(file).write_bytes(weights)
+        file.write_bytes(damaged_json(document, draw) if as_text else json.dumps(document).encode())
         policy = load_policy(file).policy
         save_policy(policy, folder / "again.json")
 
     return case
+
+
+def _damaged_weights(content: bytes, draw: random.Random) -> bytes:
+    """A safetensors file: the length of its header, the header, the numbers."""
+    if draw.random() < 0.4:
+        return damaged(content, draw)
+    length = int.from_bytes(content[:8], "little")
+    header = damaged_json(json.loads(content[8 : 8 + length]), draw)
+    return len(header).to_bytes(8, "little") + header + content[8 + length :]
 
 
 def indexes(folder: Path) -> Case:
@@ -541,6 +608,13 @@ class Outcomes:
     slowest_s: float = 0.0
     most_bytes: int = 0
 
+    def __iadd__(self, other: Outcomes) -> Outcomes:
+        self.counts += other.counts
+        self.wrong += other.wrong
+        self.slowest_s = max(self.slowest_s, other.slowest_s)
+        self.most_bytes = max(self.most_bytes, other.most_bytes)
+        return self
+
     def add(self, number: int, what: str, detail: str = "") -> None:
         self.counts[what] += 1
         if what not in ("read", "refused"):
@@ -565,18 +639,28 @@ def _limited() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _resident(name: str) -> int:
+    """Bytes of memory that this process holds (``VmRSS``), or held at most (``VmHWM``)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _forget_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def run(kind: str, numbers: Iterable[int], seed: int = 0) -> Outcomes:
     """Damage and read files of a kind; case ``n`` of a seed is always the same."""
     outcomes = Outcomes()
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         case = KINDS[kind](Path(name))
         for number in numbers:
-            before, begin = _peak(), time.process_time()
+            _forget_peak()
+            before, begin = _resident("VmRSS"), time.process_time()
             try:
                 with _limited():
                     case(random.Random(f"{seed} {number}"))
@@ -586,7 +670,7 @@ def run(kind: str, numbers: Iterable[int], seed: int = 0) -> Outcomes:
             except (Exception, _TooLong) as error:  # noqa: BLE001
                 what = type(error).__name__
                 detail = f"{error!s:.200} at {_place(error)}"
-            seconds, grown = time.process_time() - begin, _peak() - before
+            seconds, grown = time.process_time() - begin, _resident("VmHWM") - before
             outcomes.slowest_s = max(outcomes.slowest_s, seconds)
             outcomes.most_bytes = max(outcomes.most_bytes, grown)
             if seconds > MOST_SECONDS or grown > MOST_BYTES:
@@ -601,17 +685,51 @@ def _place(error: BaseException) -> str:
     return " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames[-4:]))
 
 
-def main(arguments: list[str]) -> int:
-    kind, times, *seed = arguments
-    outcomes = run(kind, range(int(times)), *map(int, seed))
-    counts = ", ".join(f"{count:,} {what}" for what, count in sorted(outcomes.counts.items()))
-    lines = [
-        f"{kind}: {counts}; slowest {outcomes.slowest_s:.2f} s CPU, "
-        f"most {outcomes.most_bytes / 1e6:.0f} MB at once",
-        *(f"  {line}" for line in outcomes.wrong[:200]),
+def run_apart(times: Mapping[str, int], seed: int = 0) -> dict[str, Outcomes]:
+    """So many files of each kind, in processes of their own: one that dies is seen.
+
+    They are started once, as many as there are processors, and take up pieces of the work.
+    """
+    pieces = [
+        (kind, range(begin, min(begin + _PIECE, many)))
+        for kind, many in times.items()
+        for begin in range(0, many, _PIECE)
     ]
+    outcomes = {kind: Outcomes() for kind in times}
+    workers = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_alone) as pool:
+        running: Sequence[tuple[str, range, Future[Outcomes]]] = [
+            (kind, numbers, pool.submit(run, kind, numbers, seed)) for kind, numbers in pieces
+        ]
+        for kind, numbers, piece in running:
+            try:
+                outcomes[kind] += piece.result()
+            except BrokenProcessPool:
+                outcomes[kind].add(
+                    numbers.start, "died", f"or one up to {numbers[-1]}, or beside it"
+                )
+    return outcomes
+
+
+def _alone() -> None:
+    """One thread, since there is a process for each processor."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
+def main(arguments: list[str]) -> int:
+    kind, *numbers = arguments
+    times = TIMES if kind == "all" else {kind: int(numbers.pop(0)) if numbers else TIMES[kind]}
+    lines = []
+    for name, outcomes in run_apart(times, *map(int, numbers)).items():
+        counts = ", ".join(f"{count:,} {what}" for what, count in sorted(outcomes.counts.items()))
+        lines += [
+            f"{name}: {counts}; slowest {outcomes.slowest_s:.2f} s CPU, "
+            f"most {outcomes.most_bytes / 1e6:.0f} MB at once",
+            *(f"  {line}" for line in outcomes.wrong[:200]),
+        ]
     sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if outcomes.wrong else 0
+    return 1 if any(line.startswith("  ") for line in lines) else 0
 
 
 if __name__ == "__main__":

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-from tests.faults.damage import KINDS, run
-
-ROOT = Path(__file__).parents[2]
-_TIMES = {"traces": 10_000, "policies": 1500, "caches": 500, "indexes": 1000}
+from tests.faults.damage import KINDS, TIMES, run, run_apart
 
 _FOUND = {
     "traces": (40, 157),
@@ -30,9 +23,8 @@ def test_a_sample_of_damaged_files(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_damaged_files(kind: str) -> None:
-    """15,000 of them, in a process of their own: one that dies is seen, and its memory is its own."""
-    command = [sys.executable, "-m", "tests.faults.damage", kind, str(_TIMES.get(kind, 750))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"[:5000]
+def test_damaged_files() -> None:
+    """15,250 of them, in processes of their own: one that dies is seen, and its memory is its own."""
+    outcomes = run_apart(TIMES)
+    assert sum(TIMES.values()) == sum(sum(one.counts.values()) for one in outcomes.values())
+    assert not [line for one in outcomes.values() for line in one.wrong]

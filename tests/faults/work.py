@@ -267,7 +267,9 @@ _TIMES = re.compile(
 )
 _DRAWN = re.compile(r"data-[0-9a-f]{32}")
 _ASIDE = re.compile(r"\.tmp(/|$)|checkpoint|\.assembling-")
-_NO_RESULT = re.compile(r"\.lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl")
+_NO_RESULT = re.compile(
+    r"\.lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl|files.*\.sha256"
+)
 
 
 def result(out: Path, *, finished: bool = True) -> dict[str, Any]:

@@ -83,6 +83,8 @@ RULES = (
     "base_rate() > 0.25 and answer_in_evidence",
     "token_probability > 0.5 and verbalized_confidence >= 3",
     "retrieval_z > 1 or retrieval_z_robust > 1 or answer_similarity_f1 > 0.9",
+    "since_highest(self_consistency) >= 1 or change(answer_similarity_f1) < -0.2",
+    "stalling(1 - self_consistency) >= 2 or diverging(normalized_entropy) or gain(overlap) > 1.2",
     "judge_support >= 4 or answer_similarity_seq > 0.8 or top_cluster_confidence > 0.7",
 )
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from suffice.concurrency import CallTally, Concurrency, tallies_of, width_of
+from suffice.concurrency import CallTally, Concurrency, computes_here, tallies_of, width_of
 from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
@@ -123,6 +123,11 @@ class CachedModel:
     def concurrency(self) -> Concurrency:
         """How much work at a time suits the wrapped model."""
         return width_of(self._model)
+
+    @property
+    def computes_here(self) -> bool:
+        """As the model says."""
+        return computes_here(self._model)
 
     @property
     def tallies(self) -> tuple[CallTally, ...]:

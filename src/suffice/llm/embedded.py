@@ -265,6 +265,8 @@ class EmbeddedModel:
             text_tokens=sum(work.text_tokens for work in done),
         )
 
+    computes_here = True
+
     def supports_logprobs(self) -> bool:
         """Always."""
         return True

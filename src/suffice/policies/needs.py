@@ -7,6 +7,7 @@ from typing import Any
 
 from suffice.protocols import LoopNeeds, Signal
 from suffice.signals.recorded import LLM_STOP
+from suffice.signals.spec import given_by
 
 USUAL_SAMPLES = 3
 """Sampled answers a round for a policy that reads samples and does not say how many."""
@@ -18,7 +19,7 @@ def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: 
     ``samples`` is how many it wants where it reads any; ``own`` are further fields of
     :class:`~suffice.protocols.LoopNeeds` that no signal tells.
     """
-    read = tuple(specs)
+    read = tuple(map(given_by, specs))
     names = {spec.name for spec in read}
     asks = {spec.asks for spec in read}
     columns = {column for spec in read for column in spec.needs}

@@ -40,6 +40,10 @@ _METHODS: Mapping[str, str] = MappingProxyType(
         "stop-rag": "suffice.policies.stop_rag.method:METHOD",
         "rule": "suffice.policies.rules.method:METHOD",
         **_CONTROLS,
+        "loopgain": "suffice.policies.peers:LOOPGAIN",
+        "loopgain-bands": "suffice.policies.peers:LOOPGAIN_BANDS",
+        "optillm-deep-research": "suffice.policies.peers:OPTILLM",
+        "patience": "suffice.policies.peers:PATIENCE",
     }
 )
 _KINDS: Mapping[str, str] = MappingProxyType(
@@ -116,10 +120,12 @@ def method_and_preset(name: str) -> tuple[Method, Preset] | None:
 
 
 def unfitted_policy(name: str) -> StopPolicy | None:
-    """The policy that a name alone says, such as ``fixed-3``; ``None`` for other names."""
+    """The policy that a name alone says, such as ``fixed-3`` or ``patience-2``; ``None`` for other names."""
     from suffice.policies.fixed import FixedPolicy
+    from suffice.policies.peers import ready_rule
 
-    return FixedPolicy.named(name)
+    fixed = FixedPolicy.named(name)
+    return ready_rule(name) if fixed is None else fixed
 
 
 # --- fitting -------------------------------------------------------------------------------------

@@ -71,10 +71,11 @@ WhichAnswer = Annotated[
     str,
     Option(
         name="answer",
-        metavar="latest|most-confident|highest:NAME|lowest:NAME",
+        metavar="latest|most-confident|[first-]highest:NAME|[first-]lowest:NAME",
         parse=answer_choice,
         help="which of the answers up to the stop is returned and scored: the latest, that of the policy's "
-        "greatest confidence, or that of the highest or lowest value of a signal (default: latest)",
+        "greatest confidence, or that of the highest or lowest value of a signal, of equal ones the latest "
+        "or the first (default: what the policy says itself, which few do, else latest)",
     ),
 ]
 CostName = Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from suffice.errors import UsageError
 from suffice.protocols import Signal, StopPolicy
 from suffice.signals.registry import SIGNALS
+from suffice.signals.spec import given_by
 from suffice.trace.rounds.records import POLICY_STOP
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
     """
     if is_stored(spec, traces):
         return None
+    if (of := given_by(spec)) is not spec:
+        return lack(of, traces)
     columns = tuple(column for column in spec.needs if not traces.has(column))
     if not columns and not spec.recorded_only:
         return None
@@ -119,7 +122,9 @@ def in_words(lacks: Iterable[Lack]) -> str:
     """The lacks as a sentence, with those of which the same is to say together."""
     names: dict[str, list[str]] = {}
     for lacking in lacks:
-        names.setdefault(lacking.predicate, []).append(repr(lacking.spec.name))
+        alike = names.setdefault(lacking.predicate, [])
+        if (name := repr(lacking.spec.name)) not in alike:  # several are made of one
+            alike.append(name)
     return "; also, ".join(
         f"signal {alike[0]} {predicate}"
         if len(alike) == 1

@@ -24,7 +24,7 @@ _MODULES: dict[str, str] = {
     "overlap": "suffice.signals.novelty",
     "overlap_idf": "suffice.signals.novelty",
     "verbalized_confidence": "suffice.signals.model_confidence",
-    "answer_in_evidence": "suffice.signals.answer_in_evidence",
+    "answer_in_evidence": "suffice.signals.evidence",
     "retrieval_z": "suffice.signals.retrieval_scores",
     "retrieval_z_robust": "suffice.signals.retrieval_scores",
     "retrieval_gap": "suffice.signals.retrieval_scores",
@@ -48,7 +48,7 @@ _MODULES: dict[str, str] = {
     "rerank_variance_raw": "suffice.signals.asking.reranking",
     "evidence_entailment": "suffice.signals.asking.evidence_models",
     "answer_stable_published": "suffice.signals.answer_stability",
-    "answer_in_evidence_published": "suffice.signals.answer_in_evidence",
+    "answer_in_evidence_published": "suffice.signals.evidence",
     "candidate_agreement": "suffice.signals.candidates",
     "contradiction": "suffice.signals.candidates",
     "remaining_share": "suffice.signals.recorded",
@@ -101,6 +101,8 @@ _OWN = (
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     """The declaration of a signal; names in ``also`` are the user's own, recorded ones.
 
+    A name with brackets is that of a signal made of another; see :mod:`suffice.signals.derived`.
+
     Raises
     ------
     UsageError
@@ -108,6 +110,12 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     """
     if name in SIGNALS:
         return SIGNALS[name]
+    if "(" in name:
+        from suffice.signals.derived import DerivedName, derived_signal
+
+        made_of_another = DerivedName.parse(name)
+        if made_of_another is not None:
+            return derived_signal(made_of_another, also)
     own = sorted(set(also))
     if name in own:
         return SignalSpec(name=name, summary="recorded by the user")

@@ -105,6 +105,8 @@ class SignalSpec:
     own_settings
         Whether a policy changed its meaning: then it is always computed, since a recorded value of
         the name means the usual one.
+    of
+        The signal of whose values over the rounds it is made; ``None``: of the rounds themselves.
     """
 
     name: str
@@ -124,6 +126,7 @@ class SignalSpec:
     undefined: tuple[Absence, ...] = field(default=(), repr=False)
     variant_of: str = ""
     own_settings: bool = False
+    of: SignalSpec | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.in_columns is None:
@@ -182,6 +185,12 @@ def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
     return SIGNALS[name] if own is None else SignalSpec(**own)
 
 
+def given_by(signal: Signal) -> Signal:
+    """What a loop or a record must give for it: the signal that it is made of, else itself."""
+    of = signal.of if isinstance(signal, SignalSpec) else None
+    return signal if of is None else of
+
+
 _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
 
 
@@ -193,13 +202,17 @@ _NOT_ASKED = Absence(
 
 
 def unanswered(signal: Signal, view: LoopView) -> bool:
-    """Whether the signal reads the answer of a round in which the loop was not asked for one."""
-    return signal.answers and _NOT_ASKED.holds(view)
+    """Whether the signal reads the answer of a round in which the loop was not asked for one.
+
+    One made of another signal reads that one's values, which may be recorded all the same.
+    """
+    return signal.answers and given_by(signal) is signal and _NOT_ASKED.holds(view)
 
 
 def why_undefined(signal: Signal, view: LoopView) -> Absence | None:
     """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
-    if unanswered(signal, view):
+    of = given_by(signal)
+    if unanswered(of, view) and (of is signal or of.name not in view.current.signals):
         return _NOT_ASKED
     for absence in signal.absences:
         if absence.holds(view):

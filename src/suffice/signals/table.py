@@ -15,7 +15,7 @@ from suffice.protocols import Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.registry import resolve
-from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unanswered
+from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, given_by, unanswered
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float
     for number, spec in enumerate(specs):
         if (in_columns := _in_columns(spec)) is not None:
             column = in_columns(rounds)
-            if spec.answers:
+            if spec.answers and given_by(spec) is spec:
                 column = np.where(rounds.answered, column, math.nan)
             values[number] = traces.dense(column)
     return [values[number] for number in range(len(specs))]

@@ -120,7 +120,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        if not _is_written(leftover):
+        if not is_written(leftover):
             _remove(leftover)
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -144,8 +144,8 @@ def written_aside(target: Path) -> Iterator[Path]:
     _sync_directory(target.parent)
 
 
-def _is_written(aside: Path) -> bool:
-    """Whether a process of this machine is at what stands aside, which has its number in the name."""
+def is_written(aside: Path) -> bool:
+    """Whether another process of this machine is at what stands aside, which has its number in the name."""
     number = aside.name.split(".")[-2]
     if os.name != "posix" or not number.isdecimal() or int(number) == os.getpid():
         return False
@@ -424,7 +424,7 @@ class FailureFile:
                 entry = json.loads(line.decode("utf-8"))
                 key = tuple(entry[name] for name in self._names)
                 self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
                 raise DataError(
                     "not a failure record; delete the line to go on",
                     file=str(file),

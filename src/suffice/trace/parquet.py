@@ -124,6 +124,15 @@ def readable(file: Path) -> Iterator[None]:
         ) from error
 
 
+def footer_digest(stream: BinaryIO) -> str | None:
+    """What tells a file's footer from others: the SHA-256 that it states, else its own; ``None``: none."""
+    footer = _footer_bytes(stream)
+    at = footer.find(_BEFORE) + len(_BEFORE)
+    if at < len(_BEFORE):
+        return hashlib.sha256(footer).hexdigest() if footer else None
+    return footer[at : at + len(_ZEROS)].decode("ascii", "replace")
+
+
 def _check_footer(stream: BinaryIO) -> None:
     """Compare the footer with the checksum that it states, if it does.
 

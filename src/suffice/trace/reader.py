@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.durable import failures_files
+from suffice.trace.filelist import check_listed
 from suffice.trace.parquet import FOOTER_KEY, complete, footer_of, opened, readable
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
@@ -127,6 +128,7 @@ class StoredFile:
             later = {column.name for column in kind.columns if column.since > version}
             own = parquet.read(columns=sorted(later & {*stored.names}))
             groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
+            check_listed(file)
         remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
         plain = [
             field.with_type(plain_type(field.type)) for field in stored if field.name not in later

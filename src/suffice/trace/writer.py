@@ -19,7 +19,15 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from suffice.errors import DataError, UsageError
-from suffice.trace.durable import FailureFile, Shard, check_same_run, locked, replace_file
+from suffice.trace.durable import (
+    FailureFile,
+    Shard,
+    check_same_run,
+    is_written,
+    locked,
+    replace_file,
+)
+from suffice.trace.filelist import is_listed, list_of, missing_files, settle, write_listed
 from suffice.trace.parquet import opened, readable, write_parquet
 from suffice.trace.schema import RUN_KEY, TableSchema
 
@@ -95,12 +103,28 @@ GROUP_ROWS = 16_384
 """Rows in a row group of what is written, so that a part of a file can be read by itself."""
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write one Parquet file, atomically."""
+def write_table(table: pa.Table, path: Path, *, listed: bool = False, settled: bool = True) -> None:
+    """Write one Parquet file, atomically; in the list of its folder where ``listed``, or named there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sink = io.BytesIO()
     write_parquet(table, sink, group_rows=GROUP_ROWS)
-    replace_file(path, sink.getvalue())
+    if listed or is_listed(path):
+        write_listed(path, sink.getvalue(), settled=settled)
+    else:
+        replace_file(path, sink.getvalue())
+
+
+def write_set(table: pa.Table, path: str | Path) -> Path:
+    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; the file written.
+
+    Raises
+    ------
+    UsageError
+        When the directory holds trace files already.
+    """
+    target = only_file(path)
+    write_table(table, target, listed=target != Path(path))
+    return target
 
 
 def only_file(path: str | Path) -> Path:
@@ -152,7 +176,7 @@ def add_part(
                 )
         shards = shards_of(root)
         target = root / shard_name(shards[-1][0] + 1 if shards else 0)
-        write_table(rows, target)
+        write_table(rows, target, listed=True)
         FailureFile(root, kind.key).clear(keys)
     return target
 
@@ -199,11 +223,13 @@ class _Shards:
     def _remove_leftovers(self, folder: Path) -> None:
         """Files written aside by a run that was killed."""
         if self._shard is not None:
-            patterns = [f".{_begin(self._shard)}*.tmp", f".failures-{self._shard.name}.*.tmp"]
+            own = f"-{self._shard.name}."
+            patterns = [f".{_begin(self._shard)}*.tmp", f".failures{own}*.tmp", f".files{own}*.tmp"]
         else:
             patterns = [f".{self._root.name}.*.tmp" if self._single else ".*.tmp"]
         for leftover in (file for pattern in patterns for file in folder.glob(pattern)):
-            leftover.unlink(missing_ok=True)
+            if not is_written(leftover):
+                leftover.unlink(missing_ok=True)
 
     def _open_last(self) -> tuple[int, pa.Table | None, int]:
         shards = self._shards()
@@ -244,10 +270,15 @@ class _Shards:
             return
         before = [] if self._table is None else [self._table]
         table = pa.concat_tables([*before, *records])
-        write_table(table.combine_chunks(), self._file())
+        write_table(table.combine_chunks(), self._file(), listed=not self._single, settled=False)
         self._table, self._count = table, self._count + len(records)
         if self._limit is not None and self._count >= self._limit:
             self._number, self._table, self._count = self._number + 1, None, 0
+
+    def close(self) -> None:
+        """Nothing more is added."""
+        if not self._single:
+            settle(list_of(self._file()))
 
     def _file(self) -> Path:
         return self._root if self._single else self._root / shard_name(self._number, self._shard)
@@ -294,6 +325,8 @@ def recorded_before(
     UsageError
         When it was recorded with other settings than ``run`` states.
     """
+    for error in missing_files(root):
+        raise error
     if not (root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))):
         return None
     before = recorded(root)
@@ -419,7 +452,8 @@ class TraceWriter(Generic[_Record]):
 
     def close(self) -> None:
         """Let other writers in."""
-        self._closing.close()
+        with self._closing:
+            self._shards.close()
 
     def __enter__(self) -> TraceWriter[_Record]:
         return self

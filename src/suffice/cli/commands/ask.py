@@ -88,7 +88,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--speculate",
         action="store_true",
         help="begin the next round while one is answered and decided about: the same answer, sooner from a "
-        "server that has room for another call; what is begun and not wanted is paid, and told",
+        "server that has room for another call, and no sooner from a model on this machine; what is begun "
+        "and not wanted is paid, and told",
     )
     parser.add_argument("--seed", type=natural, default=42, help="of samples (default: 42)")
     _add_loop(parser)

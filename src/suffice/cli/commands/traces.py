@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from suffice.cli.options import add_json, add_traces, natural, out_path
@@ -16,6 +17,7 @@ from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError
 from suffice.measures.seen import record_banners
 from suffice.trace.export import EXPORT_FORMATS, export_traces
+from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
@@ -30,11 +32,13 @@ _MOST_SHOWN = 20
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Looks into records, checks, splits, joins, narrows, labels, imports and exports them."
+        "Looks into records, checks, lists, splits, joins, narrows, labels, imports and exports "
+        "them."
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
     _add_validate(actions)
+    _add_accept(actions)
     _add_split(actions)
     _add_merge(actions)
     _add_filter(actions)
@@ -60,7 +64,8 @@ def _add_validate(actions: Any) -> None:
         "validate",
         help="check against the schema",
         description="Checks traces of questions, or of plans, against the schema and lists every "
-        "problem with file, row and column. Exit code 2 when there is one.",
+        "problem with file, row and column. The files of a directory are compared whole with its list, "
+        "files.sha256. Exit code 2 when there is a problem.",
     )
     validate.add_argument("traces", metavar="TRACES", help="a Parquet file or a directory of them")
     validate.add_argument(
@@ -70,6 +75,19 @@ def _add_validate(actions: Any) -> None:
     )
     add_json(validate)
     validate.set_defaults(run=_validate)
+
+
+def _add_accept(actions: Any) -> None:
+    accept = actions.add_parser(
+        "accept",
+        help="list a directory's files as they are now",
+        description="Lists the Parquet files of a directory as they are now, in files.sha256, whatever was "
+        "listed there: where one was changed, added or left out on purpose. Reading refuses a file that is "
+        "missing, or is another one, by that list.",
+    )
+    accept.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
+    add_json(accept)
+    accept.set_defaults(run=_accept)
 
 
 def _add_split(actions: Any) -> None:
@@ -316,11 +334,31 @@ class _Checked:
         return not next(iter(self.counts.values()))
 
 
+def _accept(arguments: argparse.Namespace) -> int:
+    with waiting(f"reading {arguments.traces}"):
+        accepted = accept_files(arguments.traces)
+    if arguments.json:
+        print_json(asdict(accepted))
+        return 0
+    put(f"listed {accepted.files:,} files of {accepted.folder}")
+    for names, what in (
+        (accepted.added, "not listed before"),
+        (accepted.changed, "of which another was listed"),
+        (accepted.gone, "listed before, and not there"),
+    ):
+        if names:
+            more = "" if len(names) <= _MOST_SHOWN else ", ..."
+            put(f"  {len(names):,} {what}: {', '.join(names[:_MOST_SHOWN])}{more}")
+    return 0
+
+
 def _validate(arguments: argparse.Namespace) -> int:
     """Inspect and list."""
     is_plan = schema_of(arguments.traces) == PLANS
     with waiting(f"reading {arguments.traces}"):
         checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
+        differing = differing_files(Path(arguments.traces))
+        checked = replace(checked, errors=[*checked.errors, *differing])
     if arguments.json:
         errors = [
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}

@@ -286,6 +286,8 @@ def answer(
     # the model itself is asked, since a probe is no part of the answer
     loop, _ = settings.loop.settled(model)
     decisions: list[Decision] = []
+    if settings.choose == "latest":
+        settings = replace(settings, choose=controller.policy.needs.returns)
     reads = reads_of(controller.policy, loop, choose=settings.choose)
     steps: list[Step] = []
 
@@ -356,7 +358,7 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
     It is what replay charges (METHODS, costs as run), save that a policy with a confidence is shown what it
     is made of at the end of a budget, too.
     """
-    chooses = AnswerChoice.parse(choose).rule != "latest"
+    chooses = AnswerChoice.parse(choose).or_own(policy.needs.returns).rule != "latest"
     of_samples = loop.majority and policy.needs.samples > 0
     return RoundReads(
         answers=chooses

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from suffice.concurrency import computes_here
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.pipelines.live.answering import Answered, Answering, answer
 from suffice.pipelines.live.budgets import Budgets
@@ -35,6 +36,11 @@ from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.records import Passage
 
 Tell = Callable[[str], None]
+_TAKES_PROCESSORS = (
+    "the model computes on this machine's processors, where a round begun ahead takes them from the round "
+    "under way: at best some percent sooner, beside other programs a third later, for up to 1.6 times the "
+    "work, and answers may differ where others are nearly as likely; leave --speculate off here"
+)
 
 
 # --- which policy -----------------------------------------------------------------------------------
@@ -217,6 +223,8 @@ class LiveLoop:
         )
         loop, policy = _settled(chosen, model, settings, tell)
         _tell_samples(policy, settings.samples, loop.samples, tell)
+        if settings.speculate and computes_here(model):
+            tell(_TAKES_PROCESSORS)
         return cls(policy=policy, loop=loop, model=model, settings=settings)
 
     @property

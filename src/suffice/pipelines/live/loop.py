@@ -15,15 +15,16 @@ from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
 from suffice.trace.rounds.journal import WatchedQuestion
@@ -43,6 +44,7 @@ Mode = Literal["shadow", "live"]
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
 
+_Made = TypeVar("_Made")
 _KEPT_WITHIN_S = 5.0
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
@@ -105,8 +107,8 @@ def answer_round(
 ) -> int | None:
     """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
 
-    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest;
-    without any value the latest. ``signals`` are those the policy read; others are computed.
+    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
+    the first; without any value the latest. ``signals`` are those the policy read; others are computed.
     """
     there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
     if choice.rule == "latest" or not there:
@@ -119,14 +121,15 @@ def answer_round(
         so_far = LoopView(view.question, view.rounds[:number])
         if choice.signal in signals:
             by = signals[choice.signal][number - 1]
-        elif choice.signal in SIGNALS:
-            by = signal_value(SIGNALS[choice.signal], so_far)
         else:
-            by = so_far.current.signals.get(choice.signal, math.nan)
+            by = signal_value(resolve(choice.signal, also=(choice.signal,)), so_far)
         return -by if choice.rule == "lowest" else by
 
     known = [(by, number) for number in there if math.isfinite(by := value(number))]
-    return max(known)[1] if known else there[-1]
+    if not known:
+        return there[-1]
+    sign = -1 if choice.first else 1
+    return max(known, key=lambda one: (one[0], sign * one[1]))[1]
 
 
 class Loop:
@@ -149,6 +152,7 @@ class Loop:
             signals={} if decider is None else decider.no_signals(),
         )
         self._decisions: list[Decision] = []
+        self._begun: list[WorkAhead[Any]] = []
         self._ids: set[str] = set()
         self._phase: Literal["new", "open", "over"] = "new"
         self._stopped_by: StoppedBy | None = None
@@ -324,6 +328,26 @@ class Loop:
                 f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
             )
         self._replace_last(draft_of(answer, held))
+
+    def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
+        """Begin what the next round needs while this one is answered and decided about.
+
+        ``work`` runs in a thread of its own, with calls by this package or by whatever lets itself be cut
+        (:func:`suffice.concurrency.may_be_cut`); its ``result()`` waits for it and raises its error. What
+        nobody has asked for when the question ends is cut, waited for, and counted in
+        :attr:`WatchCounts.wasted`. In asyncio a task of your own, cancelled at a stop, does the same.
+
+        >>> from suffice.pipelines.live.watch import Watch
+        >>> with Watch().question("Where was Ibsen born?") as loop:
+        ...     found = loop.ahead(lambda: ["Skien is a town."])
+        ...     decision = loop.observe(answer="Oslo")
+        ...     found.result()
+        ['Skien is a town.']
+        """
+        self._check_open()
+        begun = WorkAhead(work)
+        self._begun.append(begun)
+        return begun
 
     def stop(self, reason: str = "") -> None:
         """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
@@ -570,6 +594,9 @@ class Loop:
         if self._phase != "open":
             return None
         self._phase = "over"
+        for begun in self._begun:
+            begun.cut()
+        self._watch.count("wasted", sum(not begun.wanted for begun in self._begun))
         self._watch.under_way.discard(self.question_id)
         self._watch.count("rounds", len(self._decisions))
         if error is not None:

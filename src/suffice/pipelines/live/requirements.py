@@ -18,6 +18,7 @@ from suffice.signals.asking.whole_record import Asking
 from suffice.signals.available import Lack, in_words, policy_lacks
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.registry import SIGNALS
+from suffice.signals.spec import given_by
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
@@ -73,6 +74,7 @@ class LoopOutput:
 
     def lack(self, spec: Signal) -> Lack | None:
         """Why its rounds do not give a signal; ``None``: they do."""
+        spec = given_by(spec)
         if spec.name in self.settings.writes:
             return None
         columns = tuple(column for column in spec.needs if column not in self.columns)

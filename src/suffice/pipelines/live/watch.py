@@ -26,13 +26,17 @@ from suffice.trace.rounds.records import MOST_INT16, Gold, Question, in_unicode,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCounts:
-    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed."""
+    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
+
+    ``wasted`` counts what was begun ahead for a round that was not wanted.
+    """
 
     questions: int = 0
     rounds: int = 0
     lost_rounds: int = 0
     failed_probes: int = 0
     failed_decisions: int = 0
+    wasted: int = 0
 
 
 class Watch:
@@ -124,6 +128,8 @@ class Watch:
         if max_rounds is not None and whole(max_rounds, MOST_INT16, "max_rounds") < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         choice = AnswerChoice.parse(answer)
+        if policy is not None:
+            choice = choice.or_own(policy.needs.returns)
         if choice.rule == "most-confident" and (policy is None or not has_confidence(policy)):
             raise UsageError(
                 'answer="most-confident" goes by the policy\'s confidence, and this one has none; choose '

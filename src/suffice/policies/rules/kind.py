@@ -51,4 +51,5 @@ def read_rule(document: Mapping[str, Any]) -> RulePolicy:
         abstention=read_abstention(fields),
         fitted_on=fields.of("fitted_on", dict, {}),
         guarantee=fields.of("guarantee", dict, {}),
+        answer=fields.of("answer", str, "latest"),
     )

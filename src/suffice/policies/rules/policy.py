@@ -23,6 +23,7 @@ from suffice.policies.rules.syntax import (
     parse,
 )
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
+from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec, undefined_in_words
@@ -91,6 +92,8 @@ class RulePolicy:
         Where the fitted parts come from; decides nothing.
     guarantee
         What certified choice promised of it; decides nothing.
+    answer
+        Which of the answers up to its stop it returns; see :class:`suffice.scoring.AnswerChoice`.
 
     Raises
     ------
@@ -108,8 +111,10 @@ class RulePolicy:
     abstention: tuple[str, ...] | None = None
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     guarantee: Mapping[str, Any] = field(default_factory=dict)
+    answer: str = "latest"
 
     def __post_init__(self) -> None:
+        AnswerChoice.parse(self.answer)
         if isinstance(self.own_signals, str):
             object.__setattr__(self, "own_signals", (self.own_signals,))
         needs = rule_needs(self.rule)
@@ -142,7 +147,7 @@ class RulePolicy:
         """What its signals need of a loop."""
         from suffice.policies.needs import loop_needs
 
-        return loop_needs(self.specs)
+        return loop_needs(self.specs, returns=self.answer)
 
     @property
     def facts(self) -> Facts:
@@ -263,6 +268,7 @@ class RulePolicy:
             "abstention": None if self.abstention is None else list(self.abstention),
             "fitted_on": dict(self.fitted_on) or None,
             "guarantee": dict(self.guarantee) or None,
+            "answer": None if self.answer == "latest" else self.answer,
         }
         return {name: part for name, part in parts.items() if part is not None}
 

@@ -7,7 +7,10 @@
     negation = "not" negation | test
     test     = "(" rule ")" | "at_least" "(" whole ("," rule)+ ")" | chain
     chain    = operand {comparison operand}
-    operand  = number | name | "round" | "calibrated" "(" name ")" | "base_rate" "(" ")"
+    operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")"
+    signal   = name | derived "(" [number "-"] name ")"
+
+``derived`` is a word of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _WHOLE = re.compile(r"[0-9]{1,5}")
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<symbol><=|>=|==|!=|<|>|\(|\)|,))"
+    r"|(?P<symbol><=|>=|==|!=|<|>|\(|\)|,|-))"
 )
 
 
@@ -266,7 +269,11 @@ class _Parser:
             if near.text.lower() in ("and", "or", "not"):
                 return f"; did you mean {near.text.lower()!r}?"
             if called and near in around:
-                return did_you_mean(near.text, ("calibrated", "base_rate", "at_least"))
+                from suffice.signals.derived import DERIVATIONS
+
+                return did_you_mean(
+                    near.text, ("calibrated", "base_rate", "at_least", *DERIVATIONS)
+                )
         return ""
 
     def _expect(self, symbol: str) -> None:
@@ -373,7 +380,31 @@ class _Parser:
             return BaseRate()
         if token.text == "calibrated":
             return self._calibrated()
-        return SignalRef(token.text)
+        return SignalRef(self._signal(token))
+
+    def _signal(self, token: _Token) -> str:
+        """The name of a signal that begins with the word just taken, of one made of another with it."""
+        if not self._at("("):
+            return token.text
+        from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
+
+        if token.text not in DERIVATIONS:
+            return token.text
+        self._take()
+        top = None
+        inner = self._peek()
+        if inner is not None and inner.kind == "number":
+            top = self._number(self._take()).value
+            self._expect("-")
+        of = self._name_of_signal()
+        self._expect(")")
+        return str(DerivedName(token.text, of.text, top))
+
+    def _name_of_signal(self) -> _Token:
+        token = self._peek()
+        if token is None or token.kind != "name" or token.text in _KEYWORDS:
+            self._fail("the name of a signal")
+        return self._take()
 
     def _number(self, token: _Token) -> Number:
         value = float(token.text)
@@ -385,9 +416,6 @@ class _Parser:
 
     def _calibrated(self) -> Operand:
         self._expect("(")
-        token = self._peek()
-        if token is None or token.kind != "name" or token.text in _KEYWORDS:
-            self._fail("the name of a signal")
-        self._take()
+        name = self._signal(self._name_of_signal())
         self._expect(")")
-        return Calibrated(token.text)
+        return Calibrated(name)

@@ -26,7 +26,13 @@ from suffice.policies.stop_rag.settings import (
 )
 from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
 from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
-from suffice.policies.stop_rag.states import REWARDS, Rewards, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.states import (
+    REWARDS,
+    Rewards,
+    answer_rewards,
+    read_rewards,
+    texts_of_traces,
+)
 from suffice.policies.stop_rag.targets import (
     binary_labels,
     check_training,
@@ -80,7 +86,7 @@ def fit_stop_rag(
     stated = {
         "source": measures.traces.origin.source,
         "split": split,
-        "reward": settings.reward,
+        "reward": settings.reward if measures.metric.gold else measures.metric.name,
         **_provenance(training, validation, learned),
         "settings": {name: value for name, value in asdict(schedule).items() if name != "device"},
     }
@@ -140,7 +146,8 @@ class _Part:
 
 def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
     """Training and validation questions, the usable ones."""
-    refuse_without_gold(measures, "stop-rag", "its rewards are scores of sampled answers")
+    if measures.metric.agreement:
+        refuse_without_gold(measures, "stop-rag", "its rewards are scores of answers")
     traces = measures.traces
     whole = _part(measures, split, settings.reward)
     if VALIDATION_SPLIT in traces.splits and split != VALIDATION_SPLIT:
@@ -169,7 +176,7 @@ def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> Non
 
 def _part(measures: Measures, split: str, reward: str) -> _Part:
     chosen = measures.only_split(split)
-    read: Rewards = read_rewards(chosen, REWARDS[reward])
+    read = _rewards(chosen, reward)
     questions = fit_questions(chosen)
     part = _Part(
         name=split,
@@ -179,6 +186,13 @@ def _part(measures: Measures, split: str, reward: str) -> _Part:
         cut=questions.stated,
     )
     return replace(part.take(read.usable & questions.read, split), notes=read.notes)
+
+
+def _rewards(chosen: Measures, reward: str) -> Rewards:
+    """Of sampled answers, where the record holds any and no scores of its own are asked for."""
+    if chosen.traces.has("samples") and chosen.metric.gold:
+        return read_rewards(chosen, REWARDS[reward])
+    return answer_rewards(chosen, reward)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

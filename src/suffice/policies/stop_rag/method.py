@@ -32,8 +32,8 @@ class StopRAG(Method):
     summary = "stop when a network that reads question and documents values it above going on"
     source = "paper 1"
     about = (
-        "learned on --split from sampled answers; checkpoint and threshold are chosen on the split "
-        "validation where the traces have it, else on 20% of --split"
+        "learned on --split from sampled answers, or each round's own where none were sampled; checkpoint "
+        "and threshold are chosen on the split validation where the traces have it, else on 20% of --split"
     )
     main_field = "network"
     quick = False

@@ -226,7 +226,8 @@ class StopRAGSettings:
     """What is learned, and from what; what each field means stands with it.
 
     ``None``: as the preset has it. ``inputs`` of ``None`` are all that the questions define and that cost
-    no further call.
+    no further call; ``("all",)`` adds those that cost calls, and the record's own. A record without sampled
+    answers is learned from by the scores of its rounds' own answers.
 
     Raises
     ------
@@ -259,8 +260,9 @@ class StopRAGSettings:
     inputs: Annotated[
         tuple[str, ...] | None,
         Option(
-            help="with --features signals (default: all that vary and cost no further call)",
-            metavar="A,B,...",
+            help="with --features signals: names, or all, which takes those that cost calls and the record's "
+            "own too (default: all that vary and cost no further call)",
+            metavar="A,B,...|all",
         ),
     ] = None
     reward: Annotated[

@@ -110,6 +110,8 @@ def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+ALL = "all"
+"""Names every signal that a record gives."""
 _PURPOSE = "Stop-RAG's network over signals"
 
 
@@ -201,8 +203,9 @@ def free_inputs(
 ) -> tuple[str, ...]:
     """The signals to learn from: those named, else all that take two values and cost no further call.
 
-    Left out are the values of a network itself, and what needs sampled answers, a reranker's scores or
-    a judge's verdict: a policy that reads those pays for them in every round.
+    Left out are the values of a network itself, what needs sampled answers, a reranker's scores or
+    a judge's verdict, for a policy that reads those pays for them in every round, and the record's own
+    signals, which the loop must give. :data:`ALL` alone names these too, as far as the record has them.
 
     Raises
     ------
@@ -213,13 +216,14 @@ def free_inputs(
 
     measures = Measures.of(questions)
     traces = measures.traces
-    if wanted is not None:
+    everything = wanted is not None and tuple(wanted) == (ALL,)
+    if wanted is not None and not everything:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
     own = (Q_STOP.name, Q_CONT.name)
     possible = [
         name
         for name in given_signals(traces)
-        if name in SIGNALS and name not in own and not SIGNALS[name].charges
+        if name not in own and (everything or (name in SIGNALS and not SIGNALS[name].charges))
     ]
     table = measures.signals(possible)
     return tuple(name for name in possible if _varies(table.signal(name)))

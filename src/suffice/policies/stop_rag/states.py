@@ -123,6 +123,38 @@ def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
     )
 
 
+def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
+    """The score of each round's own answer: one draw, where the paper takes the mean of 8.
+
+    For records without samples; under the metric ``score`` the record's own scores, whatever ``reward`` is.
+
+    Parameters
+    ----------
+    reward
+        A name of :data:`REWARDS`.
+
+    Raises
+    ------
+    UsageError
+        When no question has a score in every round.
+    """
+    from suffice.measures.measures import Measures  # deciding live loads no pyarrow
+
+    measures = Measures.of(questions)
+    traces, own = measures.traces, measures.metric.against == "scores"
+    values = measures.score(*_IN_COLUMNS["f1" if own else reward])
+    unscored = np.asarray((traces.exists & np.isnan(values)).any(axis=1))
+    said = "the record's own scores" if own else f"the {reward} of each round's own answer"
+    mean = "" if own else f"; for the mean over sampled answers {_RECORD}"
+    notes = [f"rewards are {said}, one draw a round{mean}"]
+    if unscored.any():
+        missing = measures.metric.untold if own else "without gold answers"
+        notes.append(f"{_of(int(unscored.sum()), traces)} left out: rounds {missing}")
+    if unscored.all():
+        raise UsageError(f"no question of {traces.origin.source} has rewards: {notes[-1]}")
+    return Rewards(values=values, lengths=traces.last_rounds, usable=~unscored, notes=tuple(notes))
+
+
 @dataclass(frozen=True, slots=True)
 class MeanScores:
     """The mean score of every round's samples, (n_questions, n_rounds); NaN: unlabelled, or none drawn."""

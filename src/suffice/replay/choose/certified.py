@@ -206,7 +206,7 @@ def fit_certified(
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
-        **cut_terms(questions),
+        **cut_terms(questions, promise),
     }
     fits = family.calibrators or family.base_rates
     left_out = fit_questions(learn).stated if fits else {}
@@ -348,7 +348,7 @@ def _policy(
     )
 
 
-def cut_terms(questions: Measures) -> dict[str, Any]:
+def cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
     """How a promise on a record with cut questions was proven, as its file says it.
 
     ``bounded``: losses are the greatest, and costs the least, that they can be.
@@ -365,6 +365,7 @@ def cut_terms(questions: Measures) -> dict[str, Any]:
         parts.append(
             f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
             "the full budget, wrong at a stop past the cut"
+            + ("" if promise.max_cost is None else ", at the greatest cost that counts")
         )
     return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 
@@ -379,7 +380,7 @@ def _notes(
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
-    if cut := cut_terms(questions):
+    if cut := cut_terms(questions, settings.promise):
         notes.append(
             f"{cut['cut']}; to prove more, record some in shadow or let a greater share run on"
         )

@@ -544,7 +544,7 @@ def choose(
                 "the promise stands in choice.json: this policy's file has no room for one"
             )
         chosen = promised
-    if cut := cut_terms(record):
+    if promise is not None and (cut := cut_terms(record, promise)):
         notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
     return Choice(
         chosen=chosen,
@@ -861,7 +861,7 @@ def _guarantee(
         "cost": axis.name,
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "seed": settings.seed,
-        **cut_terms(record),
+        **cut_terms(record, outcome.settings),
     }
 
 

@@ -508,7 +508,7 @@ def certify(learn: Sample, test: Sample, full: int, settings: CertifySettings) -
     settings
         What to promise.
     """
-    refuse_caps(learn, settings)
+    _refuse_idle_cap(learn, settings)
     sizes = len(learn), len(test)
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
     distinct = _cheapest_of_equals(learn, full)
@@ -558,18 +558,21 @@ def certify(learn: Sample, test: Sample, full: int, settings: CertifySettings) -
 
 
 def refuse_caps(learn: Sample, settings: CertifySettings, cost: str = "cost") -> None:
-    """Refuse a cap that every member keeps, or that none does; ``cost`` is the label of what it caps."""
-    cap = settings.max_cost
-    if cap is None:
-        return
-    asked = f"the maximum of {cap:g} {cost} a question"
-    if cap >= learn.most_paid:
+    """Refuse a cap on what is called ``cost`` that every member keeps, or that none does on this half."""
+    _refuse_idle_cap(learn, settings, cost)
+    cheapest = float(learn.costs.min())
+    if settings.max_cost is not None and settings.max_cost <= cheapest:
         raise UsageError(
-            f"{asked} is kept by every policy: none counts more than {learn.most_paid:.4g}; give a lower one"
+            f"the maximum of {settings.max_cost:g} {cost} a question is not above what the cheapest member "
+            f"costs, {cheapest:.4g}; give a higher one"
         )
-    if cap <= (cheapest := float(learn.costs.min())):
+
+
+def _refuse_idle_cap(learn: Sample, settings: CertifySettings, cost: str = "cost") -> None:
+    if settings.max_cost is not None and settings.max_cost >= learn.most_paid:
         raise UsageError(
-            f"{asked} is not above what the cheapest member costs, {cheapest:.4g}; give a higher one"
+            f"the maximum of {settings.max_cost:g} {cost} a question is kept by every policy: none counts "
+            f"more than {learn.most_paid:.4g}; give a lower one"
         )
 
 
@@ -740,11 +743,13 @@ def describe(outcome: Certification) -> dict[str, Any]:
     """What a policy file and JSON say of the promise; of several bounds each under ``bounds`` too."""
     settings, chosen = outcome.settings, outcome.chosen
     shared = settings.attempts > 1 or settings.level is not None
+    of_loss = settings.max_loss is not None
+    plain = of_loss and len(outcome.parts) == 1
     return {
         "max_loss": settings.max_loss,
         "confidence": settings.confidence,
         **({"level": settings.delta} if shared else {}),
-        "loss": settings.loss,
+        "loss": settings.loss if of_loss else None,
         "correction": settings.correction,
         "members": len(outcome.costs),
         "duplicates": outcome.duplicates,
@@ -754,9 +759,9 @@ def describe(outcome: Certification) -> dict[str, Any]:
         "reason": outcome.reason,
         "questions_needed": outcome.questions_needed,
         "p_value": _known(outcome.p_values[chosen]),
-        "loss_on_learning_half": float(outcome.learned_loss[chosen]),
-        "loss_on_testing_half": float(outcome.tested_loss[chosen]),
-        **({"bounds": _bounds(outcome)} if len(outcome.parts) > 1 else {}),
+        "loss_on_learning_half": float(outcome.learned_loss[chosen]) if of_loss else None,
+        "loss_on_testing_half": float(outcome.tested_loss[chosen]) if of_loss else None,
+        **({} if plain else {"bounds": _bounds(outcome)}),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +53,11 @@ def answer_rounds(
 
     Of a ``part`` of a record, what it lacks throughout is undefined there: other parts may hold it.
 
-    Of rounds 1 to the stop the one with the greatest or least value, of equal ones the latest. A round
-    with an undefined value, or without the answer that is scored, is never chosen; where that leaves none it
-    is the stop's.
+    Where ``choice`` is the latest answer, the policy's own choice holds.
+
+    Of rounds 1 to the stop the one with the greatest or least value, of equal ones the latest or the first.
+    A round with an undefined value, or without the answer that is scored, is never chosen; where that leaves
+    none it is the stop's.
 
     Raises
     ------
@@ -63,12 +66,15 @@ def answer_rounds(
     """
     n_questions, n_rounds = measures.traces.n_questions, measures.traces.n_rounds
     latest = np.broadcast_to(np.arange(1, n_rounds + 1, dtype=np.int16), (n_questions, n_rounds))
+    if policy is not None:
+        choice = choice.or_own(policy.needs.returns)
     if choice.rule == "latest":
         return AnswerRounds(rounds=latest)
     if measures.metric.agreement:
         raise UsageError(
             "agreement is with the full budget's latest answer, so no other answer can be chosen; compare "
-            "by gold answers or scores (--metric f1, --metric score), or leave out --answer"
+            "by gold answers or scores (--metric f1, --metric score), or leave out --answer, and policies "
+            "that choose one"
         )
     values, reads = _preference(measures, choice, policy, part=part)
     if values is None:
@@ -76,7 +82,8 @@ def answer_rounds(
     usable = np.isfinite(values) & measures.traces.exists
     if measures.metric.gold:
         usable &= measures.traces.answered
-    return AnswerRounds(rounds=running_best(np.where(usable, values, np.nan)), reads=reads)
+    best = running_best(np.where(usable, values, np.nan), first=choice.first)
+    return AnswerRounds(rounds=best, reads=reads)
 
 
 def _preference(
@@ -138,8 +145,10 @@ def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:
     return answer_rounds(measures, choice, None)
 
 
-def running_best(values: NDArray[np.float64]) -> NDArray[np.int16]:
+def running_best(values: NDArray[np.float64], *, first: bool = False) -> NDArray[np.int16]:
     """For every round the one up to it with the greatest value, from 1; NaN is none, of equals the latest.
+
+    With ``first``, of equals the first.
 
     >>> running_best(np.array([[np.nan, 2.0, 1.0, 2.0, np.nan]]))
     array([[1, 2, 2, 4, 4]], dtype=int16)
@@ -148,26 +157,36 @@ def running_best(values: NDArray[np.float64]) -> NDArray[np.int16]:
     at = np.zeros(len(values), np.int16)
     rounds = np.empty(values.shape, np.int16)
     for number, column in enumerate(values.T, start=1):
-        better = column >= best
+        better = column > best if first else column >= best
         best, at = np.where(better, column, best), np.where(better, number, at).astype(np.int16)
         rounds[:, number - 1] = np.where(at == 0, number, at)
     return rounds
 
 
-def answer_notes(choice: AnswerChoice, chooses: Mapping[str, bool]) -> Sequence[str]:
+def answer_notes(
+    choice: AnswerChoice,
+    chooses: Mapping[str, bool],
+    policies: Mapping[str, StopPolicy | None] = MappingProxyType({}),
+) -> Sequence[str]:
     """Which answer was scored, where that is not the stop's.
 
-    ``chooses``: by what tables call the policies, whether something is known to choose an answer by.
+    ``chooses``: by what tables call the policies, whether something is known to choose an answer by;
+    ``policies`` themselves likewise.
     """
     if choice.rule == "latest":
-        return []
-    by = (
-        f"the {choice.rule} {choice.signal}"
-        if choice.signal
-        else "the policy's greatest confidence"
-    )
+        own = {
+            name: choice.or_own(policy.needs.returns)
+            for name, policy in policies.items()
+            if policy is not None
+        }
+        return [
+            f"{name} returns the answer of the round up to its stop with {by}, and pays for the answers "
+            "of all these rounds"
+            for name, by in own.items()
+            if by != choice
+        ]
     notes = [
-        f"the answer returned is that of the round up to the stop with {by}, of equal ones the latest; "
+        f"the answer returned is that of the round up to the stop with {choice}; "
         "whoever chooses pays for the answers of all these rounds"
     ]
     unsure = [name for name, known in chooses.items() if not known]

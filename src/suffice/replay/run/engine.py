@@ -138,6 +138,7 @@ def replay(
                     for candidate in candidates
                     if candidate.kind != CLOSED_BOOK
                 },
+                {candidate.label: candidate.policy for candidate in candidates},
             ),
             *policy_notes(policies, measures.traces.n_questions, measures.metric),
             *book.notes(axis),

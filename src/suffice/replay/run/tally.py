@@ -371,7 +371,9 @@ def assemble(
         notes=(
             *settings.notes,
             *unscored_notes(unscored, total.labelled, metric),
-            *answer_notes(choice, chooses),
+            *answer_notes(
+                choice, chooses, {candidate.label: candidate.policy for candidate in candidates}
+            ),
             *policy_notes(policies, total.questions, metric),
             *cost_notes(
                 axis, settings.cost_model, total.charged, counts_calls=lambda: counts_calls

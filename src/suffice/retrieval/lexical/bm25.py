@@ -261,16 +261,42 @@ class BM25Index(ScoredIndex):
         engine = None
         if any(passage_tokens(passage) for passage in stored.passages):
             stored.need(*_ENGINE_FILES)
-            engine = _load_engine(stored.data)
+            engine = _load_engine(stored.data, len(stored.passages))
         scorer = _EagerScorer(engine=engine, n_passages=len(stored.passages))
         return cls(stored.passages, settings, scorer)
 
 
-def _load_engine(data: Path) -> Any:
+def _load_engine(data: Path, n_passages: int) -> Any:
     try:
-        return load_bm25s().BM25.load(data, show_progress=False)
+        engine = load_bm25s().BM25.load(data, show_progress=False)
+        wrong = _misfit(engine, n_passages)
     except UNREADABLE as error:
-        raise DataError(
-            f"not a readable bm25s index ({first_line(error)}); build the index again",
-            file=str(data),
-        ) from error
+        wrong = first_line(error)
+        raise _unreadable(data, wrong) from error
+    if wrong:
+        raise _unreadable(data, wrong)
+    return engine
+
+
+def _unreadable(data: Path, why: str) -> DataError:
+    return DataError(f"not a readable bm25s index ({why}); build the index again", file=str(data))
+
+
+def _misfit(engine: Any, n_passages: int) -> str:
+    """What of an engine's scores is not of so many passages: it looks none of it up before it scores."""
+    scores, passage, begins = (engine.scores[name] for name in ("data", "indices", "indptr"))
+    words = len(begins) - 1
+    ids = engine.vocab_dict.values()
+    if engine.scores["num_docs"] != n_passages or engine.nonoccurrence_array is not None:
+        return f"it is not of {n_passages} passages"
+    if not (scores.ndim == passage.ndim == begins.ndim == 1 and len(scores) == len(passage)):
+        return "its scores and their passages differ in number"
+    if scores.dtype.kind != "f" or {passage.dtype.kind, begins.dtype.kind} - {*"iu"}:
+        return "its numbers are of other types"
+    if len(passage) and not 0 <= int(passage.min()) <= int(passage.max()) < n_passages:
+        return "it scores passages that are not there"
+    if words < 0 or begins[0] != 0 or begins[-1] != len(scores) or (np.diff(begins) < 0).any():
+        return "its words do not divide the scores"
+    if not all(type(number) is int and 0 <= number < words for number in ids):
+        return "its words have numbers beyond the scores"
+    return "" if {str(engine.dtype), str(engine.int_dtype)} == {"float32", "int32"} else "its types"

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from suffice.columns.answers import normal_forms
 from suffice.columns.texts import NONE, Texts
-from suffice.signals.answer_in_evidence import NOT_EXTRACTIVE
 from suffice.signals.by_columns.answers import as_published, published_forms
 from suffice.signals.by_columns.passages import unrecorded_so_far
 from suffice.signals.by_columns.rounds import RoundColumns, by_appearance
+from suffice.signals.evidence import NOT_EXTRACTIVE
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from suffice.errors import DataError, SufficeWarning
+from suffice.trace.filelist import missing_files
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 from suffice.trace.plans.schema import (
@@ -31,7 +32,7 @@ from suffice.trace.reader import (
     nothing_read,
     parquet_files,
 )
-from suffice.trace.writer import Recorded, TraceWriter, only_file, write_table
+from suffice.trace.writer import Recorded, TraceWriter, write_set
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -67,7 +68,7 @@ def inspect_plans(path: str | Path) -> PlanSet:
         Only when there is no Parquet file at ``path``.
     """
     root = Path(path)
-    errors: list[DataError] = []
+    errors = missing_files(root)
     rows: list[_Row] = []
     run: dict[str, Any] = {}
     misspelt: dict[str, str] = {}
@@ -213,7 +214,7 @@ def write_plans(
     UsageError
         When the directory holds trace files already.
     """
-    write_table(PLAN_ROWS.table(records, run or {}), only_file(path))
+    write_set(PLAN_ROWS.table(records, run or {}), path)
 
 
 def plan_writer(

@@ -392,7 +392,7 @@ class _Work:
             if named:
                 self._look()
                 done = [self._renamed(record) for record in done]
-            write_table(records_to_table(done, run), target)
+            write_table(records_to_table(done, run), target, listed=True)
             self._looked.add(target.name)
 
     def _look(self) -> None:

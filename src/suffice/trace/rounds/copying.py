@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import FailureFile, written_aside
+from suffice.trace.filelist import list_as_they_are
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import ParquetSink, write_parquet
 from suffice.trace.reader import agreed, coerce_column
@@ -340,3 +341,4 @@ def _writer(
             write_parquet(table, stream)
 
     yield put
+    list_as_they_are(aside)

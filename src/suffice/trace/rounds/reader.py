@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
+from suffice.trace.filelist import missing_files
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
 from suffice.trace.parquet import checksums_of, complete, footer_of, opened, readable
 from suffice.trace.reader import (
@@ -180,7 +181,7 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
     if small and not _is_measured(root):
         return None
     files: list[StoredFile] = []
-    errors: list[DataError] = []
+    errors = missing_files(root)
     for file in parquet_files(root):
         try:
             files.append(StoredFile.open(file, wanted, QUESTIONS))
@@ -390,7 +391,7 @@ def inspect_traces(
         Only when there is no Parquet file at ``path``.
     """
     root = Path(path)
-    errors: list[DataError] = []
+    errors = missing_files(root)
     tables: list[pa.Table] = []
     parts: list[Part] = []
     broken: list[Problem] = []

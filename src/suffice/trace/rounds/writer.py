@@ -21,9 +21,8 @@ from suffice.trace.writer import (
     RowSet,
     TraceWriter,
     add_part,
-    only_file,
     recorded_before,
-    write_table,
+    write_set,
 )
 
 _OF_SHARDS = frozenset({"shard", "shards"})
@@ -97,12 +96,10 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
     UsageError
         When the directory holds trace files already.
     """
-    target = only_file(path)
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
-    write_table(rows.replace_schema_metadata(metadata), target)
-    return target
+    return write_set(rows.replace_schema_metadata(metadata), path)
 
 
 def question_writer(

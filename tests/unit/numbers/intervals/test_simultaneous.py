@@ -12,6 +12,7 @@ from suffice.errors import UsageError
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
     paired_p_values,
+    questions_to_tell,
     simultaneous_bands,
 )
 from suffice.numbers.tests.p_values import holm
@@ -164,3 +165,14 @@ def test_holm_keeps_the_order_and_raises_each() -> None:
         smaller[3] /= 2
         assert (holm(smaller) <= adjusted + 1e-15).all()  # less evidence against, never more
     assert holm(np.empty(0)).shape == (0,)
+
+
+def test_so_many_questions_find_a_difference_as_often_as_promised() -> None:
+    needed = int(questions_to_tell(0.05, 0.4, level=0.01, power=0.9))
+    drawn = np.random.default_rng(7).normal(0.05, 0.4, (needed, 1000))
+    found = float((paired_p_values(drawn) <= 0.01).mean())
+    assert abs(found - 0.9) < 0.04  # four standard errors
+    assert questions_to_tell(0.0, 0.4) == np.inf
+    assert questions_to_tell(-0.05, 0.4) == questions_to_tell(0.05, 0.4)
+    with pytest.raises(UsageError, match="level and power lie in"):
+        questions_to_tell(0.1, 0.4, level=0.0)

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from suffice.errors import SufficeError, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.method import FitRun
 from suffice.policies.registry import fit_method
@@ -69,6 +70,38 @@ def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) 
     assert not (tmp_path / "p" / "checkpoint.safetensors").exists()  # done with
     loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
     assert policy_hash(loaded) == policy_hash(policy)
+
+
+def without_samples(*, scores: bool) -> TraceSet:
+    """Rounds with an own signal and no samples; with ``scores`` of their own instead of gold answers."""
+    records = []
+    for record in stop_rag_records("single", 30, rounds=3, split="tune", seed=1):
+        rounds = tuple(
+            replace(one, samples=None, signals={"own": float(number)})
+            for number, one in enumerate(record.rounds)
+        )
+        own = {1: 0.25, 2: 1.0, 3: 0.5} if scores else {}
+        gold = Gold() if scores else record.gold
+        records.append(replace(record, rounds=rounds, scores=own, gold=gold))
+    return to_trace_set(records)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_rounds_without_samples_are_learned_from_by_their_own_scores(
+    tmp_path: Path, scores: bool
+) -> None:
+    measures = Measures(without_samples(scores=scores)).by(None)
+    policy = fit_stop_rag(measures, "corrected", "tune", replace(QUICK, inputs=("all",)))
+    assert "own" in policy.signals
+    assert policy.fitted_on["reward"] == ("score" if scores else "f1")
+    whose = "the record's own scores" if scores else "the f1 of each round's own answer"
+    assert f"rewards are {whose}, one draw a round" in policy.notes[0]
+    assert ("record with suffice record --samples 8" in policy.notes[0]) is not scores
+    loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
+    table = measures.signals(policy.specs)
+    assert (loaded.stop_rounds(table) == policy.stop_rounds(table)).all()
+    with pytest.raises(UsageError, match="stop-rag is fitted on gold answers only"):
+        fit_stop_rag(measures.by("agreement"), "corrected", "tune", QUICK)
 
 
 def searched(**run: Any) -> TraceSet:
@@ -191,12 +224,6 @@ def never_right(record: QuestionRecord) -> QuestionRecord:
         (lambda record: replace(record, rounds=record.rounds[:1]), "one round"),
         (unlabelled, "no question of memory has rewards"),
         (unsampled, "no question of memory has rewards"),
-        (
-            lambda record: replace(
-                record, rounds=tuple(replace(each, samples=None) for each in record.rounds)
-            ),
-            "record with suffice record --samples 8",
-        ),
     ],
 )
 def test_nothing_to_learn(change: object, said: str) -> None:

@@ -244,5 +244,8 @@ def test_signals_learned_from_cost_no_further_call() -> None:
     assert "answer_stable" in names
     assert not {"sample_agreement", "self_consistency", "q_stop", "llm_stop"}.intersection(names)
     assert free_inputs(to_trace_set(RECORDS), ["overlap"]) == ("overlap",)
+    everything = free_inputs(to_trace_set(RECORDS), ["all"])
+    assert set(names) < set(everything)
+    assert "self_consistency" in everything
     with pytest.raises(UsageError, match="unknown signal"):
         free_inputs(to_trace_set(RECORDS), ["nothing"])

@@ -20,6 +20,7 @@ from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record
+from suffice.trace.filelist import accept_files
 from suffice.trace.rounds.derive import assign_splits, merge_traces, parse_splits, split_traces
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import inspect_traces, read_traces
@@ -58,6 +59,7 @@ def folder(tmp_path: Path) -> Path:
         writer.fail(("q99",), "no reply")
     for file in root.glob("*.parquet"):
         with_own_column(file, "mine", {"note": 1})
+    accept_files(root)
     return root
 
 

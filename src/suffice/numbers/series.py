@@ -1,0 +1,221 @@
+"""How a number goes from round to round: its change, its gain, how long since its best, whether it stalls.
+
+Every function takes values (n_questions, n_rounds) and gives the same shape; round t is computed of rounds
+1..t alone, with operations that round alike for one question and for many. NaN is undefined.
+
+The gain and the states are LoopGain's (0.6.5): its loop gain, and the states of its trajectory classifier,
+for an error that is at least 0 and should fall to 0. They are undefined in round 1, and where a round so
+far has no finite value or one below 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+_FROM_ZERO = 2.05
+"""LoopGain's gain of an error that was 0 and is not: one above its upper band."""
+_LEAST = 1e-12
+_FAST, _HALF, _MARGIN = 0.1, 0.5, 1.0 + 0.10
+"""Errors relative to the first: converging fast, converging, diverging."""
+_RIPPLE, _FLAT = 0.30, 0.05
+"""Standard deviation about the trend, and its slope a round, of log10 of the error, of an oscillation."""
+_PATIENCE = 3
+_Z = 1.959963984540054
+_T1 = math.tan(0.475 * math.pi)
+"""Beyond these a slope differs from 0 at 5%, two-sided: normal, and t with one degree of freedom."""
+
+_CONVERGING, _STALLING, _OSCILLATING, _DIVERGING = 1, 2, 3, 4
+
+
+def change(values: Values) -> Values:
+    """The value less the previous round's; undefined in round 1.
+
+    >>> change(np.array([[0.5, 0.75, 0.25]]))
+    array([[  nan,  0.25, -0.5 ]])
+    """
+    return np.diff(values, prepend=np.nan)
+
+
+def since_highest(values: Values) -> Values:
+    """Rounds since the first with the highest value so far: 0 where the round is better than all before.
+
+    Undefined where the round's value is; earlier undefined rounds count as rounds without a better value.
+
+    >>> since_highest(np.array([[1.0, 3.0, 3.0, np.nan, 2.0, 4.0]]))
+    array([[ 0.,  0.,  1., nan,  3.,  0.]])
+    """
+    best = np.full(len(values), -np.inf)
+    at = np.zeros(len(values))
+    since = np.full(values.shape, np.nan)
+    for number in range(values.shape[1]):
+        column = values[:, number]
+        defined = np.isfinite(column)
+        better = defined & (column > best)
+        best, at = np.where(better, column, best), np.where(better, number, at)
+        since[defined, number] = number - at[defined]
+    return since
+
+
+def since_lowest(values: Values) -> Values:
+    """Rounds since the first with the lowest value so far; see :func:`since_highest`."""
+    return since_highest(-values)
+
+
+def gain(values: Values) -> Values:
+    """What a round multiplies the error by, halfway between this round's ratio and the rounds before.
+
+    Below 1 the error falls. The first ratio counts whole; an error of 0 that stays has ratio 0.
+
+    >>> gain(np.array([[4.0, 2.0, 3.0]]))
+    array([[nan, 0.5, 1. ]])
+    """
+    gains = np.full(values.shape, np.nan)
+    defined = _an_error(values)
+    for number in range(1, values.shape[1]):
+        before, now = values[:, number - 1], values[:, number]
+        ratio = np.where(now == 0.0, 0.0, _FROM_ZERO)
+        with np.errstate(over="ignore"):  # from next to nothing: an infinite gain
+            np.divide(now, before, out=ratio, where=before > 0.0)
+        if number > 1:
+            ratio = 0.5 * ratio + 0.5 * gains[:, number - 1]
+        gains[:, number] = np.where(defined[:, number], ratio, np.nan)
+    return gains
+
+
+def diverging(values: Values) -> Values:
+    """1.0 where the error rises: the slope of its logarithm is significant, and it is 10% above the first.
+
+    In round 2 the 10% decide.
+
+    >>> diverging(np.array([[1.0, 1.2, 1.5]]))
+    array([[nan,  1.,  1.]])
+    """
+    return _is(_DIVERGING, values)
+
+
+def oscillating(values: Values) -> Values:
+    """1.0 where the error goes up and down by a factor of about 2 about a level that is flat.
+
+    From round 3 on, where it neither converges nor diverges.
+    """
+    return _is(_OSCILLATING, values)
+
+
+def stalling(values: Values) -> Values:
+    """Rounds in a row, up to this one, in which the error neither converges, diverges nor oscillates.
+
+    Converging is a tenth of the first error, or a falling trend that is significant or has halved it;
+    but not after 3 rounds without a new lowest error.
+
+    >>> stalling(np.array([[1.0, 1.0, 1.0, 0.0]]))
+    array([[nan,  1.,  2.,  0.]])
+    """
+    states = _states(values)
+    counts = np.full(values.shape, np.nan)
+    running = np.zeros(len(values))
+    for number in range(1, values.shape[1]):
+        state = states[:, number]
+        running = np.where(state == _STALLING, running + 1.0, 0.0)
+        counts[:, number] = np.where(state == 0, np.nan, running)
+    return counts
+
+
+def _is(state: int, values: Values) -> Values:
+    states = _states(values)
+    return np.where(states == 0, np.nan, states == state)
+
+
+def _an_error(values: Values) -> NDArray[np.bool_]:
+    """Where all rounds so far hold a finite value of at least 0."""
+    fit = np.isfinite(values) & (values >= 0.0)
+    return np.logical_and.accumulate(fit, axis=1)
+
+
+def _states(values: Values) -> NDArray[np.int8]:
+    """LoopGain's state of every round, (n_questions, n_rounds); 0: undefined."""
+    states = np.zeros(values.shape, np.int8)
+    if values.shape[1] < 2:
+        return states
+    defined = _an_error(values)
+    held = np.where(defined, values, 1.0)
+    first = np.maximum(held[:, 0], _LEAST)
+    logs = _log10(np.maximum(held, _LEAST))
+    since = since_lowest(held)
+    for number in range(1, values.shape[1]):
+        with np.errstate(over="ignore"):
+            ratio = held[:, number] / first
+        if number == 1:
+            state = _second(ratio)
+        else:
+            state = _later(logs[:, : number + 1], ratio, since[:, number] < _PATIENCE)
+        states[:, number] = np.where(defined[:, number], state, 0)
+    return states
+
+
+def _log10(values: Values) -> Values:
+    """Bit for bit what ``math.log10`` gives, which numpy's need not."""
+    return np.array([math.log10(value) for value in values.ravel().tolist()]).reshape(values.shape)
+
+
+def _second(ratio: Values) -> NDArray[np.int8]:
+    """States in round 2."""
+    return np.select([ratio < 1.0, ratio > _MARGIN], [_CONVERGING, _DIVERGING], _STALLING).astype(
+        np.int8
+    )
+
+
+def _later(logs: Values, ratio: Values, improving: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """States in the last round of ``logs`` (n_questions, n), n at least 3."""
+    slope, squares, significant = _trend(logs)
+    falling = (slope < 0.0) & (significant | (ratio <= _HALF))
+    return np.select(
+        [
+            improving & ((ratio <= _FAST) | falling),
+            (slope > 0.0) & significant & (ratio > _MARGIN),
+            (np.abs(slope) < _FLAT) & (np.sqrt(squares / logs.shape[1]) >= _RIPPLE),
+        ],
+        [_CONVERGING, _DIVERGING, _OSCILLATING],
+        _STALLING,
+    ).astype(np.int8)
+
+
+def _trend(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
+    """The slope of a least-squares line, the sum of squares about it, and whether the slope is significant.
+
+    Sums run from round to round, so that a question's do not hang on the others. From four degrees of
+    freedom on, and with three, Student's t is read as LoopGain does, by a normal approximation.
+    """
+    count = logs.shape[1]
+    centre = (count - 1) / 2
+    level = _summed(logs) / count
+    spread = sum((place - centre) ** 2 for place in range(count))
+    slope = _summed((np.arange(count) - centre) * (logs - level[:, None])) / spread
+    start = level - slope * centre
+    squares = _summed((logs - (start[:, None] + slope[:, None] * np.arange(count))) ** 2)
+    freedom = count - 2
+    error = np.sqrt(squares / freedom / spread)
+    t = np.full(len(logs), np.inf)
+    np.divide(np.abs(slope), error, out=t, where=error > 0.0)
+    with np.errstate(invalid="ignore"):  # infinity over infinity, where there is no error
+        if freedom == 1:
+            significant = t > _T1
+        elif freedom == 2:
+            significant = t / np.sqrt(2.0 + t * t) > 0.95
+        else:
+            significant = (
+                t * (1.0 - 1.0 / (4.0 * freedom)) / np.sqrt(1.0 + t * t / (2.0 * freedom)) > _Z
+            )
+    return slope, squares, np.where(error > 0.0, significant, slope != 0.0)
+
+
+def _summed(parts: Values) -> Values:
+    """Row sums, added from left to right."""
+    total = np.zeros(len(parts))
+    for column in parts.T:
+        total = total + column
+    return total

@@ -1,0 +1,327 @@
+"""Rules of other systems, and plain patience, as policies that nothing fits.
+
+Each is a rule over a number that the loop gives in every round: its error, a score, a judge's rating. The
+number is named behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
+``loopgain:1-my_score``. Definitions were read from the published sources of LoopGain 0.6.5 (its trajectory
+classifier, and the bands that its benchmark was run with) and of OptiLLM 0.4.0 (its deep-research plugin).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+from suffice.errors import UsageError
+from suffice.options import Option
+from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.rules.kind import read_rule
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.protocols import Certainty
+from suffice.scoring import AnswerChoice
+from suffice.signals.derived import DerivedName
+from suffice.signals.registry import SIGNALS
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+
+Error = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        help="the loop's error in every round, at least 0 and 0 where all is well; of a score, TOP-NAME, as "
+        "1-self_consistency",
+    ),
+]
+Target = Annotated[float, Option(metavar="E", help="stop at an error of at most this")]
+
+
+class _ReadyRule(Method):
+    """A rule whose every number is published: it is stated, not fitted."""
+
+    presets = ("published",)
+    fitted = frozenset()
+    main_field = "rule"
+
+    @abstractmethod
+    def rule(self, settings: Any) -> RulePolicy:
+        """The rule of these settings."""
+
+    @abstractmethod
+    def named(self, words: str) -> Any:
+        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name."""
+
+    @cached_property
+    def unfitted(self) -> Mapping[Preset, Callable[[Certainty], RulePolicy]]:  # type: ignore[override]
+        """It is ready for any model."""
+        ready = self.rule(self.settings("published")())
+        return MappingProxyType({"published": lambda _: ready})
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """The rule; where the record hardly gives what it reads, that is warned of."""
+        from suffice.policies.fitting import warn_of_rule
+        from suffice.signals.available import refuse_lacking
+
+        del preset, split, run
+        policy = self.rule(settings)
+        refuse_lacking(policy.specs, measures.traces)
+        warn_of_rule(policy, measures, self.name)
+        return policy
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule."""
+        del file
+        return read_rule(document)
+
+    def _policy(self, rule: str, answer: str = "latest") -> RulePolicy:
+        names = (
+            name if (derived := DerivedName.parse(name)) is None else derived.of
+            for name in rule_needs(rule).signals
+        )
+        own = tuple(dict.fromkeys(name for name in names if name not in SIGNALS))
+        return RulePolicy(
+            rule=rule, kind=self.name, preset="published", own_signals=own, answer=answer
+        )
+
+
+def _first_setting(kind: type[Any], words: str) -> Any:
+    """The settings with their first field as the words say, behind a colon."""
+    if not words:
+        return kind()
+    colon, text = words[0], words[1:]
+    return kind(**{fields(kind)[0].name: text}) if colon == ":" and text else None
+
+
+@dataclass(frozen=True, slots=True)
+class _AnError:
+    """An error as its setting names it: a signal, or how much less than ``top`` one is."""
+
+    text: str
+    of: str
+    top: float | None
+
+    @classmethod
+    def parse(cls, text: str) -> _AnError:
+        try:
+            name = DerivedName.parse(f"gain({text})")
+        except UsageError:
+            name = None
+        if name is None:
+            raise UsageError(
+                f"no error: {text!r}; type the name of a signal, or of a score TOP-NAME, as "
+                "1-self_consistency"
+            )
+        return cls(str(name).removeprefix("gain(").removesuffix(")"), name.of, name.top)
+
+    def at_most(self, target: float) -> str:
+        """The condition, in a rule's words."""
+        if self.top is None:
+            return f"{self.of} <= {target:g}"
+        return f"{self.of} >= {self.top - target:g}"
+
+    @property
+    def best(self) -> str:
+        """The choice of the answer where it is least, the first such."""
+        return f"first-{'lowest' if self.top is None else 'highest'}:{self.of}"
+
+
+# --- LoopGain ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandsSettings:
+    """What LoopGain is told of a loop."""
+
+    error: Error = "error"
+    target: Target = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopGainSettings(BandsSettings):
+    """The same, and how long a loop may stall."""
+
+    stalls: Annotated[
+        int, Option(metavar="N", at_least=1, help="stop when this many rounds in a row stall")
+    ] = 2
+
+
+class LoopGain(_ReadyRule):
+    """Stops on an error that met its target, diverges, oscillates or stalls; returns the best output."""
+
+    name = "loopgain"
+    summary = (
+        "stop when the loop's error is met, diverges, oscillates or stalls; return the best so far"
+    )
+    source = "LoopGain 0.6.5, trajectory classifier"
+
+    def settings(self, preset: Preset) -> type[LoopGainSettings]:
+        """The error, its target, and the patience with stalls."""
+        del preset
+        return LoopGainSettings
+
+    def named(self, words: str) -> LoopGainSettings | None:
+        """``loopgain:NAME``."""
+        settings: LoopGainSettings | None = _first_setting(LoopGainSettings, words)
+        return settings
+
+    def rule(self, settings: LoopGainSettings) -> RulePolicy:
+        """Its four reasons to stop."""
+        error = _AnError.parse(settings.error)
+        met, of = error.at_most(settings.target), error.text
+        stalls = f"stalling({of}) >= {settings.stalls}"
+        return self._policy(
+            f"{met} or diverging({of}) or oscillating({of}) or {stalls}", error.best
+        )
+
+
+class LoopGainBands(_ReadyRule):
+    """Stops once the smoothed gain of the error reaches its band of oscillation."""
+
+    name = "loopgain-bands"
+    summary = "stop when the loop's error is met or its smoothed gain reaches 0.95; return the best so far"
+    source = "LoopGain 0.2.0, with which its benchmark was run"
+
+    def settings(self, preset: Preset) -> type[BandsSettings]:
+        """The error and its target."""
+        del preset
+        return BandsSettings
+
+    def named(self, words: str) -> BandsSettings | None:
+        """``loopgain-bands:NAME``."""
+        settings: BandsSettings | None = _first_setting(BandsSettings, words)
+        return settings
+
+    def rule(self, settings: BandsSettings) -> RulePolicy:
+        """Its bands above stalling are one condition."""
+        error = _AnError.parse(settings.error)
+        met = error.at_most(settings.target)
+        return self._policy(f"{met} or gain({error.text}) >= 0.95", error.best)
+
+
+# --- OptiLLM -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptiLLMSettings:
+    """What stands for the model's rating of its draft."""
+
+    completeness: Annotated[
+        str, Option(metavar="NAME", help="how complete the answer is, from 0 to 1, in every round")
+    ] = "completeness"
+    improvement: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="how much better the round's answer is than the one before, from 0 to 1 (default: "
+            "improvement, recorded beside completeness; of another signal its change)",
+        ),
+    ] = None
+
+
+class OptiLLM(_ReadyRule):
+    """Stops at hand-set numbers of a rating that the model gives its own draft."""
+
+    name = "optillm-deep-research"
+    summary = "stop when the draft is rated complete, or nearly and no better than the one before"
+    source = "OptiLLM 0.4.0, deep_research plugin"
+
+    def settings(self, preset: Preset) -> type[OptiLLMSettings]:
+        """The two ratings."""
+        del preset
+        return OptiLLMSettings
+
+    def named(self, words: str) -> OptiLLMSettings | None:
+        """``optillm-deep-research:NAME``."""
+        settings: OptiLLMSettings | None = _first_setting(OptiLLMSettings, words)
+        return settings
+
+    def rule(self, settings: OptiLLMSettings) -> RulePolicy:
+        """Above 0.9, or above 0.7 with an improvement below 0.03."""
+        complete = settings.completeness
+        usual = "improvement" if complete == "completeness" else f"change({complete})"
+        improved = settings.improvement or usual
+        return self._policy(f"{complete} > 0.9 or ({improved} < 0.03 and {complete} > 0.7)")
+
+
+# --- patience ------------------------------------------------------------------------------------
+def _best(text: str) -> str:
+    """``highest:NAME`` or ``lowest:NAME``, as it is."""
+    choice = AnswerChoice.parse(text)
+    if not choice.signal or choice.first:
+        raise UsageError(f"what is to improve is highest:NAME or lowest:NAME, found {text!r}")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceSettings:
+    """What must improve, and how soon."""
+
+    best: Annotated[
+        str,
+        Option(
+            metavar="highest:NAME|lowest:NAME",
+            parse=_best,
+            help="the signal that is to improve, and in which direction",
+        ),
+    ] = "lowest:error"
+    rounds: Annotated[
+        int,
+        Option(metavar="N", at_least=1, help="stop after this many rounds without a better one"),
+    ] = 3
+
+    def __post_init__(self) -> None:
+        _best(self.best)
+
+
+class Patience(_ReadyRule):
+    """Stops after some rounds without a better value; returns the best."""
+
+    name = "patience"
+    summary = "stop after n rounds without a better value of a signal; return the best so far"
+    source = "early stopping as everybody writes it"
+    _WORDS = re.compile(r"(?:-(?P<rounds>\d{1,5}))?(?::(?P<best>.+))?")
+
+    def settings(self, preset: Preset) -> type[PatienceSettings]:
+        """The signal and the number of rounds."""
+        del preset
+        return PatienceSettings
+
+    def named(self, words: str) -> PatienceSettings | None:
+        """``patience-N``, ``patience-N:highest:NAME``."""
+        match = self._WORDS.fullmatch(words)
+        if match is None:
+            return None
+        given: dict[str, Any] = {name: text for name, text in match.groupdict().items() if text}
+        if "rounds" in given:
+            given["rounds"] = int(given["rounds"])
+        return PatienceSettings(**given)
+
+    def rule(self, settings: PatienceSettings) -> RulePolicy:
+        """Rounds since the best."""
+        if settings.rounds < 1:
+            raise UsageError("patience needs at least 1 round; type patience-2")
+        best = AnswerChoice.parse(settings.best)
+        return self._policy(
+            f"since_{best.rule}({best.signal}) >= {settings.rounds}", f"first-{settings.best}"
+        )
+
+
+LOOPGAIN, LOOPGAIN_BANDS, OPTILLM, PATIENCE = LoopGain(), LoopGainBands(), OptiLLM(), Patience()
+_READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE)
+
+
+def ready_rule(name: str) -> RulePolicy | None:
+    """The rule that a name alone says, such as ``patience-2:highest:my_score``; ``None`` for other names."""
+    for method in _READY:
+        rest = name.removeprefix(method.name)
+        if rest != name and (settings := method.named(rest)) is not None:
+            return method.rule(settings)
+    return None

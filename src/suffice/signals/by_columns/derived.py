@@ -1,0 +1,17 @@
+"""Signals of another signal, by columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.derived import DerivedName
+from suffice.signals.table import declared, signal_columns
+
+
+def derived(rounds: RoundColumns, name: DerivedName) -> NDArray[np.float64]:
+    """Any of :data:`suffice.signals.derived.DERIVATIONS`."""
+    spec = declared(name.of, rounds.traces, also=(name.of,))
+    (values,) = signal_columns(rounds.traces, [spec])
+    return name.apply(values)[rounds.traces.exists]

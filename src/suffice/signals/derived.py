@@ -1,0 +1,168 @@
+"""Signals made of another signal's values over the rounds so far, as ``since_lowest(error)``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from suffice.errors import UsageError, unknown_name
+from suffice.numbers import series
+from suffice.protocols import Absence
+from suffice.signals.registry import resolve
+from suffice.signals.spec import Direction, InColumns, SignalSpec
+from suffice.signals.table import signal_value
+from suffice.trace.rounds.records import LoopView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """A way to make a signal of another: its meaning, and the same for all questions at once."""
+
+    summary: str
+    compute: Callable[[series.Values], series.Values]
+    low: float = 0.0
+    high: float = math.inf
+    direction: Direction = "high"
+
+    @property
+    def binary(self) -> bool:
+        """Whether it says yes or no."""
+        return self.high == 1.0
+
+
+DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
+    {
+        "since_highest": Derivation(
+            summary="rounds since the first with the highest value so far",
+            compute=series.since_highest,
+        ),
+        "since_lowest": Derivation(
+            summary="rounds since the first with the lowest value so far",
+            compute=series.since_lowest,
+        ),
+        "change": Derivation(
+            summary="the value less the previous round's",
+            compute=series.change,
+            low=-math.inf,
+            direction="low",
+        ),
+        "gain": Derivation(
+            summary="what a round multiplies an error by, smoothed; below 1 it falls (LoopGain)",
+            compute=series.gain,
+        ),
+        "stalling": Derivation(
+            summary="rounds in a row in which an error neither converges, diverges nor oscillates (LoopGain)",
+            compute=series.stalling,
+        ),
+        "oscillating": Derivation(
+            summary="1 when an error goes up and down about one level (LoopGain)",
+            compute=series.oscillating,
+            high=1.0,
+        ),
+        "diverging": Derivation(
+            summary="1 when an error rises (LoopGain)", compute=series.diverging, high=1.0
+        ),
+    }
+)
+"""By the word that stands before the brackets."""
+
+_FORM = re.compile(
+    r"\s*(?P<how>[A-Za-z_]\w*)\s*\(\s*(?:(?P<top>\d+\.?\d*|\.\d+)\s*-\s*)?(?P<of>[A-Za-z_]\w*)\s*\)\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedName:
+    """What a derived signal's name says; ``top``: of so much less the signal.
+
+    >>> str(DerivedName.parse("gain( 1-self_consistency)"))
+    'gain(1 - self_consistency)'
+    """
+
+    how: str
+    of: str
+    top: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> DerivedName | None:
+        """From a name with brackets; ``None``: it has none.
+
+        Raises
+        ------
+        UsageError
+            For brackets that hold no signal, and an unknown word before them.
+        """
+        if "(" not in text:
+            return None
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise UsageError(
+                f"no signal: {text!r}; one made of another is written since_lowest(NAME) or, of a score of "
+                "at most 1, gain(1 - NAME)"
+            )
+        if match["how"] not in DERIVATIONS:
+            raise UsageError(unknown_name("signal of another", match["how"], DERIVATIONS))
+        top = match["top"]
+        return cls(match["how"], match["of"], None if top is None else float(top))
+
+    def __str__(self) -> str:
+        less = "" if self.top is None else f"{self.top:g} - "
+        return f"{self.how}({less}{self.of})"
+
+    def apply(self, values: series.Values) -> series.Values:
+        """The derived values of the signal's, (n_questions, n_rounds) each."""
+        series_of = values if self.top is None else self.top - values
+        return DERIVATIONS[self.how].compute(series_of)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfRounds:
+    """The derived value at a view's last round."""
+
+    name: DerivedName
+    of: SignalSpec
+
+    def __call__(self, view: LoopView) -> float:
+        so_far = (
+            LoopView(view.question, view.rounds[: number + 1]) for number in range(len(view.rounds))
+        )
+        values = np.array([[signal_value(self.of, past) for past in so_far]])
+        return float(self.name.apply(values)[0, -1])
+
+
+_FIRST = Absence("there is no earlier round", lambda view: view.previous is None)
+
+
+def derived_signal(name: DerivedName, also: Iterable[str] = ()) -> SignalSpec:
+    """The declaration; it needs and charges what the signal it is made of does.
+
+    Raises
+    ------
+    UsageError
+        For an unknown signal between the brackets; names in ``also`` are the user's own.
+    """
+    of, how = resolve(name.of, also=also), DERIVATIONS[name.how]
+    earlier = f"an earlier round has no {of.name}, or one that is no error"
+    return SignalSpec(
+        name=str(name),
+        summary=f"of {of.name}: {how.summary}",
+        needs=of.needs,
+        reads=of.reads,
+        answers=of.answers,
+        charges=of.charges,
+        low=how.low,
+        high=how.high,
+        direction=how.direction,
+        compute=_OfRounds(name, of),
+        in_columns=InColumns("derived", "derived", (name,)),
+        binary=how.binary,
+        instead=of.instead,
+        asking=of.asking,
+        undefined=(*of.absences, _FIRST, Absence(earlier, lambda _: True)),
+        of=of,
+    )

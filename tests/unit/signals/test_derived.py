@@ -1,0 +1,97 @@
+"""Signals made of another signal: names, what they need, the same live and by columns."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.signals.available import lack
+from suffice.signals.derived import DERIVATIONS, DerivedName
+from suffice.signals.registry import resolve
+from suffice.signals.spec import undefined_in_words
+from suffice.signals.table import signal_table, signal_value
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import LoopView
+
+
+def unasked() -> list[dict[str, float]]:
+    return [{"error": error} for error in (4.0, 1.0, 2.0, 2.0)]
+
+
+def test_a_name_says_it_all() -> None:
+    assert str(DerivedName.parse(" stalling(1-x )")) == "stalling(1 - x)"
+    assert DerivedName.parse("overlap") is None
+    assert rule_needs("since_lowest(error)>=2 or gain(1.5 - overlap) > 1").signals == (
+        "since_lowest(error)",
+        "gain(1.5 - overlap)",
+    )
+    assert rule_needs("change > 0.5").signals == ("change",)  # a signal of one's own
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("since_lowset(error)", "did you mean 'since_lowest'"),
+        ("change(1 + error)", r"since_lowest\(NAME\)"),
+        ("change(eror)", "unknown signal 'eror'"),
+    ],
+)
+def test_no_such_signal(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve(name, also=("error",))
+
+
+def test_every_derivation_is_the_same_live_and_in_a_record() -> None:
+    made = make_record("a", ["x", "y", "z", "Oslo"], signals=unasked())
+    silent = [replace(finished, answer=None) for finished in made.rounds[:-1]]
+    record = replace(made, rounds=(*silent, made.rounds[-1]))
+    traces = to_trace_set([record])
+    specs = [
+        resolve(f"{how}({of})", also=("error",))
+        for how in DERIVATIONS
+        for of in ("error", "9 - error")
+    ]
+    table = signal_table(traces, specs)
+    for spec in specs:
+        live = [signal_value(spec, LoopView("a", record.rounds[:number])) for number in range(1, 5)]
+        np.testing.assert_array_equal(table.signal(spec.name)[0], live, err_msg=spec.name)
+    assert table.signal("since_lowest(error)")[0].tolist() == [0, 0, 1, 2]
+    assert table.signal("change(9 - error)")[0, 1:].tolist() == [3, -1, 0]
+
+
+def test_it_needs_what_its_signal_needs() -> None:
+    spec = resolve("since_highest(self_consistency)")
+    bare = to_trace_set([make_record("a", ["x", "y"])])
+    missing = lack(spec, bare)
+    assert missing is not None
+    assert missing.spec.name == "self_consistency"
+    assert RulePolicy(rule="since_highest(self_consistency) >= 2").needs.samples > 0
+    own = lack(resolve("gain(error)", also=("error",)), bare)
+    assert own is not None
+    assert "'error'" in str(own)
+
+
+def test_why_it_is_undefined_is_told() -> None:
+    spec = resolve("gain(error)", also=("error",))
+    rounds = make_record("a", ["x", "y", "z"], signals=[{"error": -1.0}, {}, {"error": 1.0}]).rounds
+    said = [undefined_in_words(spec, LoopView("a", rounds[:number])) for number in (1, 2, 3)]
+    assert [text.split("(")[1][:25] for text in said] == [
+        "there is no earlier round",
+        "no value was recorded)",
+        "an earlier round has no e",
+    ]
+    assert math.isnan(signal_value(spec, LoopView("a", rounds)))
+
+
+def test_it_goes_to_other_processes() -> None:
+    spec = pickle.loads(pickle.dumps(resolve("gain(error)", also=("error",))))
+    view = LoopView(
+        "a", make_record("a", ["x", "y"], signals=[{"error": 2.0}, {"error": 1.0}]).rounds
+    )
+    assert signal_value(spec, view) == 0.5
