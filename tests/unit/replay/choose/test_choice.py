@@ -12,6 +12,7 @@ import pytest
 from tests.cut_population import run_live
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.policies.file import policy_document
 from suffice.replay.choose import candidates
 from suffice.replay.choose.choice import Choice, choose
 from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
@@ -86,7 +87,7 @@ def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None
 def test_a_proven_budget_is_written_as_a_rule_with_its_promise() -> None:
     choice = chosen(record(600, reached=(0.9, 0.91)), max_loss=0.05)
     assert choice.chosen.candidate.policy.name == "fixed-1"
-    assert choice.policy.document()["rule"] == "round >= 1"
+    assert policy_document(choice.policy)["rule"] == "round >= 1"
     assert choice.policy.facts.guarantee["p_value"] <= 0.05
 
 
