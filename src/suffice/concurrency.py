@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import threading
 import time
 from collections import deque
@@ -69,6 +70,23 @@ def at_once(concurrency: Concurrency) -> int:
     return concurrency if isinstance(concurrency, int) else concurrency.now
 
 
+_THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
+
+
+def need_room_for_a_thread() -> None:
+    """To be called before one is started: Python waits for ever for one that has no memory to begin with.
+
+    Raises
+    ------
+    MemoryError
+        When there is too little.
+    """
+    try:
+        mmap.mmap(-1, _THREAD_BYTES).close()
+    except OSError as error:
+        raise MemoryError("no thread can be started") from error
+
+
 def side_by_side(
     work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurrency: Concurrency
 ) -> bool:
@@ -86,6 +104,7 @@ def side_by_side(
     most = concurrency if isinstance(concurrency, int) else concurrency.most
     if most < 1:
         raise UsageError(f"concurrency must be at least 1, found {most}")
+    need_room_for_a_thread()
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(most) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
         keeper.submit(int).result()
@@ -130,6 +149,7 @@ class _UnderWay(Generic[_Task, _Result]):
         """Begin more until so many are under way, unless told to stop."""
         count = max(0, at_once(concurrency) - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
+            need_room_for_a_thread()
             self.pending[self._pool.submit(self._do, task)] = task
 
     def _do(self, task: _Task) -> _Result:
@@ -208,6 +228,7 @@ class Aside:
         self._work = work
         self._cuttable = _Cuttable()
         self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
+        need_room_for_a_thread()
         self._thread.start()
 
     @property

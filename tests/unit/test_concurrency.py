@@ -54,6 +54,17 @@ def test_every_result_is_kept_by_one_thread(concurrency: int) -> None:
     assert not any(work.broken)
 
 
+def test_a_thread_without_memory_to_begin_with_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    with pytest.raises(MemoryError, match="no thread"):
+        side_by_side(Squares(), range(3), concurrency=1)
+
+
 def test_nothing_to_do() -> None:
     work = Squares()
     assert not side_by_side(work, [], concurrency=2)
