@@ -34,7 +34,7 @@ def counts(case: str, draws: int) -> tuple[int, int]:
 
 
 def most_allowed(draws: int) -> float:
-    return 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
+    return 0.05 * draws + 3 * float((0.05 * 0.95 * draws) ** 0.5)
 
 
 def test_a_fast_sample_of_the_promise() -> None:
