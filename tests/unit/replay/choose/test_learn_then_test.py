@@ -18,7 +18,6 @@ from suffice.numbers.tests.p_values import (
     hoeffding_bentkus_p_values,
 )
 from suffice.replay.choose.learn_then_test import (
-    Candidates,
     Certification,
     CertifySettings,
     Half,
@@ -376,7 +375,7 @@ def test_of_what_was_not_seen_the_worst_is_assumed(loss: LossName) -> None:
 def priced(made: Half, most: float = 5.0) -> Half:
     """A half whose rounds cost 1 each, and one more where the question is answered at once."""
     table = np.arange(1.0, ROUNDS + 1) + made.scores[:, :1]
-    paid = Paid(tables=(table,), of=np.zeros(len(made.stops), np.intp), most=most)
+    paid = Paid.by_round(made.stops, [table], np.zeros(len(made.stops), np.intp), most)
     return dataclasses.replace(made, paid=paid, right=made.scores)
 
 
@@ -430,23 +429,25 @@ def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
     assert not outcome.certified[full]
 
 
-@pytest.mark.parametrize("attempts", [1, 5])
-def test_candidates_of_any_kind_are_certified_alike(attempts: int) -> None:
+def test_what_questions_pay_may_be_written_out() -> None:
+    """As where candidates of many kinds are compared; planned attempts share the level."""
     learn, tested, full = world(2)
-    asked = settings(max_wrong_stops=0.15, max_cost=4.2, attempts=attempts)
-    made = []
-    for one in (priced(learn, 6.5), priced(tested, 6.5)):
-        places = np.arange(len(one)), one.rules[:] - 1
+    asked = settings(max_wrong_stops=0.15, max_cost=4.2, attempts=5)
+
+    def dear(one: Half, *, written: bool) -> Half:
         assert one.paid is not None
-        table = one.paid.tables[0]
-        one = dataclasses.replace(one, costs=table[places].mean(axis=1))  # noqa: PLW2901
-        made.append((one, Candidates.of(one.scores[places], table[places], full, most_paid=6.5)))
-    halves = certify(made[0][0], made[1][0], full, asked)
-    candidates = certify(made[0][1], made[1][1], full, asked)
-    assert candidates.chosen == halves.chosen
-    assert candidates.order.tolist() == halves.order.tolist()
-    np.testing.assert_array_equal(candidates.p_values, halves.p_values)
-    assert asked.delta == pytest.approx(0.1 / attempts)
+        costs = one.paid.at(np.arange(len(one.stops)))
+        paid = Paid(at=costs.__getitem__, most=6.5) if written else one.paid
+        return dataclasses.replace(one, costs=costs.mean(axis=1), paid=paid)
+
+    by_round, by_member = (
+        [dear(priced(one, 6.5), written=written) for one in (learn, tested)]
+        for written in (False, True)
+    )
+    outcome = certify(by_round[0], by_round[1], full, asked)
+    again = certify(by_member[0], by_member[1], full, asked)
+    np.testing.assert_array_equal(outcome.p_values, again.p_values)
+    assert asked.delta == pytest.approx(0.1 / 5)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +492,7 @@ def test_weighted_costs_are_on_average_those_of_the_whole_question(until: int) -
         (cut, seen_of_one(until, ROUNDS, 1.0, unseen=True)),
     ):
         stops = np.arange(1, ROUNDS + 1, dtype=np.int16)[:, None]
-        paid = Paid(tables=(costs,), of=np.zeros(ROUNDS, np.intp), most=6.5)
+        paid = Paid.by_round(stops, [costs], np.zeros(ROUNDS, np.intp), 6.5, seen)
         made = Half(
             stops=stops, scores=table, last=seen.last, costs=stops[:, 0].astype(np.float64),
             seen=seen, reach=20.0, paid=paid,
