@@ -313,18 +313,20 @@ class Kept:
 
     def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
         """Some of the questions, in this order; ``most_paid`` where a cost is bounded."""
+        stops = RuleStops.of_array(self.places[:, rows])
+        seen = None if self.seen is None else self.seen.take(rows)
         paid = None
         if most_paid is not None:
             copies = self.scores.shape[1] // self.tables[0].shape[1]
             tables = tuple(np.tile(table[rows], (1, copies)) for table in self.tables)
-            paid = Paid(tables=tables, of=self.paid_by, most=most_paid)
+            paid = Paid.by_round(stops, tables, self.paid_by, most_paid, seen)
         return Half(
-            stops=RuleStops.of_array(self.places[:, rows]),
+            stops=stops,
             scores=self.scores[rows],
             right=self.right[rows],
             paid=paid,
             last=self.last[rows],
             costs=self.costs[:, rows].mean(axis=1),
-            seen=None if self.seen is None else self.seen.take(rows),
+            seen=seen,
             reach=self.reach,
         )
