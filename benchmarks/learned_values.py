@@ -7,7 +7,7 @@ Every question is scored by candidates fitted and chosen on other questions (fiv
 questions fitted on, four inner folds choose what there is to choose. At three caps of the mean cost,
 spread between what fixed-1 costs and what reading every answer to the full budget costs, each candidate takes
 the member with the best score there that keeps the cap: ``rule`` an OR or AND of one or two conditions of
-certified choice's family, the others a threshold on values learned from the signals (``network``: Stop-RAG's,
+certified choice's family, and on ``round`` and low values of the record's own signals, the others a threshold on values learned from the signals (``network``: Stop-RAG's,
 on its own validation part). Held out, a candidate's gain is its score over the best mix of fixed budgets at
 its own mean cost, as run, averaged over the caps; intervals resample questions, all candidates alike.
 """
@@ -49,7 +49,8 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 FOLDS, INNER, RESAMPLES, SEED, FEWEST, STEPS = 5, 4, 2000, 42, 200, 500
-MIRROR = "minus_"
+OPERAND = "rule_"
+"""Before the names of signals that only rules read."""
 SHARES = (0.25, 0.5, 0.75)
 PART = "- "
 """Before the names of question types."""
@@ -115,7 +116,7 @@ def record_of(name: str, measures: Measures) -> Record:
     scores = np.take_along_axis(scored, ends.astype(np.int64) - 1, axis=1)
     past = np.arange(1, traces.n_rounds + 1) > seen[:, None]
     scores = np.where(cut[:, None] & past, 0.0, scores)
-    named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(MIRROR))
+    named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(OPERAND))
     inputs = {"free": free_inputs(measures), "all": named}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
@@ -557,17 +558,19 @@ def in_one_split(traces: TraceSet) -> TraceSet:
     return replace(traces, table=traces.table.set_column(place, "split", cells))
 
 
-def with_mirrors(traces: TraceSet) -> TraceSet:
-    """The record's own signals with the other sign, too: rules stop where an own signal is high."""
+def with_operands(traces: TraceSet) -> TraceSet:
+    """What rules can say and the family lacks: ``round``, and low values of the record's own signals."""
     own = [name for name in traces.signal_names if name not in SIGNALS]
     table = Measures(traces).signals(own) if own else None
-    mirrored = {} if table is None else {f"{MIRROR}{name}": -table.signal(name) for name in own}
-    return with_values(traces, mirrored) if mirrored else traces
+    added = {} if table is None else {f"{OPERAND}minus_{name}": -table.signal(name) for name in own}
+    rounds = np.arange(1.0, traces.n_rounds + 1)
+    added[f"{OPERAND}round"] = np.where(traces.exists, rounds, np.nan)
+    return with_values(traces, added)
 
 
 def records_of(path: str) -> Iterator[Record]:
     """The record, then its larger question types."""
-    measures = Measures(with_mirrors(in_one_split(read_traces(path)))).by(None)
+    measures = Measures(with_operands(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
     yield record_of(name, measures)
     kinds = np.array([question.type or "" for question in measures.traces.questions])
