@@ -6,9 +6,10 @@ question types of 200 or more are rows of their own, too. Needs the extra ``lear
 Every question is scored by candidates fitted and chosen on other questions (five folds). Within the
 questions fitted on, four inner folds choose what there is to choose. At three caps of the mean cost,
 spread between what fixed-1 costs and what reading every answer to the full budget costs, each candidate takes
-the member with the best score there that keeps the cap: ``rule`` an OR or AND of one or two conditions of
-certified choice's family, and on ``round`` and low values of the record's own signals, the others a threshold on values learned from the signals (``network``: Stop-RAG's,
-on its own validation part). Held out, a candidate's gain is its score over the best mix of fixed budgets at
+the member, or mix of two by a coin, with the best score for the cap: ``rule`` an OR or AND of one or two
+conditions of certified choice's family, ``round`` and low values of the record's own signals added; the
+others a threshold on values learned from the signals (``network``: Stop-RAG's, on its own validation
+part). Held out, a candidate's gain is its score over the best mix of fixed budgets at
 its own mean cost, as run, averaged over the caps; intervals resample questions, all candidates alike.
 """
 
@@ -42,7 +43,7 @@ from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_s
 from suffice.policies.stop_rag.signal_model import ALL, free_inputs
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.families import FamilySettings, build_family
-from suffice.replay.run.frontier import best_mix
+from suffice.replay.run.frontier import Frontier, best_mix
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.store import with_values
 from suffice.trace.rounds.reader import read_traces
@@ -106,8 +107,8 @@ class Record:
         return self.costs(CostReads()), self.scores
 
 
-def record_of(name: str, measures: Measures) -> Record:
-    """The labelled questions, ready for the study."""
+def record_of(name: str, measures: Measures, *, everything: bool = True) -> Record:
+    """The labelled questions, ready for the study; without ``everything`` by signals that cost no call."""
     measures = measures.take(measures.scores().labelled)
     traces, scored = measures.traces, measures.scores().compared
     seen = traces.last_rounds
@@ -117,7 +118,8 @@ def record_of(name: str, measures: Measures) -> Record:
     past = np.arange(1, traces.n_rounds + 1) > seen[:, None]
     scores = np.where(cut[:, None] & past, 0.0, scores)
     named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(OPERAND))
-    inputs = {"free": free_inputs(measures), "all": named}
+    free = free_inputs(measures)
+    inputs = {"free": free, "all": named if everything else free}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
     axis = measures.costs(CostModel()).axis("rounds" if cut.any() else None, readers)
@@ -145,14 +147,14 @@ class Outcome:
 
     scores: Array
     costs: Array
-    past: Chosen
+    past: Array
 
     @classmethod
     def none(cls, n_questions: int) -> Outcome:
         """To be filled."""
         shape = (n_questions, len(SHARES))
         return cls(
-            scores=np.full(shape, np.nan), costs=np.full(shape, np.nan), past=np.zeros(shape, bool)
+            scores=np.full(shape, np.nan), costs=np.full(shape, np.nan), past=np.zeros(shape)
         )
 
     def fill(self, rows: Chosen, other: Outcome) -> None:
@@ -160,28 +162,52 @@ class Outcome:
         self.scores[rows], self.costs[rows], self.past[rows] = other.scores, other.costs, other.past
 
 
-def outcome(record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads]) -> Outcome:
-    """Of members by cap, ``stops`` (3, n_rows)."""
-    at, here = stops.T.astype(np.int64) - 1, np.flatnonzero(rows)[:, None]
-    costs = [record.costs(kind)[here[:, 0], at[:, cap]] for cap, kind in enumerate(reads)]
-    past = record.cut[rows][:, None] & (record.seen[rows][:, None] < stops.T)
-    return Outcome(scores=record.scores[here, at], costs=np.stack(costs, axis=1), past=past)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """Two members, by number, of which a coin takes the second with the chance ``share``."""
+
+    low: int
+    high: int
+    share: float
+
+
+def outcome(
+    record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads], mixes: Sequence[Mix]
+) -> Outcome:
+    """Of a mix by cap of members with ``stops`` (m, n_rows), in the mean over coins."""
+    here, parts = np.flatnonzero(rows), []
+    for mix in mixes:
+        of_mix = np.zeros((3, len(here)))
+        for member, share in ((mix.low, 1.0 - mix.share), (mix.high, mix.share)):
+            at = stops[member].astype(np.int64) - 1
+            past = record.cut[here] & (at >= record.seen[here])
+            paid = record.costs(reads[member])[here, at]
+            of_mix += share * np.stack([record.scores[here, at], paid, past])
+        parts.append(of_mix)
+    scores, costs, past = np.stack(parts, axis=-1)
+    return Outcome(scores=scores, costs=costs, past=past)
 
 
 def choose(
     record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads], caps: Array
-) -> NDArray[np.intp]:
-    """The member of ``stops`` (m, n_rows) that scores best under each cap, (3,); else the cheapest."""
+) -> list[Mix]:
+    """By cap the best of the members ``stops`` (m, n_rows), or mix of two, as fixed budgets may be mixed."""
     here, at = np.flatnonzero(rows), stops.astype(np.int64) - 1
-    scores = record.scores[here, at].mean(axis=1)
+    scores = record.scores[here, at].mean(axis=1).round(12)
     costs, kinds = np.empty(len(stops)), {kind: n for n, kind in enumerate(dict.fromkeys(reads))}
     of = np.array([kinds[kind] for kind in reads])
     for kind, number in kinds.items():
-        costs[of == number] = record.costs(kind)[here, at[of == number]].mean(axis=1)
-    order = np.lexsort((costs, -scores.round(12)))
-    cheapest = int(np.lexsort((-scores, costs.round(12)))[0])
-    within = [order[costs[order] <= cap + 1e-9] for cap in caps]
-    return np.array([some[0] if len(some) else cheapest for some in within], np.intp)
+        costs[of == number] = record.costs(kind)[here, at[of == number]].mean(axis=1).round(12)
+    line = Frontier(cost_name="", costs=tuple(costs.tolist()), scores=tuple(scores.tolist())).best
+    corners = [int(np.flatnonzero((costs == cost) & (scores == score))[0]) for cost, score in line]
+    mixes = []
+    for cap in caps:
+        number = max(0, int(np.searchsorted(costs[corners], cap, side="right")) - 1)
+        low, high = corners[number], corners[min(number + 1, len(corners) - 1)]
+        width = costs[high] - costs[low]
+        share = float((cap - costs[low]) / width) if width > 0 and cap > costs[low] else 0.0
+        mixes.append(Mix(low=low, high=high, share=share))
+    return mixes
 
 
 def gain(record: Record, rows: Chosen, made: Outcome) -> float:
@@ -226,8 +252,8 @@ def _rules(record: Record, train: Chosen, test: Chosen, size: int) -> Outcome:
     adaptive = len(family.rules) - max(part.traces.n_rounds for part in parts)
     members = np.arange(adaptive)
     reads = family.reads[:adaptive]
-    chosen = choose(record, train, family.learn_stops[members], reads, record.caps(train))
-    return outcome(record, test, family.test_stops[chosen], [reads[n] for n in chosen])
+    mixes = choose(record, train, family.learn_stops[members], reads, record.caps(train))
+    return outcome(record, test, family.test_stops[members], reads, mixes)
 
 
 # --- values learned from signals -----------------------------------------------------------------
@@ -379,13 +405,14 @@ def thresholds_of(differences: Array, known: Chosen) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One way to learn: what it is called, its model and signals, what is compared, and thresholds by cap."""
+    """One way to learn: what it is called, its model and signals, what is compared, thresholds and mixes."""
 
     name: str
     fit: Fit
     states: States
     difference: Callable[[Array], Array]
     thresholds: Array
+    mixes: Sequence[Mix]
 
 
 def by_model(record: Record, train: Chosen, test: Chosen, name: str) -> tuple[Outcome, str]:
@@ -393,7 +420,8 @@ def by_model(record: Record, train: Chosen, test: Chosen, name: str) -> tuple[Ou
     best = max(_ways(record, train, name), key=lambda way: way[0])[1]
     values = best.difference(fitted_values(best.fit, best.states, train, test))
     stops = stops_of(record, test, values, best.thresholds)
-    return outcome(record, test, stops, [best.states.reads] * len(stops)), best.name
+    kinds = [best.states.reads] * len(stops)
+    return outcome(record, test, stops, kinds, best.mixes), best.name
 
 
 def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way]]:
@@ -410,9 +438,9 @@ def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way
             here = difference(values)
             tried = thresholds_of(here, train[:, None] & states.known)
             stops, kinds = stops_of(record, train, here, tried), [states.reads] * len(tried)
-            chosen = choose(record, train, stops, kinds, record.caps(train))
+            mixes = choose(record, train, stops, kinds, record.caps(train))
             made = Outcome.none(len(train))
-            made.fill(train, outcome(record, train, stops[chosen], kinds[: len(chosen)]))
+            made.fill(train, outcome(record, train, stops, kinds, mixes))
             yield (
                 round(gain(record, train, made), 9),
                 Way(
@@ -420,7 +448,8 @@ def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way
                     fit=fit,
                     states=states,
                     difference=difference,
-                    thresholds=tried[chosen],
+                    thresholds=tried,
+                    mixes=mixes,
                 ),
             )
 
@@ -446,9 +475,9 @@ def by_network(record: Record, train: Chosen, test: Chosen) -> tuple[Outcome, st
     decided = np.arange(1, record.n_rounds + 1) < record.last[:, None]
     tried = thresholds_of(stop - going_on, validation[:, None] & decided)
     stops, kinds = stops_of(record, validation, stop - going_on, tried), [reads] * len(tried)
-    chosen = choose(record, validation, stops, kinds, record.caps(validation))
-    stops = stops_of(record, test, stop - going_on, tried[chosen])
-    return outcome(record, test, stops, kinds[: len(chosen)]), "all"
+    mixes = choose(record, validation, stops, kinds, record.caps(validation))
+    stops = stops_of(record, test, stop - going_on, tried)
+    return outcome(record, test, stops, kinds, mixes), "all"
 
 
 # --- the study of one record ---------------------------------------------------------------------
@@ -572,7 +601,10 @@ def records_of(path: str) -> Iterator[Record]:
     """The record, then its larger question types."""
     measures = Measures(with_operands(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
-    yield record_of(name, measures)
+    whole, free = (record_of(name, measures, everything=everything) for everything in (True, False))
+    yield whole
+    if free.axis.name != whole.axis.name:
+        yield replace(free, name=f"{PART}{name}, free signals")
     kinds = np.array([question.type or "" for question in measures.traces.questions])
     large = [
         kind for kind, count in sorted(Counter(kinds.tolist()).items()) if kind and count >= FEWEST
@@ -703,17 +735,16 @@ def show_cut(row: Row) -> str:
     rule = row.made["rule"]
     for name in ("rule", *LEARNED):
         made = row.made[name]
-        seen = np.where(made.past, 0.0, made.scores)
-        low, high = seen.mean(axis=0), (seen + made.past).mean(axis=0)
-        against = np.where(rule.past, 0.0, rule.scores)
-        ends = (seen - against - rule.past).mean(axis=0), (seen + made.past - against).mean(axis=0)
+        low, high = made.scores.mean(axis=0), (made.scores + made.past).mean(axis=0)
+        over = made.scores - rule.scores  # nothing for what was not seen
+        ends = (over - rule.past).mean(axis=0), (over + made.past).mean(axis=0)
         for number, share in enumerate(SHARES):
             ranges = ((low, high), ends)
-            own, over = (
+            own, beyond = (
                 f"{100 * least[number]:+.1f} to {100 * most[number]:+.1f}" for least, most in ranges
             )
             past = f"{100 * made.past[:, number].mean():.0f}%"
-            lines.append([row.record.name, name, f"{share:.0%}", own, past, over])
+            lines.append([row.record.name, name, f"{share:.0%}", own, past, beyond])
     return table(["record", "candidate", "cap", "score", "past the cut", "less the rule's"], lines)
 
 
