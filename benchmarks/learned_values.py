@@ -1,15 +1,16 @@
 """Does any learned combination of a record's signals beat its best rule at equal cost, on unseen questions?
 
-``python -m benchmarks.learned_values RECORD [RECORD ...]`` prints the tables of docs/results/learned.md;
+``python -m benchmarks.learned_values [--mixed] RECORD ...`` prints the tables of docs/results/learned.md;
 question types of 200 or more are rows of their own, too. Needs the extra ``learn`` and scikit-learn.
 
 Every question is scored by candidates fitted and chosen on other questions (five folds). Within the
 questions fitted on, four inner folds choose what there is to choose. At three caps of the mean cost,
 spread between what fixed-1 costs and what reading every answer to the full budget costs, each candidate takes
-the member, or mix of two by a coin, with the best score for the cap: ``rule`` an OR or AND of one or two
-conditions of certified choice's family, ``round`` and low values of the record's own signals added; the
-others a threshold on values learned from the signals (``network``: Stop-RAG's, on its own validation
-part). Held out, a candidate's gain is its score over the best mix of fixed budgets at
+the member (``--mixed``: or mix of two by a coin) with the best score for the cap: ``rule`` an OR or AND of
+one or two conditions of certified choice's family, to which ``round``, low values of the record's own signals
+and every signal alone over search's grid, in both directions, are added; the others a threshold on values
+learned from the signals (``network``: Stop-RAG's, on its own validation part). Held out, a
+candidate's gain is its score over the best mix of fixed budgets at
 its own mean cost, as run, averaged over the caps; intervals resample questions, all candidates alike.
 """
 
@@ -52,6 +53,7 @@ from suffice.trace.rounds.table import TraceSet
 FOLDS, INNER, RESAMPLES, SEED, FEWEST, STEPS = 5, 4, 2000, 42, 200, 500
 OPERAND = "rule_"
 """Before the names of signals that only rules read."""
+GRID = 40
 SHARES = (0.25, 0.5, 0.75)
 PART = "- "
 """Before the names of question types."""
@@ -67,7 +69,7 @@ class Record:
 
     ``inputs``: signals by whether those that cost calls, and the record's own, are among them. ``seen`` are
     the last rounds recorded, ``last`` those of what never stops: later where a question was cut. Rounds past
-    a cut score 0 and cost a round each, the worst there is.
+    a cut score 0 and cost a round each, the worst there is. ``mixed``: whether two members may be mixed.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Record:
     cut: Chosen
     axis: CostAxis
     inputs: Mapping[str, tuple[str, ...]]
+    mixed: bool = False
     paid: dict[CostReads, Array] = field(default_factory=dict)
 
     @property
@@ -107,8 +110,8 @@ class Record:
         return self.costs(CostReads()), self.scores
 
 
-def record_of(name: str, measures: Measures, *, everything: bool = True) -> Record:
-    """The labelled questions, ready for the study; without ``everything`` by signals that cost no call."""
+def record_of(name: str, measures: Measures) -> Record:
+    """The labelled questions, ready for the study."""
     measures = measures.take(measures.scores().labelled)
     traces, scored = measures.traces, measures.scores().compared
     seen = traces.last_rounds
@@ -118,8 +121,7 @@ def record_of(name: str, measures: Measures, *, everything: bool = True) -> Reco
     past = np.arange(1, traces.n_rounds + 1) > seen[:, None]
     scores = np.where(cut[:, None] & past, 0.0, scores)
     named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(OPERAND))
-    free = free_inputs(measures)
-    inputs = {"free": free, "all": named if everything else free}
+    inputs = {"free": free_inputs(measures), "all": named}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
     axis = measures.costs(CostModel()).axis("rounds" if cut.any() else None, readers)
@@ -191,13 +193,18 @@ def outcome(
 def choose(
     record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads], caps: Array
 ) -> list[Mix]:
-    """By cap the best of the members ``stops`` (m, n_rows), or mix of two, as fixed budgets may be mixed."""
+    """By cap the best of the members ``stops`` (m, n_rows), or mix of two, else the cheapest."""
     here, at = np.flatnonzero(rows), stops.astype(np.int64) - 1
     scores = record.scores[here, at].mean(axis=1).round(12)
     costs, kinds = np.empty(len(stops)), {kind: n for n, kind in enumerate(dict.fromkeys(reads))}
     of = np.array([kinds[kind] for kind in reads])
     for kind, number in kinds.items():
         costs[of == number] = record.costs(kind)[here, at[of == number]].mean(axis=1).round(12)
+    if not record.mixed:
+        order = np.lexsort((costs, -scores))
+        cheapest = np.lexsort((-scores, costs))[:1]
+        within = [[*order[costs[order] <= cap + 1e-9], *cheapest][0] for cap in caps]
+        return [Mix(low=int(member), high=int(member), share=0.0) for member in within]
     line = Frontier(cost_name="", costs=tuple(costs.tolist()), scores=tuple(scores.tolist())).best
     corners = [int(np.flatnonzero((costs == cost) & (scores == score))[0]) for cost, score in line]
     mixes = []
@@ -252,8 +259,23 @@ def _rules(record: Record, train: Chosen, test: Chosen, size: int) -> Outcome:
     adaptive = len(family.rules) - max(part.traces.n_rounds for part in parts)
     members = np.arange(adaptive)
     reads = family.reads[:adaptive]
-    mixes = choose(record, train, family.learn_stops[members], reads, record.caps(train))
-    return outcome(record, test, family.test_stops[members], reads, mixes)
+    stops = [family.learn_stops[members]], [family.test_stops[members]]
+    for name in record.inputs[
+        "all"
+    ]:  # one condition, over evenly spaced thresholds and in both directions
+        values, kind = record.measures.signals([name]).signal(name), reads_of([name])
+        defined = values[train][np.isfinite(values[train])]
+        if not defined.size:
+            continue
+        grid = np.linspace(defined.min(), defined.max(), GRID + 1)[:-1] + 1e-12
+        for sign in (1.0, -1.0):
+            for rows, of_rows in zip((train, test), stops, strict=True):
+                of_rows.append(stops_of(record, rows, sign * values, np.sort(sign * grid)))
+            reads = (*reads, *(kind for _ in grid))
+    learned, held = (np.concatenate(of_rows) for of_rows in stops)
+    return outcome(
+        record, test, held, reads, choose(record, train, learned, reads, record.caps(train))
+    )
 
 
 # --- values learned from signals -----------------------------------------------------------------
@@ -597,20 +619,17 @@ def with_operands(traces: TraceSet) -> TraceSet:
     return with_values(traces, added)
 
 
-def records_of(path: str) -> Iterator[Record]:
+def records_of(path: str, *, mixed: bool = False) -> Iterator[Record]:
     """The record, then its larger question types."""
     measures = Measures(with_operands(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
-    whole, free = (record_of(name, measures, everything=everything) for everything in (True, False))
-    yield whole
-    if free.axis.name != whole.axis.name:
-        yield replace(free, name=f"{PART}{name}, free signals")
+    yield replace(record_of(name, measures), mixed=mixed)
     kinds = np.array([question.type or "" for question in measures.traces.questions])
     large = [
         kind for kind, count in sorted(Counter(kinds.tolist()).items()) if kind and count >= FEWEST
     ]
     for kind in large if len(large) > 1 else []:
-        yield record_of(f"{PART}{kind}", measures.take(kinds == kind))
+        yield replace(record_of(f"{PART}{kind}", measures.take(kinds == kind)), mixed=mixed)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -752,8 +771,9 @@ def main(paths: list[str]) -> None:
     """Print the tables."""
     rows: list[Row] = []
     cut: list[Row] = []
+    mixed = "--mixed" in paths
     for path in paths:
-        for record in records_of(path):
+        for record in records_of(path, mixed=mixed) if path != "--mixed" else ():
             row = row_of(record)
             (cut if record.cut.any() else rows).append(row)
             print(f"{record.name}: {row.seconds:.0f} s of CPU", file=sys.stderr, flush=True)
