@@ -40,7 +40,7 @@ test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examp
 	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
 
 faults: $(VENV)/.dev ## kills, full disks, broken servers, damaged files: docs/reliability.md
-	$(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/faults
 
 check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
 	$(BIN)/ruff format --check .

@@ -116,7 +116,8 @@ def sections() -> list[tuple[str, list[str]]]:
         (
             f"Certified choice: {source}",
             [
-                f"suffice fit certified {source} --family {family} --max-loss {loss} --out certified.json"
+                f"suffice fit certified {source} --family {family} --max-loss {loss} --attempts 3 "
+                "--out certified.json"
                 for family, loss in (("rule", 0.02), ("rule", 0.1), ("fixed", 0.1))
             ],
         )

@@ -498,20 +498,28 @@ def fit_certified_cases() -> Iterator[Case]:
             f"fit certified in/hotpotqa_qwen1.5b.parquet --out p.json --family {family} --max-loss 0.2 --json",
             needs=("data",),
         )
-    loose = f"{command} --max-loss 0.3 --confidence 0.8 --levels 3 --signals own,answer_stable"
+    loose = (
+        "fit certified in/rich.parquet --max-loss 0.3 --confidence 0.8 --levels 3 --signals "
+        "own,answer_stable"
+    )
+    options = [
+        "--loss drop --json",
+        "--loss wrong-stop --metric em --json",
+        "--metric acc --json",
+        "--correction holm",
+        "--cost prompt_tokens --max-signals 1",
+        f"--cost usd {PRICES}",
+        "--cost joules --energy prompt=0.05 --f1 squad --seed 1",
+        "--max-wrong-stops 0.4 --max-cost 3.9 --cost rounds --min-rounds 2 --json",
+    ]
+    # a folder each: in one they would share what certificates of one record may spend
     yield each(
         "fit/certified-options",
         loose,
-        [
-            "--loss drop --json",
-            "--loss wrong-stop --metric em --json",
-            "--metric acc --json",
-            "--correction holm",
-            "--cost prompt_tokens --max-signals 1",
-            f"--cost usd {PRICES}",
-            "--cost joules --energy prompt=0.05 --f1 squad --seed 1",
-        ],
+        [f"{option} --out {number}/p.json" for number, option in enumerate(options)],
     )
+    counted = f"{loose} --attempts 2 --out p.json"
+    yield case("fit/certified-counted", counted, f"{counted} --seed 1", f"{counted} --seed 2")
     yield case(
         "fit/certified-grid",
         f"{command} --family thresholds --max-loss 0.3 --rule 'own > ?' --grid=-1:1:0.5 --json",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import threading
 import time
 from collections import deque
@@ -69,13 +70,31 @@ def at_once(concurrency: Concurrency) -> int:
     return concurrency if isinstance(concurrency, int) else concurrency.now
 
 
+_THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
+
+
+def need_room_for_a_thread() -> None:
+    """To be called before one is started: Python waits for ever for one that has no memory to begin with.
+
+    Raises
+    ------
+    MemoryError
+        When there is too little.
+    """
+    try:
+        mmap.mmap(-1, _THREAD_BYTES).close()
+    except OSError as error:
+        raise MemoryError("no thread can be started") from error
+
+
 def side_by_side(
     work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurrency: Concurrency
 ) -> bool:
     """Do the work, so many tasks under way at once; true when interrupted.
 
     Ctrl-C reaches the main thread only, so it cannot cut :meth:`Work.keep` in two. What is under way
-    then, or when an error is raised, comes to its end and is kept.
+    then, or when an error is raised, comes to its end and is kept; what pauses then (:func:`rest`) ends
+    there, as work that was neither done nor failed.
 
     Raises
     ------
@@ -85,6 +104,7 @@ def side_by_side(
     most = concurrency if isinstance(concurrency, int) else concurrency.most
     if most < 1:
         raise UsageError(f"concurrency must be at least 1, found {most}")
+    need_room_for_a_thread()
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(most) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
         keeper.submit(int).result()
@@ -100,12 +120,12 @@ def side_by_side(
                     future.result()
                 work.report()
         except KeyboardInterrupt:
-            under_way.stop.set()
+            under_way.end()
             # behind a result that may just be kept
             keeper.submit(under_way.drain, broken=False).result()
             return True
         except BaseException:
-            under_way.stop.set()
+            under_way.end()
             with suppress(BackendError):  # a full disk; the first error is the one to tell
                 keeper.submit(under_way.drain, broken=True).result()
             raise
@@ -122,13 +142,24 @@ class _UnderWay(Generic[_Task, _Result]):
         self._waiting = waiting
         self._pool = pool
         self.stop = threading.Event()
+        self._pauses = _Cuttable()
         self.pending: dict[Future[_Result], _Task] = {}
 
     def fill(self, concurrency: Concurrency) -> None:
         """Begin more until so many are under way, unless told to stop."""
         count = max(0, at_once(concurrency) - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
-            self.pending[self._pool.submit(self._work.do, task, self.stop)] = task
+            need_room_for_a_thread()
+            self.pending[self._pool.submit(self._do, task)] = task
+
+    def _do(self, task: _Task) -> _Result:
+        _HERE.pauses = self._pauses
+        return self._work.do(task, self.stop)
+
+    def end(self) -> None:
+        """Begin nothing more, nor wait for a time to come."""
+        self.stop.set()
+        self._pauses.cut()
 
     def wait(self) -> tuple[list[tuple[_Task, _Result]], list[Future[_Result]]]:
         """Results of those that come to their end next, and those that raised."""
@@ -151,38 +182,21 @@ class Cut(BaseException):
     """Raised in work that was cut: no handler of errors takes it for one."""
 
 
-class Aside:
-    """Work in a thread of its own that may turn out not to be wanted.
+class _Cuttable:
+    """What ends early in several threads when it is cut."""
 
-    Parameters
-    ----------
-    work
-        What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
-        how what it waits for is cut short.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ways: list[Callable[[], None]] = []
-        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
         self.cut_off = False
-        """Whether it was cut."""
-        self._thread.start()
-
-    def _run(self) -> None:
-        _HERE.aside = self
-        with suppress(BaseException):
-            self._work()
 
     def cut(self) -> None:
-        """Cut what it waits for, as far as that can be, and wait for its end."""
+        """End what there is, and what begins from now on."""
         with self._lock:
             self.cut_off = True
             ways = tuple(self._ways)
         for way in ways:
             way()
-        self._thread.join()
 
     @contextmanager
     def by(self, way: Callable[[], None]) -> Iterator[None]:
@@ -198,6 +212,39 @@ class Aside:
                 self._ways.remove(way)
             if self.cut_off:
                 raise Cut
+
+
+class Aside:
+    """Work in a thread of its own that may turn out not to be wanted.
+
+    Parameters
+    ----------
+    work
+        What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
+        how what it waits for is cut short.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._cuttable = _Cuttable()
+        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
+        need_room_for_a_thread()
+        self._thread.start()
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it was cut."""
+        return self._cuttable.cut_off
+
+    def _run(self) -> None:
+        _HERE.work = self._cuttable
+        with suppress(BaseException):
+            self._work()
+
+    def cut(self) -> None:
+        """Cut what it waits for, as far as that can be, and wait for its end."""
+        self._cuttable.cut()
+        self._thread.join()
 
 
 class WorkAhead(Generic[_Result]):
@@ -233,7 +280,14 @@ class WorkAhead(Generic[_Result]):
         self._aside.cut()
 
 
-_HERE = threading.local()
+class _Here(threading.local):
+    """What ends a thread's work early: wherever it waits, or where it pauses only."""
+
+    work: _Cuttable | None = None
+    pauses: _Cuttable | None = None
+
+
+_HERE = _Here()
 
 
 def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager[None]:
@@ -242,15 +296,34 @@ def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager
     ``way``, called from another thread, lets what the block waits for end. Raises :class:`Cut` at its begin
     or end; in every other thread it does nothing.
     """
-    aside: Aside | None = getattr(_HERE, "aside", None)
-    return nullcontext() if aside is None else aside.by(way)
+    work = _HERE.work
+    return nullcontext() if work is None else work.by(way)
+
+
+@contextmanager
+def pause(way: Callable[[], None]) -> Iterator[None]:
+    """The same for a block that waits for a time to come, which :func:`side_by_side` cuts as well."""
+    pauses = _HERE.pauses
+    with may_be_cut(way), nullcontext() if pauses is None else pauses.by(way):
+        yield
 
 
 def rest(seconds: float) -> None:
-    """Sleep, as long as this thread's work is not cut."""
-    cut = threading.Event()
-    with may_be_cut(cut.set):
-        cut.wait(seconds)
+    """Sleep, as long as this thread's work goes on."""
+    over = threading.Event()
+    with pause(over.set):
+        over.wait(seconds)
+
+
+def as_here(work: Callable[[_Task], _Result]) -> Callable[[_Task], _Result]:
+    """The work for another thread, which is cut there when this thread's is."""
+    here = dict(vars(_HERE))
+
+    def there(task: _Task) -> _Result:
+        vars(_HERE).update(here)
+        return work(task)
+
+    return there
 
 
 class Once(Generic[_Result]):

@@ -122,7 +122,11 @@ def _jump(jumps: Sequence[float]) -> None:
             position[0] += 1
             return real() + jumps[position[0] % len(jumps)]
 
-    class Jumping(datetime):
+    class Kind(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, datetime)
+
+    class Jumping(datetime, metaclass=Kind):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> Self:
             return cls.fromtimestamp(jumping(), tz)
@@ -254,6 +258,7 @@ def _live(
     err: Connection,
 ) -> None:
     """The child's life."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(folder)
     for descriptor, pipe in ((1, out), (2, err)):
         os.dup2(pipe.fileno(), descriptor)
@@ -261,8 +266,10 @@ def _live(
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
     conditions.enter()
+    sys.argv = ["suffice", *words]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        code: Any = run(words)
+        code: Any = main() if run is main else run(words)
     except SystemExit as end:
         code = end.code
     atexit._run_exitfuncs()

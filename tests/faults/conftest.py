@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.faults.children import Child, import_once
-from tests.faults.work import Work, make_given, result
+from tests.faults.work import LONG, Tried, Work, make_given, result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,44 @@ class Clean:
 
     result: dict[str, Any]
     seconds: float
+
+
+@pytest.fixture
+def tried(record_property: Callable[[str, object], None]) -> Tried:
+    """Counts what is done, for the table at the end."""
+
+    def count(fault: str, times: int = 1) -> None:
+        record_property(f"fault: {fault}", times)
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How often each fault was tried; where a test fails something was lost, doubled or not told."""
+    times: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    reports = [
+        (outcome, report)
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, ())
+        if report.when == "call"
+    ]
+    for outcome, report in reports:
+        counted: Counter[str] = Counter()
+        for name, value in report.user_properties:
+            if name.startswith("fault: "):
+                counted[name.removeprefix("fault: ")] += value
+        times.update(counted)
+        tests.update(counted.keys())
+        failed.update(counted.keys() if outcome == "failed" else ())
+    if times:
+        terminalreporter.section("faults tried")
+        terminalreporter.write_line("| What was done | How often | Tests | Failed |")
+        terminalreporter.write_line("|---|---:|---:|---:|")
+    for fault in sorted(times):
+        row = f"| {fault} | {times[fault]:,} | {tests[fault]} | {failed[fault]} |"
+        terminalreporter.write_line(row)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,7 +79,7 @@ def clean(given: Path) -> Callable[[Work], Clean]:
 
     def run(work: Work) -> Clean:
         if work.name not in known:
-            for _ in range(2):
+            for _ in range(1 if work in LONG else 2):
                 with tempfile.TemporaryDirectory() as folder:
                     ended = Child(work.line(given, Path(folder)), given).end()
                     assert ended.code == 0, ended.err

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.commands import run
 from tests.faults.children import USUAL, Child, Conditions, Ended
-from tests.faults.work import WORKS, Work, result
+from tests.faults.work import WORKS, Tried, Work, result
 
 PAGE = 4096
 LEVELS = (0, 1, PAGE, *(PAGE * 2**power for power in range(1, 12)))
@@ -28,6 +28,7 @@ ON_A_DISK = (
     "measure",
     "report",
     "ask-index",
+    "bench-retrieval",
     "bench-hidden",
 )
 
@@ -71,9 +72,11 @@ def limited(level: int) -> Conditions:
 @pytest.mark.slow
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_no_file_may_grow(
-    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path
+    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
 ) -> None:
-    assert fill(work, given, tmp_path / "out", clean(work), limited) >= 1
+    times = fill(work, given, tmp_path / "out", clean(work), limited)
+    tried("no file may grow past 0, 1, 4,096, ... bytes", times)
+    assert times >= 1
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     "work", [work for work in WORKS if work.name in ON_A_DISK], ids=lambda work: work.name
 )
 def test_the_disk_is_full(
-    work: Work, given: Path, clean: Callable[[Work], Any], disk: Path
+    work: Work, given: Path, clean: Callable[[Work], Any], disk: Path, tried: Tried
 ) -> None:
     def leaving(level: int) -> Conditions:
         """All but so many bytes of the disk are taken; temporary files lie there, too."""
@@ -105,7 +108,9 @@ def test_the_disk_is_full(
             os.posix_fallocate(stream.fileno(), 0, free - level)
         return Conditions(environment={"TMPDIR": str(disk)})
 
-    assert fill(work, given, disk / "out", clean(work), leaving) >= 1
+    times = fill(work, given, disk / "out", clean(work), leaving)
+    tried("a disk with 0, 1, 4,096, ... bytes left", times)
+    assert times >= 1
     leaving(-1)
 
 
@@ -113,7 +118,8 @@ def test_the_disk_is_full(
 @pytest.mark.parametrize(
     "work", [work for work in WORKS if work.replaces], ids=lambda work: work.name
 )
-def test_the_file_before_stays_whole(work: Work, given: Path, tmp_path: Path) -> None:
+def test_the_file_before_stays_whole(work: Work, given: Path, tmp_path: Path, tried: Tried) -> None:
+    tried("a full disk where a file is to be replaced")
     line = work.line(given, tmp_path)
     assert Child(line, given).end().code == 0
     files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}

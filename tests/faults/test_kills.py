@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.faults.children import Child, Ended
-from tests.faults.work import WORKS, Work, result
+from tests.faults.work import LONG, WORKS, Tried, Work, result
 
 from suffice.pipelines.live.watch import Watch
 from suffice.trace.rounds.reader import read_traces
@@ -46,9 +46,9 @@ def kept(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+@pytest.mark.parametrize("work", [*LONG, *WORKS], ids=lambda work: work.name)
 def test_killed_at_random_moments_it_ends_as_if_it_had_not_been(
-    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path
+    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
 ) -> None:
     whole = clean(work)
     draw = random.Random(work.name)
@@ -66,6 +66,7 @@ def test_killed_at_random_moments_it_ends_as_if_it_had_not_been(
             place += 1
             out, before = tmp_path / str(place), {}
             out.mkdir()
+    tried("SIGKILL of the demo or of training on text" if work in LONG else "SIGKILL", kills)
     assert kills == work.kills
     ended = Child(work.line(given, out), given).end()
     assert ended.code == 0, ended.err
@@ -118,7 +119,10 @@ def check_watched(folder: Path, told: Path) -> dict[str, QuestionRecord]:
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(100, marks=pytest.mark.slow)])
-def test_two_watchers_killed_lose_nothing_that_was_finished(times: int, tmp_path: Path) -> None:
+def test_two_watchers_killed_lose_nothing_that_was_finished(
+    times: int, tmp_path: Path, tried: Tried
+) -> None:
+    tried("SIGKILL of two watchers of one folder", 2 * times)
     folder, told = tmp_path / "traces", tmp_path / "told"
     for number in range(times):
         kill_two_watchers(folder, told, 0.2 * number / times)

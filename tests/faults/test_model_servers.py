@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faults.children import Child, Ended
+from tests.faults.work import Tried, Work, result
 from tests.faulty_server import FAULTS, Amounts, FaultyServer, Misbehaviour
 
 from suffice.datasets.registry import load
@@ -89,8 +92,9 @@ def test_three_calls_in_ten_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_three_calls_in_ten_fail_over_sixty_questions(tmp_path: Path) -> None:
+def test_three_calls_in_ten_fail_over_sixty_questions(tmp_path: Path, tried: Tried) -> None:
     """Twenty calls a question."""
+    tried("questions of 20 calls, 3 in 10 of which fail", 60)
     check_that_faults_change_nothing(tmp_path, ALIKE, questions=60, rounds=10, seed=1)
 
 
@@ -149,3 +153,91 @@ def test_a_server_that_dies_and_comes_back_loses_nothing(tmp_path: Path) -> None
         summary = recorded(server, tmp_path / "out", 60, rounds=5, on_progress=progress)
         killer.join()
     assert summary == RecordSummary(recorded=60, before=0, failed=0)
+
+
+# --- commands --------------------------------------------------------------------------------------
+_SERVER = "--llm {} --model m --timeout 1"
+COMMANDS = (
+    Work(
+        name="record",
+        words=f"record --dataset generated --limit 5 --samples 2 --rounds 3 {_SERVER} --out OUT/traces",
+    ),
+    Work(
+        name="record-cached",
+        words=f"record --dataset generated --limit 5 --rounds 3 {_SERVER} --out OUT/traces "
+        "--cache OUT/replies.sqlite",
+    ),
+    Work(name="probe", words=f"probe GIVEN/unasked.parquet --samples 1 {_SERVER} --out OUT/probed"),
+    Work(
+        name="ask",
+        words="ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --policy fixed-3 --samples 2 "
+        f"{_SERVER} --json",
+    ),
+)
+# of commands a reply may be larger than those that are giant here
+SMALL = [fault for fault in ALIKE if fault not in ("giant", "bomb", "gzip_bomb")]
+
+
+def begun(work: Work, server: FaultyServer, given: Path, out: Path) -> Child:
+    """The command, which asks this server."""
+    out.mkdir(exist_ok=True)
+    return Child([word.format(server.url) for word in work.line(given, out)], given)
+
+
+def left(ended: Ended, out: Path) -> tuple[Any, Any]:
+    """The files, and the answer where one is printed."""
+    assert "Traceback" not in ended.err
+    files = {name: held for name, held in result(out).items() if not name.endswith(".sqlite")}
+    return files, json.loads(ended.out)["answer"] if ended.out.startswith("{") else None
+
+
+def done(work: Work, server: FaultyServer, given: Path, out: Path) -> tuple[Any, Any]:
+    """What it leaves where it does its work."""
+    ended = begun(work, server, given, out).end()
+    assert ended.code == 0, ended.err
+    return left(ended, out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("work", COMMANDS, ids=lambda work: work.name)
+def test_commands_of_which_three_calls_in_ten_fail(
+    work: Work, seed: int, given: Path, tmp_path: Path, tried: Tried
+) -> None:
+    with FaultyServer(Misbehaviour(share=0.0)) as good:
+        clean = done(work, good, given, tmp_path / "clean")
+    how = Misbehaviour(share=0.3, faults=SMALL, seed=seed, amounts=AMOUNTS)
+    with FaultyServer(how) as faulty:
+        assert done(work, faulty, given, tmp_path / "faulty") == clean
+    tried("calls of a command that failed, 3 in 10", faulty.failed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", COMMANDS, ids=lambda work: work.name)
+def test_commands_whose_server_dies_in_the_middle(
+    work: Work, given: Path, tmp_path: Path, tried: Tried
+) -> None:
+    """For three seconds, which is waited for; then for good, which is told, and the same command goes on."""
+    with FaultyServer(Misbehaviour(share=0.0)) as server:
+        clean = done(work, server, given, tmp_path / "clean")
+        half = server.calls.total() // 2
+        for seconds in (3.0, None):
+            out, before = tmp_path / str(seconds), server.calls.total()
+            child = begun(work, server, given, out)
+            while child.running and server.calls.total() < before + half:
+                time.sleep(0.001)
+            with server.away():
+                if seconds is None:
+                    ended = child.end(180.0)
+                    tried("a server that dies in the middle, for good")
+                else:
+                    time.sleep(seconds)
+                    tried("a server that dies in the middle, for three seconds")
+            ended = child.end()
+            if seconds is None and ended.code:
+                assert ended.code == 1, ended.err
+                assert "Traceback" not in ended.err
+                assert done(work, server, given, out) == clean
+            else:
+                assert ended.code == 0, ended.err
+                assert left(ended, out) == clean

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.commands import SUFFICE
 from tests.faults.children import Child, Conditions
-from tests.faults.work import READS, WORKS, Work, result
+from tests.faults.work import READS, WORKS, Tried, Work, result
 
 OBEYING = Conditions(permissions=True)
 # forward and back: seconds, a day, twenty years; each reading by another
@@ -20,7 +20,10 @@ JUMPS = (0.0, 3.0, -3.0, 86_400.0, -86_400.0, 20 * 365 * 86_400.0, -20 * 365 * 8
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
-def test_a_folder_that_may_not_be_written(work: Work, given: Path, tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_written(
+    work: Work, given: Path, tmp_path: Path, tried: Tried
+) -> None:
+    tried("a folder that may not be written")
     tmp_path.chmod(0o555)
     ended = Child(work.line(given, tmp_path), given, conditions=OBEYING).end()
     tmp_path.chmod(0o755)
@@ -37,9 +40,10 @@ def test_a_folder_that_may_not_be_written(work: Work, given: Path, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("work", [*WORKS, *READS], ids=lambda work: work.name)
 def test_what_is_read_may_not_be_written(
-    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path
+    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
 ) -> None:
     """Inputs on a disk that is only read: no lock, no cache, no index is made beside them."""
+    tried("inputs that may only be read")
     whole = clean(work)
     places = [given, *(place for place in given.rglob("*") if place.is_dir())]
     for place in places:
@@ -69,7 +73,9 @@ def test_without_a_home(
     given: Path,
     clean: Callable[[Work], Any],
     tmp_path: Path,
+    tried: Tried,
 ) -> None:
+    tried("no home, or a home and a temporary folder that are not there")
     conditions = Conditions(environment=environment)
     ended = Child(work.line(given, tmp_path), given, conditions=conditions).end()
     assert ended.code == 0, ended.err
@@ -79,8 +85,9 @@ def test_without_a_home(
 @pytest.mark.slow
 @pytest.mark.parametrize("work", [*WORKS, *READS], ids=lambda work: work.name)
 def test_a_clock_that_jumps(
-    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path
+    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
 ) -> None:
+    tried("a clock that jumps by up to 20 years")
     ended = Child(work.line(given, tmp_path), given, conditions=Conditions(jumps=JUMPS)).end()
     assert ended.code == 0, ended.err
     assert result(tmp_path) == clean(work).result
@@ -106,7 +113,10 @@ ASCII = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "
         "replay OUT/Ålesund.parquet",
     ],
 )
-def test_a_terminal_that_knows_ascii_only(words: str, given: Path, tmp_path: Path) -> None:
+def test_a_terminal_that_knows_ascii_only(
+    words: str, given: Path, tmp_path: Path, tried: Tried
+) -> None:
+    tried("a terminal that knows ASCII only")
     work = Work(name="ascii", words=words)
     done = subprocess.run(
         [*SUFFICE, *work.line(given, tmp_path)],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.faults.children import Child
-from tests.faults.work import WORKS, Work, result
+from tests.faults.work import WORKS, Tried, Work, result
 
 from suffice.pipelines.live.watch import Watch
 from suffice.trace.rounds.reader import read_traces
@@ -18,7 +18,10 @@ TOLD = ("another recorder", "exists already", "another study", "is at it")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
-def test_two_at_once(work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path) -> None:
+def test_two_at_once(
+    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
+) -> None:
+    tried("the same command twice at once")
     whole = clean(work)
     children = [Child(work.line(given, tmp_path), given) for _ in range(2)]
     ended = [child.end() for child in children]
@@ -43,7 +46,8 @@ def watch_some(words: Sequence[str]) -> int:
 
 
 @pytest.mark.slow
-def test_two_watchers_of_questions_with_the_same_ids(tmp_path: Path) -> None:
+def test_two_watchers_of_questions_with_the_same_ids(tmp_path: Path, tried: Tried) -> None:
+    tried("questions of two watchers with the same ids", 400)
     folder = tmp_path / "traces"
     children = [Child([str(folder), name], tmp_path, run=watch_some) for name in ("Oslo", "Rome")]
     for child in children:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from tests.builders import drawn_records, written_traces
 from tests.commands import run
+from tests.studies.ab_rag import study_traces
 
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import make_record, sampled_records
@@ -19,6 +22,9 @@ from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Roun
 from suffice.trace.rounds.writer import write_traces
 
 QUESTIONS = 8
+
+Tried = Callable[..., None]
+"""``tried(fault, times=1)``: what was done to a command, and how often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,8 @@ class Work:
         The file that it writes over, in OUT; empty: it takes only a free place.
     kills
         How often it is killed.
+    seconds
+        That it may take to end after a signal: what is under way comes to its end.
     """
 
     name: str
@@ -44,6 +52,7 @@ class Work:
     resumes: bool = False
     replaces: str = ""
     kills: int = 4
+    seconds: float = 20.0
 
     def line(self, given: Path, out: Path) -> list[str]:
         """The words of the command."""
@@ -165,6 +174,11 @@ WORKS = (
         replaces="report.html",
     ),
     Work(
+        name="choose",
+        words="choose GIVEN/drawn.parquet --bootstrap 20 --signals answer_stable,overlap --workers 1 "
+        "--out OUT/chosen",
+    ),
+    Work(
         name="monitor",
         words="monitor GIVEN/micp.json GIVEN/arrived.jsonl --state OUT/state.json",
         replaces="state.json",
@@ -204,6 +218,21 @@ WORKS = (
     ),
 )
 
+LONG = (
+    Work(
+        name="fit-stop-rag-text",
+        words=_FIT.format("stop-rag", "stoprag") + " --features text --min-steps 8 --epochs 0.1",
+        replaces="policy.json",
+        resumes=True,
+        kills=5,
+        seconds=60.0,
+    ),
+    Work(
+        name="demo", words="demo --questions 5 --out OUT/demo", resumes=True, kills=4, seconds=60.0
+    ),
+)
+"""With networks of their own, MiniLM and Gemma: seconds each, so only killed and signalled."""
+
 READS = (
     Work(name="policies", words="policies"),
     Work(name="signals-list", words="signals --list"),
@@ -211,7 +240,7 @@ READS = (
     Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
     Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
     Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),
-    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/recorded --bootstrap 20"),
+    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/study.parquet --bootstrap 20 --grid 0.6"),
 )
 """Commands that only print."""
 
@@ -232,6 +261,7 @@ def make_given(folder: Path) -> Path:
     learned = stop_rag_records("single", 20, rounds=3, split="tune", seed=1)
     learned += stop_rag_records("single", 10, rounds=3, split="eval", seed=2)
     write_traces(learned, folder / "stoprag.parquet")
+    write_traces(study_traces().records(), folder / "study.parquet")
     foreign = [make_record("Å", ["Skien", "Ålesund"], gold=["Ålesund"])]
     write_traces(foreign, folder / "foreign.parquet")
     write_traces([unasked(f"u{number}") for number in range(6)], folder / "unasked.parquet")
@@ -263,12 +293,16 @@ def make_given(folder: Path) -> Path:
 
 # --- what a command left ---------------------------------------------------------------------------
 _TIMES = re.compile(
-    r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder"
+    r"latency|seconds|_s$|time|date|written|version|created|hash|energy|joules|folder|^loaded$"
+)
+# true of a run that goes on, and of no other
+_GONE_ON = re.compile(
+    r"nothing was run anew: all runs were recorded before|\d+ of \d+ trainings? found in "
 )
 _DRAWN = re.compile(r"data-[0-9a-f]{32}")
 _ASIDE = re.compile(r"\.tmp(/|$)|checkpoint|\.assembling-")
 _NO_RESULT = re.compile(
-    r"\.lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl|files.*\.sha256"
+    r"\..*lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl|files.*\.sha256"
 )
 
 
@@ -284,11 +318,16 @@ def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
         if not file.is_file() or _NO_RESULT.fullmatch(file.name):
             continue
         if finished or not (_ASIDE.search(name) or _DRAWN.search(name)):
-            files[_DRAWN.sub("data", name)] = _content(file)
+            content = _content(file)
+            files[_DRAWN.sub("data", name)] = (
+                _gist(content) if name.startswith("demo/") else content
+            )
     return files
 
 
 def _content(file: Path) -> Any:
+    if ".tmp" in file.as_posix():  # half of something
+        return file.read_bytes()
     if file.suffix == ".parquet":
         rows = pq.read_table(file).to_pylist()
         return sorted(json.dumps(_untimed(row), sort_keys=True, default=str) for row in rows)
@@ -296,7 +335,9 @@ def _content(file: Path) -> Any:
         return _untimed(json.loads(file.read_bytes()))
     if file.suffix == ".sqlite":
         with sqlite3.connect(file) as database:
-            rows = database.execute("SELECT key, sample, completion FROM samples").fetchall()
+            rows = []
+            with suppress(sqlite3.OperationalError):  # killed before it had a table
+                rows = database.execute("SELECT key, sample, completion FROM samples").fetchall()
         database.close()
         return sorted(rows)
     if file.suffix == ".html":
@@ -304,9 +345,19 @@ def _content(file: Path) -> Any:
     return file.read_bytes()
 
 
+def _gist(content: Any) -> Any:
+    """Of the demo the questions and rounds: what is generated depends on what was evaluated before."""
+    if not isinstance(content, list):
+        return bool(content)
+    rows = [json.loads(row) for row in content]
+    return [json.dumps([row[name] for name in ("question_id", "round")]) for row in rows]
+
+
 def _untimed(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _untimed(held) for name, held in value.items() if not _TIMES.search(name)}
     if isinstance(value, list | tuple):
-        return [_untimed(held) for held in value]
+        return [
+            _untimed(held) for held in value if not (isinstance(held, str) and _GONE_ON.match(held))
+        ]
     return value

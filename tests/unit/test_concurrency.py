@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from suffice.concurrency import AdaptiveLimit, Slots, WorkFor, side_by_side
+from suffice.concurrency import AdaptiveLimit, Slots, WorkFor, as_here, rest, side_by_side
 from suffice.errors import BackendError, UsageError
 
 
@@ -52,6 +54,17 @@ def test_every_result_is_kept_by_one_thread(concurrency: int) -> None:
     assert not any(work.broken)
 
 
+def test_a_thread_without_memory_to_begin_with_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    with pytest.raises(MemoryError, match="no thread"):
+        side_by_side(Squares(), range(3), concurrency=1)
+
+
 def test_nothing_to_do() -> None:
     work = Squares()
     assert not side_by_side(work, [], concurrency=2)
@@ -87,6 +100,33 @@ def test_an_interrupt_keeps_what_is_under_way() -> None:
     assert side_by_side(work, range(50), concurrency=2)
     assert 3 <= len(work.kept) <= 5
     assert not any(work.broken)
+
+
+def test_an_interrupt_cuts_pauses_short() -> None:
+    """Those of the work's own threads, too; what pauses is neither kept nor failed."""
+    resting = threading.Barrier(3)
+
+    class Rests(Squares):
+        def do(self, task: int, stop: threading.Event) -> int:
+            if task < 2:
+                resting.wait(5)
+                if task:
+                    rest(60)
+                with ThreadPoolExecutor(1) as pool:
+                    list(pool.map(as_here(rest), [60.0]))
+            else:
+                resting.wait(5)
+            return super().do(task, stop)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    work = Rests(after=interrupt)
+    begun = time.perf_counter()
+    assert side_by_side(work, range(3), concurrency=3)
+    assert time.perf_counter() - begun < 20
+    assert work.kept == {2: 4}
+    rest(0.001)  # this thread was not cut
 
 
 def test_an_error_of_the_work_ends_it_and_the_others_are_kept() -> None:

@@ -6,6 +6,7 @@ import argparse
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Collection, Sequence
 
@@ -92,15 +93,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError as error:
             say(_refused(error), lead=lead)
             code = 1
-        except MemoryError:
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
+                raise
             say(_TOO_LITTLE_MEMORY, lead=lead)
             code = 1
         except KeyboardInterrupt:
             say("interrupted", lead=lead)
             code = INTERRUPTED
+    if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     return signals.code(code)
 
 
+_NO_THREAD = "can't start new thread"  # Python's own words
 _TOO_LITTLE_MEMORY = (
     "there is too little memory; end other programs or raise the limit, or take fewer questions, then run "
     "the same command again"

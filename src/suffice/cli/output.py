@@ -346,7 +346,11 @@ def waiting(label: str, *, every_s: float = 10.0) -> Iterator[None]:
     """
     outer, told = _Waiting.current, _Waiting(label, every_s)
     _Waiting.current = told
-    threading.Thread(target=told.tell, daemon=True).start()
+    from suffice.concurrency import need_room_for_a_thread
+
+    with suppress(MemoryError, RuntimeError):  # the work does without
+        need_room_for_a_thread()
+        threading.Thread(target=told.tell, daemon=True).start()
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor
+from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor, as_here
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings
 from suffice.llm.translation import BrokenReply
@@ -161,7 +161,9 @@ class OpenAICompatibleModel(ServedModel):
             ]
             drawn += most * len(parts)
             with ThreadPoolExecutor(min(len(parts), self._server.slots.now)) as pool:
-                for part, (got, cost) in zip(parts, pool.map(self._in_a_slot, parts), strict=True):
+                for part, (got, cost) in zip(
+                    parts, pool.map(as_here(self._in_a_slot), parts), strict=True
+                ):
                     completions += got[: part.n]
                     costs.append(cost)
         elapsed = time.perf_counter() - start

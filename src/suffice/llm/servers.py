@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor
+from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor, pause
 from suffice.errors import BackendError, SufficeError, SufficeWarning, UsageError
 from suffice.llm.endpoint import Address, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel, ServedModel
@@ -373,8 +373,13 @@ class ServerPool(ServedModel):
         """Which server is asked, once it has room."""
         with self._free:
             while (number := self._roster.choose(blocks, tried)) is None:
-                self._free.wait(self._roster.wait_s())
+                with pause(self._wake):
+                    self._free.wait(self._roster.wait_s())
             return self._roster.begin(number, blocks, tried)
+
+    def _wake(self) -> None:
+        with self._free:
+            self._free.notify_all()
 
     def _note(self, note: Callable[..., str | None], *what: object, **how: object) -> None:
         """Tell the roster, and whoever waits for it; say what there is to say."""

@@ -23,12 +23,14 @@ from typing import Any, TypeGuard
 
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.trace.durable import in_turn
 from suffice.trace.rounds.records import Passage
 
 SCHEMA = 2
 _UNSUMMED = 1  # the schema that knew files by their size alone
 _HEADER = "index.json"
 _PASSAGES = "passages.jsonl"
+_LOCKED = "index"
 _FIRST_KIND = "bm25"  # what a header without a kind holds: the first version wrote no other
 _DATA = re.compile(r"data-[0-9a-f]{32}")
 _NO_NAME = re.compile(r"\.{0,2}|.*[/\\\0].*", re.DOTALL)  # may lead out of the folder
@@ -120,7 +122,8 @@ def prepare_folder(folder: Path) -> None:
         ours = _holds_ours(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
-    others = [name for name in names if not (_DATA.fullmatch(name) or name == f"{_HEADER}.tmp")]
+    beside = (f"{_HEADER}.tmp", f".{_LOCKED}.lock")
+    others = [name for name in names if not (_DATA.fullmatch(name) or name in beside)]
     if others and not ours:
         more = ", ..." if len(others) > _SHOWN else ""
         raise UsageError(
@@ -200,6 +203,17 @@ def save_index(
         When the disk is full or refuses; an index already there is kept.
     """
     prepare_folder(folder)
+    with in_turn(folder, _LOCKED):  # or the first to end would drop what others are writing
+        _save(folder, kind, passages, settings, write)
+
+
+def _save(
+    folder: Path,
+    kind: str,
+    passages: tuple[Passage, ...],
+    settings: Mapping[str, Any],
+    write: Callable[[Path], None],
+) -> None:
     data = folder / f"data-{uuid.uuid4().hex}"
     try:
         data.mkdir()
@@ -358,7 +372,18 @@ def load_index(folder: Path, kind: str) -> StoredIndex:
         newer version.
     """
     path = folder / _HEADER
-    header = _read_header(path, kind)
+    while True:
+        header = _read_header(path, kind)
+        try:
+            return _load(path, header)
+        except DataError:
+            if _read_header(path, kind).folder == header.folder:
+                raise
+            # another process has replaced it meanwhile
+
+
+def _load(path: Path, header: _Header) -> StoredIndex:
+    folder = path.parent
     data = folder / header.folder
     _check_files(data, header.files)
     passages = _read_passages(data / _PASSAGES)

@@ -71,12 +71,14 @@ def _check_folder(place: Path, suffixes: Sequence[str], *, certainly: bool) -> N
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file aside, flush it to disk and rename it over ``path``.
 
+    What a killed run left aside is removed.
+
     Raises
     ------
     StorageError
         When the disk is full or refuses; what stood at ``path`` before is intact.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = _free_aside(path)
     try:
         with aside.open("wb") as stream:
             stream.write(content)
@@ -84,11 +86,13 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         aside.replace(path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; what stood there before is kept, "
             "make room or choose another --out and run the same command again"
         ) from error
+    finally:  # of an interrupt, too
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
     _sync_directory(path.parent)
 
 
@@ -119,10 +123,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     """
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        if not is_written(leftover):
-            _remove(leftover)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    aside = _free_aside(target)
     try:
         yield aside
         for file in aside.iterdir() if aside.is_dir() else [aside]:
@@ -142,6 +143,14 @@ def written_aside(target: Path) -> Iterator[Path]:
     finally:
         _remove(aside)
     _sync_directory(target.parent)
+
+
+def _free_aside(target: Path) -> Path:
+    """Where this process writes aside; what processes that are gone left there is removed."""
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        if not is_written(leftover):
+            _remove(leftover)
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
 def is_written(aside: Path) -> bool:

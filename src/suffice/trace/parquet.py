@@ -111,12 +111,17 @@ def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
         return parquet.metadata
 
 
+_NO_THREAD = "Failed to launch worker thread"  # Arrow's own words
+
+
 @contextmanager
 def readable(file: Path) -> Iterator[None]:
     """Names the file where it cannot be read."""
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if _NO_THREAD in str(error):  # with too little memory; the file may be whole
+            raise MemoryError(first_line(error)) from error
         hint = "; a policy file is named with --policy" if file.suffix == ".json" else ""
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",

@@ -48,6 +48,7 @@ def raising(error: BaseException) -> Callable[[], Any]:
             "b: Read-only file system; choose another place",
         ),
         (OSError(2, "No usable temporary directory found in ['/tmp']"), "in the variable TMPDIR"),
+        (RuntimeError("can't start new thread"), "too little memory; end other programs"),
         (MemoryError(), "too little memory; end other programs or raise the limit"),
     ],
 )

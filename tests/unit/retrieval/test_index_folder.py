@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.retrieval.index_folder import prepare_folder
+from suffice.retrieval import index_folder
+from suffice.retrieval.index_folder import load_index, prepare_folder, save_index
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
 from suffice.trace.rounds.records import Passage
 
@@ -70,7 +72,10 @@ def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None
     saved(tmp_path)
     BM25Index.build(PASSAGES[:1]).save(tmp_path)
     assert len(BM25Index.load(tmp_path)) == 1
-    assert len(list(tmp_path.iterdir())) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("index.json", ".index.lock"),
+        data_folder(tmp_path).name,
+    }
 
 
 def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +88,10 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(BackendError, match=r"cannot write the index to .*disk full.*make room"):
         BM25Index.build(PASSAGES[:1]).save(tmp_path)
     assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("index.json", ".index.lock"),
+        data_folder(tmp_path).name,
+    }
 
 
 @pytest.mark.parametrize(
@@ -384,3 +392,41 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"an index cannot be kept in .*too long"):
         prepare_folder(tmp_path / ("x" * 300))
+
+
+def test_two_that_save_at_once_take_nothing_from_each_other(tmp_path: Path) -> None:
+    """The first to end would drop what the second is writing."""
+    started = threading.Event()
+
+    def second() -> None:
+        started.set()
+        save_index(tmp_path, "tfidf", tuple(PASSAGES), {}, lambda data: (data / "x").touch())
+
+    other = threading.Thread(target=second)
+
+    def write(data: Path) -> None:
+        (data / "x").touch()
+        other.start()
+        started.wait()
+        other.join(0.1)
+        assert other.is_alive()
+        assert list(tmp_path.glob("data-*")) == [data]
+
+    save_index(tmp_path, "tfidf", tuple(PASSAGES), {}, write)
+    other.join()
+    assert load_index(tmp_path, "tfidf").data == data_folder(tmp_path)
+
+
+def test_an_index_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path)
+    first, read = data_folder(tmp_path).name, index_folder._read_passages
+
+    def replaced(path: Path) -> tuple[Passage, ...]:
+        if path.parent.name == first:
+            saved(tmp_path)
+        return read(path)
+
+    monkeypatch.setattr(index_folder, "_read_passages", replaced)
+    assert load_index(tmp_path, "bm25").data == data_folder(tmp_path)

@@ -21,6 +21,22 @@ def test_it_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["f"]
 
 
+def test_an_interrupt_leaves_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        replace_file(tmp_path / "f", b"one")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_run_left_aside_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".f.999999999.tmp").write_bytes(b"half")
+    replace_file(tmp_path / "f", b"one")
+    assert [file.name for file in tmp_path.iterdir()] == ["f"]
+
+
 def test_a_full_disk_keeps_what_stood_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

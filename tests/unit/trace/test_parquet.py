@@ -11,7 +11,7 @@ import pytest
 from suffice.errors import DataError
 from suffice.measures.contents import traces_info
 from suffice.testing.traces import make_record
-from suffice.trace.parquet import Checksums, checksums_of, opened, write_parquet
+from suffice.trace.parquet import Checksums, checksums_of, opened, readable, write_parquet
 from suffice.trace.rounds.derive import merge_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
@@ -59,3 +59,10 @@ def test_info_says_how_many_files_have_checksums(tmp_path: Path) -> None:
     contents = traces_info(tmp_path / "one.parquet")
     assert (contents.files, contents.with_checksums) == (1, 1)
     assert not any("without checksums" in note for note in contents.notes)
+
+
+def test_too_little_memory_for_a_thread_is_no_damage(tmp_path: Path) -> None:
+    with pytest.raises(MemoryError), readable(tmp_path / "a.parquet"):
+        raise OSError(
+            "Unknown error: Failed to launch worker thread: Resource temporarily unavailable"
+        )

@@ -54,9 +54,10 @@ def _run(study: Study[Any], arguments: argparse.Namespace) -> int:
         kept = "run the same command again to go on" if folder is not None else "nothing was kept"
         say(f"interrupted; {kept}")
         return INTERRUPTED
+    wrote = study.write(result, folder, arguments.experiment.replace("-", "_")) if folder else None
     print_result(arguments, result.tables(), result.to_json, result.notes)
-    if folder is not None:
-        say(study.write(result, folder, arguments.experiment.replace("-", "_")))
+    if wrote is not None:
+        say(wrote)
     failure = study.failure(result, folder)
     if failure is not None:
         say(failure)

@@ -181,7 +181,7 @@ def fit_certified(
     for part in (learn, test) if questions.keeps_little else (questions,):
         part.scores_throughout("certified choice", settings.f1_kind)
     family = build_family(learn, test, settings.split, settings.family)
-    axis, halves = _halves(family, questions, (learn, test), settings)
+    axis, halves, dearer = _halves(family, questions, (learn, test), settings)
     # where those of the second half, as they were shuffled, stand among them
     order = np.searchsorted(np.sort(shuffled[middle:]), shuffled[middle:])
     halves = (halves[0], halves[1].reordered(order))
@@ -196,7 +196,9 @@ def fit_certified(
     guarantee = {
         **describe(outcome),
         **({"earlier_certificates": attempt.earlier} if attempt and attempt.earlier else {}),
-        **_capped(halves, promise),
+        **(
+            {} if dearer is None else {"cost_counted_to": halves[1].most_paid, "cost_above": dearer}
+        ),
         "family": settings.family.family,
         **({"min_rounds": first} if first > 1 else {}),
         "metric": metric.key(_lost(metric, settings)),
@@ -206,7 +208,7 @@ def fit_certified(
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
-        **_cut(questions),
+        **_cut(questions, promise),
     }
     fits = family.calibrators or family.base_rates
     left_out = fit_questions(learn).stated if fits else {}
@@ -247,7 +249,8 @@ def _halves(
     questions: Measures,
     parts: tuple[Measures, Measures],
     settings: CertifiedSettings,
-) -> tuple[CostAxis, tuple[Half, Half]]:
+) -> tuple[CostAxis, tuple[Half, Half], int | None]:
+    """The cost, the halves, and how many of the second cost more than counts in a cap (``None``: no cap)."""
     reach = 1.0 if questions.seen is None else questions.seen.reach
     kinds = list(dict.fromkeys(family.reads))
     readers = {f"member {number}": reads for number, reads in enumerate(kinds)}
@@ -258,16 +261,21 @@ def _halves(
     ]
     capped = settings.promise.max_cost is not None
     axis = shared_axis(books, settings.cost, readers, capped=capped)
+    known = [part.seen and part.seen.of(part.scores(settings.f1_kind)) for part in parts]
     paid: list[Paid | None] = [None, None]
+    dearer = None
     if capped:
         of = np.array([kinds.index(reads) for reads in family.reads], np.intp)
-        tables = [tuple(book.known(axis, kind) for kind in kinds) for book in books]
-        most = (
-            float(questions.traces.n_rounds)
-            if axis.name == "rounds"
-            else max(float(np.nanmax(table)) for table in tables[0])
-        )
-        paid = [Paid(tables=of_half, of=of, most=most) for of_half in tables]
+        tables = [[book.known(axis, kind) for kind in kinds] for book in books]
+        in_rounds = float(questions.traces.n_rounds)
+        most = in_rounds if axis.name == "rounds" else float(np.nanmax(tables[0]))
+        dearer = int(np.any([(table > most).any(axis=1) for table in tables[1]], axis=0).sum())
+        paid = [
+            Paid.by_round(stops, of_part, of, most, seen)
+            for stops, of_part, seen in zip(
+                (family.learn_stops, family.test_stops), tables, known, strict=True
+            )
+        ]
     learn, test = (
         Half(
             stops=stops,
@@ -280,11 +288,11 @@ def _halves(
                     for rules, some in stops.by_rules()
                 ]
             ),
-            seen=None if part.seen is None else part.seen.of(part.scores(settings.f1_kind)),
+            seen=seen,
             reach=reach,
-            paid=of_half,
+            paid=of_part,
         )
-        for part, scored, book, stops, of_half in zip(
+        for part, scored, book, stops, seen, of_part in zip(
             parts,
             [
                 of_part.returned(part.scores(settings.f1_kind))
@@ -292,22 +300,12 @@ def _halves(
             ],
             books,
             (family.learn_stops, family.test_stops),
+            known,
             paid,
             strict=True,
         )
     )
-    return axis, (learn, test)
-
-
-def _capped(halves: tuple[Half, Half], promise: CertifySettings) -> dict[str, Any]:
-    """What a bounded cost counts at most, and of how many tested questions that is less than they cost."""
-    if promise.max_cost is None:
-        return {}
-    paid = halves[1].paid
-    above = np.zeros(len(halves[1]), bool)
-    for table in paid.tables if paid else ():
-        above |= (table > halves[1].most_paid).any(axis=1)
-    return {"cost_counted_to": halves[1].most_paid, "cost_above": int(above.sum())}
+    return axis, (learn, test), dearer
 
 
 def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.float64]] | None:
@@ -348,7 +346,7 @@ def _policy(
     )
 
 
-def _cut(questions: Measures) -> dict[str, Any]:
+def _cut(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
     """How a promise on a record with cut questions was proven, as its file says it.
 
     ``bounded``: losses are the greatest, and costs the least, that they can be.
@@ -365,6 +363,7 @@ def _cut(questions: Measures) -> dict[str, Any]:
         parts.append(
             f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
             "the full budget, wrong at a stop past the cut"
+            + ("" if promise.max_cost is None else ", at the greatest cost that counts")
         )
     return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 
@@ -379,7 +378,7 @@ def _notes(
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
-    if cut := _cut(questions):
+    if cut := _cut(questions, settings.promise):
         notes.append(
             f"{cut['cut']}; to prove more, record some in shadow or let a greater share run on"
         )

@@ -13,6 +13,21 @@ from suffice.replay.run.results import ReplayResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoundTerms:
+    """One of several bounds of a promise; ``None`` where its file does not say."""
+
+    of: str
+    at_most: float | None
+    p_value: float | None
+    on_learning_half: float | None
+    on_testing_half: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
     """A policy's promise; ``None`` where its file does not say, or says what makes no sense.
 
@@ -21,6 +36,11 @@ class Guarantee:
     ``test`` are the sizes of the two halves, ``source`` and ``split`` where they were drawn.
     ``elsewhere``: on traces other than those replayed. ``more`` are terms that this version does not
     know.
+
+    ``bounds`` are all that is promised together, empty where it is the loss alone; ``min_rounds`` is the
+    first round at which it may stop. ``earlier_certificates`` were made from the same record before, for
+    which this one was proven at ``level``; ``cost_counted_to`` is what a question counts at most in a
+    bounded cost, which ``cost_above`` tested ones passed.
     """
 
     policy: str
@@ -51,11 +71,20 @@ class Guarantee:
     cost_label: str | None
     elsewhere: bool
     more: Mapping[str, str]
+    bounds: tuple[BoundTerms, ...] = ()
+    min_rounds: float | None = None
+    level: float | None = None
+    earlier_certificates: float | None = None
+    cost_counted_to: float | None = None
+    cost_above: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
+        """Strict JSON; what only some promises have is left out of others."""
         document = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        return {**document, "more": dict(self.more)}
+        document["more"] = dict(self.more)
+        document["bounds"] = [bound.to_json() for bound in self.bounds]
+        absent = [name for name in ("bounds", *_SELDOM) if not document[name]]
+        return {name: value for name, value in document.items() if name not in absent}
 
 
 _TEXTS = ("reason", "loss", "metric", "family", "correction", "cost")
@@ -64,7 +93,10 @@ _NUMBERS = (
     *("loss_on_learning_half", "loss_on_testing_half", "questions_needed"),
     *("mean_cost", "full_budget_cost"),
 )
-_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "fell_back", "questions", "seed", "bounded"})
+_SELDOM = ("min_rounds", "level", "earlier_certificates", "cost_counted_to", "cost_above")
+_KNOWN = frozenset(
+    {*_TEXTS, *_NUMBERS, *_SELDOM, "bounds", "fell_back", "questions", "seed", "bounded"}
+)
 
 
 def guarantees(result: ReplayResult) -> tuple[Guarantee, ...]:
@@ -83,7 +115,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> Guarantee:
     fell_back = terms.get("fell_back")
     source = _text(facts.fitted_on.get("source"))
     texts = {key: _text(terms.get(key)) for key in _TEXTS}
-    numbers = {key: _number(terms.get(key)) for key in _NUMBERS}
+    numbers = {key: _number(terms.get(key)) for key in (*_NUMBERS, *_SELDOM)}
     known: dict[str, Any] = {**texts, **numbers}
     cost = COSTS.get(texts["cost"] or "")
     return Guarantee(
@@ -96,8 +128,24 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> Guarantee:
         split=_text(facts.fitted_on.get("split")),
         cost_label=texts["cost"] if cost is None else cost.label,
         elsewhere=source is not None and source != replayed,
+        bounds=_bounds(terms.get("bounds")),
         more={str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
         **known,
+    )
+
+
+def _bounds(stated: object) -> tuple[BoundTerms, ...]:
+    listed = stated if isinstance(stated, list) else []
+    return tuple(
+        BoundTerms(
+            of=str(bound.get("of")),
+            at_most=_number(bound.get("at_most")),
+            p_value=_number(bound.get("p_value")),
+            on_learning_half=_number(bound.get("on_learning_half")),
+            on_testing_half=_number(bound.get("on_testing_half")),
+        )
+        for bound in listed
+        if isinstance(bound, Mapping)
     )
 
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,42 +172,47 @@ class CertifySettings:
         return (1.0 - self.confidence) / self.attempts if self.level is None else self.level
 
 
-class Sample(Protocol):
-    """One half of the questions under every member, in random order (see :class:`Half`)."""
-
-    @property
-    def costs(self) -> Array:
-        """What a question costs on average, (n_members,)."""
-
-    @property
-    def reach(self) -> float:
-        """The greatest weight that any question, of either half, could have had; 1: none is weighted."""
-
-    @property
-    def most_paid(self) -> float:
-        """What a question counts at most in a bounded cost."""
-
-    def __len__(self) -> int:
-        """How many questions there are."""
-
-    def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
-        """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_questions, n_members)."""
-
-    def digests(self) -> Sequence[bytes]:
-        """Of every member what tells whether another one does the same on every question."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
     """What questions pay, to be bounded: the mean of what each pays, up to ``most``.
 
-    ``most`` must not be read off the questions of the half that proves. ``tables`` (n_questions, n_rounds)
-    hold what stopping after each round costs, ``of`` (n_members,) by which of them each member pays.
+    ``at`` gives what some members, by number, cost each question, (n_members, n_questions). ``most`` must not
+    be read off the questions of the half that proves. On records with cut questions of reach r what is
+    weighted lies in [(1 - r) most, r most].
     """
 
-    tables: tuple[Array, ...]
-    of: NDArray[np.intp]
+    at: Callable[[NDArray[np.intp]], Array]
     most: float
+
+    @classmethod
+    def by_round(
+        cls,
+        stops: NDArray[np.int16] | RuleStops,
+        tables: Sequence[Array],
+        of: NDArray[np.intp],
+        most: float,
+        seen: Seen | None = None,
+    ) -> Paid:
+        """By what stopping after each round costs: ``of`` (n_members,) is which of ``tables`` each pays by.
+
+        The tables are (n_questions, n_rounds). Of cut questions what was not seen costs the most.
+        """
+        counted = [np.minimum(table, most) for table in tables]
+        if seen is not None:
+            counted = [seen.anchored(table, most) for table in counted]
+
+        def at(members: NDArray[np.intp]) -> Array:
+            paid = np.empty((len(members), len(counted[0])))
+            rows = np.arange(len(counted[0]))
+            for place, (kind, at_stops) in enumerate(zip(of[members], stops[members], strict=True)):
+                paid[place] = counted[kind][rows, at_stops - 1]
+            return paid
+
+        return cls(at=at, most=most)
+
+    def reordered(self, order: NDArray[np.intp]) -> Paid:
+        """Of the questions in another order."""
+        return replace(self, at=lambda members: self.at(members)[:, order])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,13 +254,8 @@ class Half:
         """What a question counts at most in a bounded cost."""
         return self._bounded_cost.most
 
-    def digests(self) -> Sequence[bytes]:
-        """Members that stop every question alike do the same."""
-        return self.rules.digests()
-
     def reordered(self, order: NDArray[np.intp]) -> Half:
         """The same questions in another order."""
-        paid = self.paid
         return replace(
             self,
             stops=self.rules.reordered(order),
@@ -264,34 +263,27 @@ class Half:
             last=self.last[order],
             seen=None if self.seen is None else self.seen.take(order),
             right=None if self.right is None else self.right[order],
-            paid=paid and replace(paid, tables=tuple(table[order] for table in paid.tables)),
+            paid=None if self.paid is None else self.paid.reordered(order),
         )
 
     def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
         """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_questions, n_members)."""
-        if of != "cost":
-            return self._at_stops(members, self._by_round(of), of)
-        kinds = self._bounded_cost.of[members]
-        paid = np.empty((len(self), len(members)))
-        for kind in np.unique(kinds).tolist():
-            some = kinds == kind
-            paid[:, some] = self._at_stops(members[some], self._paid_by_round(kind), of)
-        return paid
+        if of == "cost":
+            paid = self._bounded_cost.at(members)
+            least, most = (1.0 - self.reach) * self.most_paid, self.reach * self.most_paid
+            return _scaled(np.ascontiguousarray(np.clip(paid, least, most).T), of, self)
+        n_questions = len(self.scores)
+        by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
+        places = (self.stops[members].T - 1).astype(np.intp, order="C")
+        places *= n_questions
+        places += np.arange(n_questions)[:, None]
+        return np.asarray(by_round.ravel().take(places))
 
     @property
     def _bounded_cost(self) -> Paid:
         if self.paid is None:
             raise InternalError("a cost is bounded and nobody said what questions pay")
         return self.paid
-
-    def _at_stops(self, members: NDArray[np.intp], values: Array, of: Bounded) -> Array:
-        """Of values (n_questions, n_rounds) those at the members' stops, in [0, 1]."""
-        n_questions = len(self.scores)
-        by_round = _scaled(np.ascontiguousarray(values.T), of, self)
-        places = (self.stops[members].T - 1).astype(np.intp, order="C")
-        places *= n_questions
-        places += np.arange(n_questions)[:, None]
-        return np.asarray(by_round.ravel().take(places))
 
     def _by_round(self, loss: LossName) -> Array:
         """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""
@@ -301,88 +293,8 @@ class Half:
             return _LOSS[loss](full[:, None], scores)
         return np.clip(weighted_losses(scores, self.seen, loss), -self.reach, self.reach)
 
-    def _paid_by_round(self, kind: int) -> Array:
-        """What stopping after each round costs, up to the most, (n_questions, n_rounds).
 
-        Of cut questions what was not seen costs the most; weighted costs lie in [(1 - reach) most, reach
-        most].
-        """
-        cost = self._bounded_cost
-        paid = np.minimum(cost.tables[kind], cost.most)
-        return paid if self.seen is None else self.seen.anchored(paid, cost.most)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """One half of the questions under candidates of any kind, by what each of them lost and paid.
-
-    Parameters
-    ----------
-    lost
-        By loss, (n_members, n_questions): what the full budget scores and the candidate does not, in
-        [-reach, reach]; the full budget itself loses 0 throughout.
-    paid
-        What each question costs, (n_members, n_questions); weighted where ``reach`` is above 1.
-    most_paid
-        What a question counts at most in a bounded cost: not read off the half that proves.
-    """
-
-    lost: Mapping[LossName, Array]
-    paid: Array
-    most_paid: float = np.inf
-    reach: float = 1.0
-
-    @classmethod
-    def of(
-        cls,
-        scores: Array,
-        paid: Array,
-        full: int,
-        *,
-        right: Array | None = None,
-        most_paid: float = np.inf,
-    ) -> Candidates:
-        """Of a whole record: ``scores``, ``right`` (EM; ``None``: the scores) and ``paid`` are
-        (n_members, n_questions), ``full`` is the number of the full budget.
-        """
-        right = scores if right is None else right
-        return cls(
-            lost={
-                "signed": _signed(scores[full], scores),
-                "drop": _drop(scores[full], scores),
-                "wrong-stop": _drop(right[full], right),
-            },
-            paid=paid,
-            most_paid=most_paid,
-        )
-
-    def __len__(self) -> int:
-        return int(self.paid.shape[1])
-
-    @property
-    def costs(self) -> Array:
-        """What a question costs on average, (n_members,)."""
-        return np.asarray(self.paid.mean(axis=1))
-
-    def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
-        """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_questions, n_members)."""
-        if of == "cost":
-            values = np.clip(self.paid[members], (1 - self.reach) * self.most_paid, None)
-            values = np.minimum(values, self.reach * self.most_paid)
-        else:
-            values = self.lost[of][members]
-        return _scaled(np.ascontiguousarray(values.T), of, self)
-
-    def digests(self) -> Sequence[bytes]:
-        """Candidates that lose and pay the same on every question do the same."""
-        parts = [*self.lost.values(), self.paid]
-        return [
-            blake2b(b"".join(part[number].tobytes() for part in parts)).digest()
-            for number in range(len(self.paid))
-        ]
-
-
-def _scaled(values: Array, of: Bounded, half: Sample) -> Array:
+def _scaled(values: Array, of: Bounded, half: Half) -> Array:
     """Values on their own scale brought to [0, 1], in place.
 
     Losses are divided by the reach r, the signed one, in [-r, r], moved by 1 and halved; costs, in
@@ -400,12 +312,12 @@ def _scaled(values: Array, of: Bounded, half: Sample) -> Array:
     return values
 
 
-def _limit(bound: Bound, half: Sample) -> float:
-    """The greatest mean on the scale of :meth:`Sample.losses`."""
+def _limit(bound: Bound, half: Half) -> float:
+    """The greatest mean on the scale of :meth:`Half.losses`."""
     return float(_scaled(np.array([bound.most]), bound.of, half)[0])
 
 
-def _plain(means: Array, bound: Bound, half: Sample) -> Array:
+def _plain(means: Array, bound: Bound, half: Half) -> Array:
     """Means on their own scale, :func:`_scaled` undone."""
     if bound.of == "cost":
         return half.most_paid * ((2.0 * half.reach - 1.0) * means - (half.reach - 1.0))
@@ -493,7 +405,7 @@ class Certification:
         return self.parts[0].tested
 
 
-def certify(learn: Sample, test: Sample, full: int, settings: CertifySettings) -> Certification:
+def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Certification:
     """Choose the cheapest member all of whose bounds are proven to be kept.
 
     What is tested, and in which order, depends on ``learn`` alone; only the choice among certified
@@ -508,7 +420,7 @@ def certify(learn: Sample, test: Sample, full: int, settings: CertifySettings) -
     settings
         What to promise.
     """
-    refuse_caps(learn, settings)
+    _refuse_idle_cap(learn, settings)
     sizes = len(learn), len(test)
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
     distinct = _cheapest_of_equals(learn, full)
@@ -557,24 +469,27 @@ def certify(learn: Sample, test: Sample, full: int, settings: CertifySettings) -
     )
 
 
-def refuse_caps(learn: Sample, settings: CertifySettings, cost: str = "cost") -> None:
-    """Refuse a cap that every member keeps, or that none does; ``cost`` is the label of what it caps."""
-    cap = settings.max_cost
-    if cap is None:
-        return
-    asked = f"the maximum of {cap:g} {cost} a question"
-    if cap >= learn.most_paid:
+def refuse_caps(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
+    """Refuse a cap on what is called ``cost`` that every member keeps, or that none does on this half."""
+    _refuse_idle_cap(learn, settings, cost)
+    cheapest = float(learn.costs.min())
+    if settings.max_cost is not None and settings.max_cost <= cheapest:
         raise UsageError(
-            f"{asked} is kept by every policy: none counts more than {learn.most_paid:.4g}; give a lower one"
+            f"the maximum of {settings.max_cost:g} {cost} a question is not above what the cheapest member "
+            f"costs, {cheapest:.4g}; give a higher one"
         )
-    if cap <= (cheapest := float(learn.costs.min())):
+
+
+def _refuse_idle_cap(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
+    if settings.max_cost is not None and settings.max_cost >= learn.most_paid:
         raise UsageError(
-            f"{asked} is not above what the cheapest member costs, {cheapest:.4g}; give a higher one"
+            f"the maximum of {settings.max_cost:g} {cost} a question is kept by every policy: none counts "
+            f"more than {learn.most_paid:.4g}; give a lower one"
         )
 
 
 def _over_members(
-    members: NDArray[np.intp], half: Sample, of: Callable[[NDArray[np.intp]], Array]
+    members: NDArray[np.intp], half: Half, of: Callable[[NDArray[np.intp]], Array]
 ) -> Array:
     """``of`` blocks of members, so that their losses fit into memory."""
     if not len(members):
@@ -584,12 +499,12 @@ def _over_members(
     return np.concatenate(parts)
 
 
-def _means(half: Sample, members: NDArray[np.intp], bound: Bound) -> Array:
+def _means(half: Half, members: NDArray[np.intp], bound: Bound) -> Array:
     return _over_members(members, half, lambda part: half.losses(part, bound.of).mean(axis=0))
 
 
 def _p_values(
-    learn: Sample, test: Sample, members: NDArray[np.intp], bound: Bound, delta: float
+    learn: Half, test: Half, members: NDArray[np.intp], bound: Bound, delta: float
 ) -> Array:
     """Of "the mean is above the bound", (n_members,)."""
     limit = _limit(bound, test)
@@ -611,13 +526,13 @@ def _p_values(
     return _over_members(members, test, of)
 
 
-def _bets(half: Sample, bound: Bound) -> bool:
+def _bets(half: Half, bound: Bound) -> bool:
     """Whether it is tested by betting: signed losses, costs, and all that is weighted."""
     return bound.of in ("signed", "cost") or half.reach > 1.0
 
 
 def _order(
-    learn: Sample,
+    learn: Half,
     members: NDArray[np.intp],
     losses: Array,
     full: int,
@@ -645,7 +560,7 @@ def _order(
     return np.asarray(candidates[np.lexsort((candidates, danger[candidates], p_values))])
 
 
-def _danger(half: Sample, members: NDArray[np.intp], settings: CertifySettings) -> Array:
+def _danger(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
     """How far members are above the bound they are nearest to breaking, in standard errors."""
     worst = np.full(len(members), -np.inf)
     for bound in settings.bounds:
@@ -660,9 +575,9 @@ def _danger(half: Sample, members: NDArray[np.intp], settings: CertifySettings) 
     return worst
 
 
-def _cheapest_of_equals(learn: Sample, full: int) -> NDArray[np.intp]:
-    """One of the members that do the same on every question: the full budget, else the cheapest."""
-    digests = learn.digests()
+def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
+    """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
+    digests = learn.rules.digests()
     seen = {digests[full]: full}
     for number in np.argsort(learn.costs, kind="stable").tolist():
         seen.setdefault(digests[number], number)
@@ -670,7 +585,7 @@ def _cheapest_of_equals(learn: Sample, full: int) -> NDArray[np.intp]:
 
 
 def _needed(
-    order: NDArray[np.intp], halves: tuple[Sample, Sample], settings: CertifySettings
+    order: NDArray[np.intp], halves: tuple[Half, Half], settings: CertifySettings
 ) -> int | None:
     """Questions after which a bet at the best constant stake would be expected to be won.
 
@@ -689,7 +604,7 @@ def _needed(
     return max(questions, sum(len(half) for half in halves) + 1)
 
 
-def _growth_of(member: NDArray[np.intp], halves: tuple[Sample, Sample], bound: Bound) -> float:
+def _growth_of(member: NDArray[np.intp], halves: tuple[Half, Half], bound: Bound) -> float:
     limit = _limit(bound, halves[1])
     stakes = _STAKES[_STAKES <= 0.75] if _bets(halves[1], bound) else _STAKES
     losses = np.concatenate([half.losses(member, bound.of)[:, 0] for half in halves])
@@ -740,11 +655,13 @@ def describe(outcome: Certification) -> dict[str, Any]:
     """What a policy file and JSON say of the promise; of several bounds each under ``bounds`` too."""
     settings, chosen = outcome.settings, outcome.chosen
     shared = settings.attempts > 1 or settings.level is not None
+    of_loss = settings.max_loss is not None
+    plain = of_loss and len(outcome.parts) == 1
     return {
         "max_loss": settings.max_loss,
         "confidence": settings.confidence,
         **({"level": settings.delta} if shared else {}),
-        "loss": settings.loss,
+        "loss": settings.loss if of_loss else None,
         "correction": settings.correction,
         "members": len(outcome.costs),
         "duplicates": outcome.duplicates,
@@ -754,9 +671,9 @@ def describe(outcome: Certification) -> dict[str, Any]:
         "reason": outcome.reason,
         "questions_needed": outcome.questions_needed,
         "p_value": _known(outcome.p_values[chosen]),
-        "loss_on_learning_half": float(outcome.learned_loss[chosen]),
-        "loss_on_testing_half": float(outcome.tested_loss[chosen]),
-        **({"bounds": _bounds(outcome)} if len(outcome.parts) > 1 else {}),
+        "loss_on_learning_half": float(outcome.learned_loss[chosen]) if of_loss else None,
+        "loss_on_testing_half": float(outcome.tested_loss[chosen]) if of_loss else None,
+        **({} if plain else {"bounds": _bounds(outcome)}),
     }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
-from suffice.replay.choose.guarantees import Guarantee
+from suffice.replay.choose.guarantees import BoundTerms, Guarantee
 from suffice.report.draw.marks import Marked, label, label_of, short_name_of
 from suffice.report.page.section import Section, Shown, plain, sentence
 from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
@@ -53,7 +55,7 @@ def _finding(guarantees: Sequence[Guarantee], policies: Sequence[Marked]) -> str
     more = f"; {len(guarantees) - 1} more" if len(guarantees) > 1 else ""
     if first.fell_back:
         return f"{name}: nothing certified, takes the full budget{more}"
-    if first.max_loss is None or first.confidence is None:
+    if not _stated(first) or first.confidence is None:
         return f"{name}: carries a promise{more}"
     return f"{name}: {_allowed(first)}, at confidence {100 * first.confidence:g}%{more}"
 
@@ -74,7 +76,29 @@ def _block(guarantee: Guarantee, policies: Sequence[Marked]) -> Html:
     )
 
 
+def _stated(guarantee: Guarantee) -> bool:
+    """Whether it is known what is promised."""
+    return guarantee.max_loss is not None or bool(guarantee.bounds)
+
+
 def _allowed(guarantee: Guarantee) -> str:
+    """All that is allowed, in words."""
+    if not guarantee.bounds:
+        return _loss_allowed(guarantee)
+    together = ", both together" if len(guarantee.bounds) == 2 else ", all together"
+    said = [_bound_allowed(bound, guarantee) for bound in guarantee.bounds]
+    return f"{', '.join(said[:-1])} and {said[-1]}{together}" if len(said) > 1 else said[0]
+
+
+def _bound_allowed(bound: BoundTerms, guarantee: Guarantee) -> str:
+    if bound.of == "cost":
+        unit = f" {visible(guarantee.cost_label)}" if guarantee.cost_label else ""
+        return f"at most {amount(bound.at_most)}{unit} a question"
+    allowed = _loss_allowed(replace(guarantee, loss=bound.of, max_loss=bound.at_most))
+    return allowed if bound.of == "wrong-stop" else f"{allowed} against the full budget"
+
+
+def _loss_allowed(guarantee: Guarantee) -> str:
     """The loss allowed, in words."""
     if guarantee.metric == METRICS["agreement"].key("em"):
         return (
@@ -92,11 +116,11 @@ def _promise(guarantee: Guarantee) -> str:
     if guarantee.fell_back:
         why = f" {sentence(guarantee.reason)}" if guarantee.reason else ""
         return f"Nothing cheaper could be certified, so the policy takes the full budget.{why}"
-    if guarantee.max_loss is None or guarantee.confidence is None:
+    if not _stated(guarantee) or guarantee.confidence is None:
         return "The policy file states a promise without its terms."
     return (
         f"With probability at least {100 * guarantee.confidence:g}% over the questions it was tested on: "
-        f"{_allowed(guarantee)} against the full budget."
+        f"{_allowed(guarantee)}{'' if guarantee.bounds else ' against the full budget'}."
     )
 
 
@@ -119,9 +143,16 @@ def _facts(guarantee: Guarantee) -> list[tuple[str, object]]:
         ("Tested", _tested(guarantee)),
         ("Halves", f"{_questions(guarantee.learn)} to learn, {_questions(guarantee.test)} to test"),
     ]
+    if guarantee.min_rounds is not None:
+        facts.append(("Stops no earlier than", f"round {count(guarantee.min_rounds)}"))
+    if guarantee.earlier_certificates:
+        facts.append(("Certificates before it", _earlier(guarantee)))
     if not guarantee.fell_back:
+        facts.append(("p-value", p_value(guarantee.p_value)))
+    if guarantee.bounds and not guarantee.fell_back:
+        facts += [_bound_fact(bound, guarantee) for bound in guarantee.bounds]
+    elif not guarantee.fell_back:
         facts += [
-            ("p-value", p_value(guarantee.p_value)),
             ("Mean loss on the learning half", _points(guarantee, guarantee.loss_on_learning_half)),
             ("Mean loss on the testing half", _points(guarantee, guarantee.loss_on_testing_half)),
         ]
@@ -142,6 +173,30 @@ def _facts(guarantee: Guarantee) -> list[tuple[str, object]]:
         for name, value in guarantee.more.items()
     ]
     return facts
+
+
+def _earlier(guarantee: Guarantee) -> str:
+    level = "" if guarantee.level is None else f"; proven at the level {amount(guarantee.level)}"
+    earlier = counted(int(guarantee.earlier_certificates or 0), "other")
+    return f"{earlier} from the same record{level}, so that the confidence is that of all together"
+
+
+_BOUND_NAMES = MappingProxyType(
+    {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops", "cost": "Mean cost"}
+)
+
+
+def _bound_fact(bound: BoundTerms, guarantee: Guarantee) -> tuple[str, str]:
+    of_bound = replace(guarantee, loss=bound.of)
+    learned, tested = (
+        amount(mean) if bound.of == "cost" else _points(of_bound, mean)
+        for mean in (bound.on_learning_half, bound.on_testing_half)
+    )
+    said = f"{learned} on the learning half, {tested} on the testing half, p = {p_value(bound.p_value)}"
+    if bound.of == "cost" and guarantee.cost_counted_to is not None:
+        above = count(guarantee.cost_above or 0)
+        said += f"; a question counts {amount(guarantee.cost_counted_to)} at most, {above} tested cost more"
+    return _BOUND_NAMES.get(bound.of, "Another bound"), said
 
 
 def _points(guarantee: Guarantee, loss: float | None) -> str:

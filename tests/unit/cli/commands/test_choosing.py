@@ -325,6 +325,41 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path, capsys: Sa
     assert again["policies"][0]["hash"] == found["hash"]
 
 
+def test_several_promises_and_the_count_of_certificates(
+    traces: str, tmp_path: Path, capsys: Say
+) -> None:
+    out = ["--out", str(tmp_path / "p.json"), "--signals", "own", "--cost", "rounds"]
+    bounds = [
+        "--max-loss",
+        "0.8",
+        "--max-wrong-stops",
+        "0.9",
+        "--max-cost",
+        "3.9",
+        "--min-rounds",
+        "2",
+    ]
+    asked = ["fit", "certified", traces, *bounds, "--confidence", "0.6", "--attempts", "2", *out]
+    assert main(asked) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "expected signed loss in f1 of at most 0.8, at most 0.9 of the questions answered wrong"
+        in shown
+    )
+    assert (
+        "at most 3.9 rounds a question (counted up to 4 a question, which none of 15 passed)"
+        in shown
+    )
+    assert "all together, with probability 0.6" in shown
+    assert main(asked) == 0
+    assert "has been used" not in capsys.readouterr().err  # the same question
+    assert main([*asked, "--seed", "1"]) == 0
+    assert (
+        "this record has been used for 1 certificate with other settings" in capsys.readouterr().err
+    )
+    refused(capsys, "nothing is left", *asked, "--seed", "2")
+
+
 def test_falling_back_is_printed_with_its_reason(traces: str, tmp_path: Path, capsys: Say) -> None:
     out = str(tmp_path / "p.json")
     assert main(["fit", "certified", traces, "--out", out, "--signals", "own"]) == 0
@@ -358,6 +393,11 @@ def test_falling_back_is_printed_with_its_reason(traces: str, tmp_path: Path, ca
             "members, more than 200000; name fewer --signals",
         ),
         (["--loss", "wrong-stop", "--metric", "acc"], "leave out --metric acc"),
+        (["--loss", "wrong-stop", "--max-wrong-stops", "0.1"], "leave out --max-wrong-stops"),
+        (["--max-cost", "0"], "must be a number above 0"),
+        (["--max-cost", "900"], "give a lower one"),
+        (["--min-rounds", "9"], "at most 4 can be asked for"),
+        (["--attempts", "0"], "at least 1"),
         (["--cost", "usd"], "type --price-model MODEL"),
         (["--split", "dev"], "splits found: eval, tune"),
         (["--calibrator", "platt"], "leave calibrator out"),

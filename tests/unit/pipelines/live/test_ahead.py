@@ -270,16 +270,17 @@ def test_work_aside_that_is_cut_ends_at_its_next_block() -> None:
 
 
 class Kept:
-    """Passes requests on and keeps the replies by prompt, with what else was likely."""
+    """Passes requests on and keeps the replies by what was asked, with what else was likely."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
         self.name, self.api = model.name, model.api
-        self.replies: dict[object, Completion] = {}
+        self.replies: dict[tuple[object, ...], Completion] = {}
 
     def generate(self, request: GenerationRequest) -> Generation:
         made = self._model.generate(replace(request, top_logprobs=5))
-        self.replies[request.prompt] = made.completions[0]
+        asked = (request.prompt, request.max_tokens, request.temperature, request.n)
+        self.replies[asked] = made.completions[0]
         return made
 
 
@@ -316,7 +317,7 @@ def test_the_embedded_model_says_the_same_to_a_prompt_but_for_near_ties() -> Non
             plain, ahead = (one.replies for one in kept)
             common = plain.keys() & ahead.keys()
             assert len(common) >= 2
-            assert all(only_near_ties(plain[prompt], ahead[prompt]) for prompt in common)
+            assert all(only_near_ties(plain[asked], ahead[asked]) for asked in common)
 
 
 @pytest.mark.parametrize("cached", [False, True])

@@ -167,25 +167,30 @@ def test_fixed_is_every_number_of_rounds() -> None:
     assert found.policy.guarantee["full_budget_cost"] == 4.0
 
 
-def test_members_stop_where_their_rules_do() -> None:
-    """Every member of the rule family, on the half that its maps were not fitted on."""
+@pytest.mark.parametrize("first", [1, 3])
+def test_members_stop_where_their_rules_do(first: int) -> None:
+    """Every member of the rule family, on the half that its maps were not fitted on; none stops earlier."""
     made = kept_records(count=60)
     learn, test = to_trace_set(made[:30]), to_trace_set(made[30:])
     family = build_family(
         learn,
         test,
         "tune",
-        FamilySettings(signals=("own", "answer_stable", f"calibrated({MARGIN})"), levels=3),
+        FamilySettings(
+            signals=("own", "answer_stable", f"calibrated({MARGIN})"), levels=3, min_rounds=first
+        ),
     )
+    assert family.test_stops[:].min() == first
+    lead = f"round >= {first} and ("
+    alone = [rule.removeprefix(lead).removesuffix(")") for rule in family.rules]
+    assert (alone != list(family.rules)) == (first > 1)
     learn_own = signal_table(learn, ["own"]).signal("own")
     quantiles = np.nanquantile(learn_own, (0.25, 0.5, 0.75))
-    alone = [rule for rule in family.rules if re.fullmatch(r"own > \S+", rule)]
+    alone = [rule for rule in alone if re.fullmatch(r"own > \S+", rule)]
     for rule, quantile in zip(alone, quantiles, strict=True):
         written = rule.removeprefix("own > ")
         assert len(written) <= len(repr(float(quantile)))
         np.testing.assert_array_equal(learn_own > float(written), learn_own > quantile)
-    counts = [len([r for r in family.rules if "own" in r and " " not in r.replace(" > ", ">")])]
-    assert counts == [3]
     named = named_policies(test, [], [rule for rule in family.rules if "calibrated" not in rule])
     by_rule = {each.name: each for each in named}
     for number, rule in enumerate(family.rules):
@@ -348,6 +353,18 @@ def test_four_labelled_questions_are_the_fewest() -> None:
         ({"cost": "usd"}, "no prices were given"),
         ({"metric": "bleu"}, "unknown metric 'bleu'"),
         ({"metric": "acc", "promise": {"loss": "wrong-stop"}}, "leave out --metric acc"),
+        ({"metric": "acc", "promise": {"max_wrong_stops": 0.1}}, "leave out --metric acc"),
+        ({"family": {"min_rounds": 0}}, "min_rounds must be at least 1"),
+        ({"family": {"min_rounds": 5}}, "the full budget of memory 4 rounds"),
+        (
+            {"cost": "rounds", "promise": {"max_cost": 1.0}},
+            "the cheapest member costs, 1; give a higher",
+        ),
+        ({"cost": "rounds", "promise": {"max_cost": 4.0}}, "none counts more than 4; give a lower"),
+        (
+            {"cost": "rounds", "promise": {"max_cost": 1.5}, "family": {"min_rounds": 2}},
+            "the cheapest member costs, 2",
+        ),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], said: str) -> None:
@@ -410,6 +427,49 @@ def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> N
     assert policy_hash(other) == policy_hash(found.policy)
     moved = dataclasses.replace(found.policy, rule="own > 9")
     assert policy_hash(moved) != policy_hash(found.policy)
+
+
+def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> None:
+    """Of members that keep the losses some cost too much; the count is the folder's."""
+    asked: dict[str, Any] = {
+        "promise": {"max_loss": 0.3, "max_wrong_stops": 0.35, "max_cost": 3.2},
+        "family": {**OWN, "min_rounds": 2},
+        "cost": "rounds",
+    }
+    found = fitted(kept_traces(), **asked)
+    terms = found.policy.guarantee
+    assert not found.outcome.fell_back
+    assert [bound["of"] for bound in terms["bounds"]] == ["signed", "wrong-stop", "cost"]
+    assert all(bound["on_testing_half"] < bound["at_most"] for bound in terms["bounds"])
+    assert (terms["min_rounds"], terms["cost_counted_to"], terms["cost_above"]) == (2, 4.0, 0)
+    assert found.policy.rule.startswith("round >= 2 and (own >")
+    read = load_policy(save_policy(found.policy, tmp_path / "p.json")).policy
+    assert read == found.policy
+    stops = stop_rounds(read, kept_traces())
+    assert stops.min() >= 2
+    assert stops.mean() == pytest.approx(terms["mean_cost"])
+    (table,) = found.tables()
+    heads = [column.name for column in table.columns]
+    assert heads[:3] == ["loss", "wrong-stop", "p_value"]
+
+
+def test_a_second_certificate_of_one_record_is_proven_at_what_is_left(tmp_path: Path) -> None:
+    def certified(**promise: Any) -> CertifiedPolicy:
+        settings = CertifiedSettings(
+            promise=CertifySettings(**promise), family=FamilySettings(**OWN), cost="rounds"
+        )
+        return fit_certified(kept_traces(), settings, certificates=tmp_path)
+
+    first = certified(max_loss=0.1)
+    assert first.to_json() == fitted(kept_traces(), family=OWN, cost="rounds").to_json()
+    with pytest.raises(UsageError, match="used for 1 certificate with other settings"):
+        certified(max_loss=0.2)
+    assert certified(max_loss=0.1).to_json() == first.to_json()
+    second = certified(max_loss=0.2, confidence=0.9)
+    terms = second.policy.guarantee
+    assert (terms["confidence"], terms["earlier_certificates"]) == (0.9, 1)
+    assert terms["level"] == pytest.approx(0.05)
+    assert second.notes[0].startswith("this record has been used for 1 certificate")
 
 
 # --- real traces ---------------------------------------------------------------------------------

@@ -22,9 +22,11 @@ from suffice.replay.choose.learn_then_test import (
     CertifySettings,
     Half,
     LossName,
+    Paid,
     certify,
     describe,
     members_in_order,
+    refuse_caps,
     weighted_losses,
 )
 
@@ -367,3 +369,138 @@ def test_of_what_was_not_seen_the_worst_is_assumed(loss: LossName) -> None:
         lost = whole[:, -1:] - whole
         assert (worst >= (lost if loss == "signed" else np.maximum(lost, 0.0)) - 1e-12).all()
     assert worst[0, -1] == 0.0  # the full budget loses nothing against itself
+
+
+# --- several bounds at once ----------------------------------------------------------------------
+def priced(made: Half, most: float = 5.0) -> Half:
+    """A half whose rounds cost 1 each, and one more where the question is answered at once."""
+    table = np.arange(1.0, ROUNDS + 1) + made.scores[:, :1]
+    paid = Paid.by_round(made.stops, [table], np.zeros(len(made.stops), np.intp), most)
+    return dataclasses.replace(made, paid=paid, right=made.scores)
+
+
+def test_a_member_is_certified_where_each_bound_is() -> None:
+    """The p-value is the greatest of those that each bound alone would give."""
+    learn, tested, full = world(1, questions=600)
+    halves = priced(learn), priced(tested)
+    given = {"max_loss": 0.1, "max_wrong_stops": 0.12, "max_cost": 4.0}
+    outcome = certify(*halves, full, settings(**given, only_front=False))
+    order = outcome.order
+    alone = [
+        certify(*halves, full, settings(only_front=False, **one))
+        for one in (
+            {"max_loss": 0.1},
+            {"max_loss": 0.12, "loss": "wrong-stop"},
+            {"max_loss": None, "max_cost": 4.0},
+        )
+    ]
+    assert [part.bound.of for part in outcome.parts] == ["signed", "wrong-stop", "cost"]
+    for part, one in zip(outcome.parts, alone, strict=True):
+        np.testing.assert_array_equal(part.p_values[order], one.p_values[order])
+        np.testing.assert_array_equal(part.tested, one.tested_loss)
+    greatest = np.max([part.p_values for part in outcome.parts], axis=0)
+    np.testing.assert_array_equal(outcome.p_values[order], greatest[order])
+    assert 0 < outcome.certified.sum() < min(one.certified.sum() for one in alone)
+    told = describe(outcome)
+    assert [bound["at_most"] for bound in told["bounds"]] == [0.1, 0.12, 4.0]
+    assert max(bound["p_value"] for bound in told["bounds"]) == told["p_value"]
+    assert "and a mean cost of at most 4" in told["reason"]
+    assert "bounds" not in describe(alone[0])
+
+
+def test_costs_count_up_to_the_most() -> None:
+    learn, tested, full = world(1)
+    halves = priced(learn, most=4.5), priced(tested, most=4.5)
+    outcome = certify(*halves, full, settings(max_loss=None, max_cost=4.0))
+    table = np.minimum(np.arange(1.0, ROUNDS + 1) + tested.scores[:, :1], 4.5)
+    paid = [table[np.arange(300), stops - 1].mean() for stops in tested.rules[:]]
+    np.testing.assert_allclose(outcome.parts[0].tested, paid)
+
+
+def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
+    learn, tested, full = world(1, questions=600)
+    halves = priced(learn), priced(tested)
+    outcome = certify(*halves, full, settings(max_loss=None, max_cost=4.0))
+    fit = np.flatnonzero(outcome.certified)
+    lost = [made.losses(fit, "signed").mean(axis=0) for made in halves]
+    assert outcome.chosen == fit[np.argmin(lost[0] + lost[1])]
+    assert outcome.costs[outcome.chosen] > outcome.costs[fit].min()
+    assert full in outcome.order  # which costs something too
+    assert not outcome.certified[full]
+
+
+def test_what_questions_pay_may_be_written_out() -> None:
+    """As where candidates of many kinds are compared; planned attempts share the level."""
+    learn, tested, full = world(2)
+    asked = settings(max_wrong_stops=0.15, max_cost=4.2, attempts=5)
+
+    def dear(one: Half, *, written: bool) -> Half:
+        assert one.paid is not None
+        costs = one.paid.at(np.arange(len(one.stops)))
+        paid = Paid(at=costs.__getitem__, most=6.5) if written else one.paid
+        return dataclasses.replace(one, costs=costs.mean(axis=1), paid=paid)
+
+    by_round, by_member = (
+        [dear(priced(one, 6.5), written=written) for one in (learn, tested)]
+        for written in (False, True)
+    )
+    outcome = certify(by_round[0], by_round[1], full, asked)
+    again = certify(by_member[0], by_member[1], full, asked)
+    np.testing.assert_array_equal(outcome.p_values, again.p_values)
+    assert asked.delta == pytest.approx(0.1 / 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_wrong_stops": 0.0}, "share of wrong stops must lie above 0"),
+        ({"max_wrong_stops": 1.5}, "nothing to certify"),
+        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "leave out --max-wrong-stops"),
+        ({"max_cost": 0.0}, "maximum cost must be a number above 0"),
+        ({"max_cost": float("nan")}, "maximum cost must be a number above 0"),
+        ({"max_cost": float("inf")}, "maximum cost must be a number above 0"),
+        ({"max_loss": None}, "nothing is bounded"),
+        ({"attempts": 0}, "attempts must be at least 1"),
+    ],
+)
+def test_bounds_that_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        settings(**given)
+
+
+@pytest.mark.parametrize(
+    ("cap", "said"), [(1.0, "not above what the cheapest member costs"), (5.0, "none counts more")]
+)
+def test_caps_that_nobody_or_everybody_keeps(cap: float, said: str) -> None:
+    learn, tested, full = world(1)
+    with pytest.raises(UsageError, match=said):
+        refuse_caps(priced(learn), settings(max_cost=cap))
+    if cap < 5.0:  # one that is kept by none by chance is no mistake
+        assert certify(priced(learn), priced(tested), full, settings(max_cost=cap)).fell_back
+
+
+@pytest.mark.parametrize("until", [1, 3, 4])
+def test_weighted_costs_are_on_average_those_of_the_whole_question(until: int) -> None:
+    """And lie between 0 and 1 as they are tested; what was not seen costs the most."""
+    table = np.array([[1.0, 2.5, 3.0, 6.0, 7.0]])
+    cut = table.copy()
+    cut[:, until:] = np.nan
+    counted = []
+    for costs, seen in (
+        (table, seen_of_one(ROUNDS, until, 20.0)),
+        (cut, seen_of_one(until, until, 0.0)),
+        (cut, seen_of_one(until, ROUNDS, 1.0, unseen=True)),
+    ):
+        stops = np.arange(1, ROUNDS + 1, dtype=np.int16)[:, None]
+        paid = Paid.by_round(stops, [costs], np.zeros(ROUNDS, np.intp), 6.5, seen)
+        made = Half(
+            stops=stops, scores=table, last=seen.last, costs=stops[:, 0].astype(np.float64),
+            seen=seen, reach=20.0, paid=paid,
+        )  # fmt: skip
+        scaled = made.losses(np.arange(ROUNDS), "cost")[0]
+        assert (scaled >= 0).all()
+        assert (scaled <= 1).all()
+        counted.append(6.5 * (39.0 * scaled - 19.0))
+    expected = np.minimum(table[0], 6.5)
+    np.testing.assert_allclose(0.05 * counted[0] + 0.95 * counted[1], expected)
+    np.testing.assert_allclose(counted[2], np.where(np.arange(5) < until, expected, 6.5))

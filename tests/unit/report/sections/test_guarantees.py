@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.html_reader import Page
 
+from suffice.replay.choose.guarantees import BoundTerms
 from suffice.report.draw.marks import marked
 from suffice.report.sections.guarantees import guarantees_section
 from suffice.results.formats import p_value
@@ -51,6 +52,34 @@ def test_falling_back_promises_nothing(gathered: Any) -> None:
 def test_losses_in_words(gathered: Any, loss: str, metric: str, said: str) -> None:
     each = replace(gathered.parts["guarantees"][0], loss=loss, metric=metric, max_loss=0.02)
     assert said in guarantees_section([each], ()).html()
+
+
+def test_several_bounds_are_all_said(gathered: Any) -> None:
+    terms = {"p_value": 0.01, "on_learning_half": 0.01, "on_testing_half": 0.02}
+    bounds = (
+        BoundTerms(of="signed", at_most=0.02, **terms),
+        BoundTerms(of="wrong-stop", at_most=0.05, **terms),
+        BoundTerms(of="cost", at_most=3.5, **terms),
+    )
+    several = replace(
+        gathered.parts["guarantees"][0],
+        bounds=bounds, max_loss=0.02, cost_label="calls", cost_counted_to=9.0, cost_above=2.0,
+        min_rounds=2.0, earlier_certificates=1.0, level=0.05,
+    )  # fmt: skip
+    section = guarantees_section([several], ())
+    html = section.html()
+    for said in (
+        "at most 2.0 points of expected F1 lost against the full budget, at most 5.0% of questions wrong "
+        "though the full budget is right and at most 3.50 calls a question, all together.",
+        "a question counts 9.00 at most, 2 tested cost more",
+        "1 other from the same record; proven at the level 0.05",
+        "<dt>Wrong stops</dt><dd>1.0% on the learning half, 2.0% on the testing half, p = 0.01",
+        "round 2",
+    ):
+        assert said in html
+    assert "all together, at confidence 50%" in str(section.finding)
+    evil = replace(several, bounds=(replace(bounds[0], of="<img src=x>", at_most=None),))
+    assert "img" not in Page.of(guarantees_section([evil], ()).html()).names
 
 
 def test_missing_terms_and_hostile_ones(gathered: Any) -> None:
