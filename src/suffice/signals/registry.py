@@ -56,6 +56,8 @@ _MODULES: dict[str, str] = {
     "new_passages": "suffice.signals.novelty",
     "query_repeats": "suffice.signals.novelty",
     "answer_repeats": "suffice.signals.answer_stability",
+    "query_novelty": "suffice.signals.asking.embedded_novelty",
+    "passage_novelty": "suffice.signals.asking.embedded_novelty",
 }
 
 

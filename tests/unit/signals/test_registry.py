@@ -58,6 +58,8 @@ NAMES = [
     "new_passages",
     "query_repeats",
     "answer_repeats",
+    "query_novelty",
+    "passage_novelty",
 ]
 RECORDED = [
     "judge_support",
@@ -70,6 +72,8 @@ RECORDED = [
     "q_cont",
     "remaining_share",
     "malformed_actions",
+    "query_novelty",
+    "passage_novelty",
 ]
 BINARY = {
     "answer_stable",
@@ -119,7 +123,10 @@ def test_every_fixed_name_is_there_in_order() -> None:
 
 def test_directions_binary_and_recorded_ones() -> None:
     low = {name for name, spec in SIGNALS.items() if spec.direction == "low"}
-    assert low == {"normalized_entropy", "abstained", "malformed_actions", "new_passages"}
+    assert low == {"normalized_entropy", "abstained", "malformed_actions", "new_passages"} | {
+        "query_novelty",
+        "passage_novelty",
+    }
     assert {name for name, spec in SIGNALS.items() if spec.binary} == BINARY
     assert [name for name, spec in SIGNALS.items() if spec.recorded_only] == sorted(
         RECORDED, key=NAMES.index
@@ -184,6 +191,7 @@ def test_what_each_signal_charges_and_which_read_no_answer() -> None:
         *sampled,
         *(name for name in SIGNALS if name.startswith(("rerank_", "retrieval_", "overlap"))),
         *("llm_stop", "malformed_actions", "remaining_share", "new_passages", "query_repeats"),
+        *("query_novelty", "passage_novelty"),
     }
 
 

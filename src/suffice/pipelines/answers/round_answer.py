@@ -12,6 +12,7 @@ from suffice.pipelines.answers.drafts import draft_of
 from suffice.pipelines.answers.prompts import Prompt, render_closed_book, render_prompt
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Encoder, PassageFilter
+from suffice.signals.asking.embedded_novelty import with_novelty
 from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import judged
 from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
@@ -125,6 +126,8 @@ class Answerer:
         """
         if self._encoder is not None:
             started = time.perf_counter()
+            compared = with_novelty(LoopView(question.text, rounds), self._encoder)
+            rounds = (*rounds[:-1], compared)
             encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
             if self._loop.cluster_cosine is not None and encoded.samples is not None:
                 encoded = with_clusters(encoded, self._encoder, self._loop.cluster_cosine)

@@ -88,6 +88,7 @@ class LoopOutput:
         """Why it is not given, where more is to say than that, and what to type."""
         asked = {
             "encoder": self.encoder,
+            "novelty": self.encoder,
             "rerank": self.reranker,
             "judge": self.settings.judge,
         }

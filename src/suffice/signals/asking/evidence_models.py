@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +31,17 @@ EVIDENCE_SIGNALS = (
 )
 
 
-def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
-    """The vectors of the texts, all read as passages, (len(texts), dimension).
+def encoded(
+    encoder: Encoder, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+) -> NDArray[np.float32]:
+    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension).
 
     Raises
     ------
     BackendError
         When the encoder fails or gives other vectors than one finite one for every text.
     """
-    vectors = encoder.encode(texts, role="passage")
+    vectors = encoder.encode(texts, role=role)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise BackendError(
             f"encoder {encoder.name!r} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
