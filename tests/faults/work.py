@@ -350,7 +350,7 @@ def _gist(content: Any) -> Any:
     if not isinstance(content, list):
         return bool(content)
     rows = [json.loads(row) for row in content]
-    return [json.dumps([row[name] for name in ("question_id", "round")]) for row in rows]
+    return sorted(json.dumps([row["question_id"], row["round"]]) for row in rows)
 
 
 def _untimed(value: Any) -> Any:

@@ -110,7 +110,7 @@ class Fields:
     def one_of(self, name: str, allowed: Collection[str], default: Any = None) -> Any:
         """One of these words."""
         value = self.document.get(name, default)
-        if value not in allowed:
+        if not isinstance(value, str | None) or value not in allowed:
             raise DataError(
                 f"must be one of {', '.join(allowed)}, found {value!r}", column=self.column(name)
             )

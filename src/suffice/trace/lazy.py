@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, InternalError
-from suffice.trace.parquet import complete, footer_of, readable
+from suffice.trace.parquet import check_pages, complete, footer_of, readable
 from suffice.trace.reader import StoredFile, coerce_column
 from suffice.trace.schema import MEASURED
 
@@ -70,6 +70,8 @@ class _Reading:
         self._paths = list(paths)
         self._at = 0  # the row that comes next
         self._group = 0  # the row group it is read from
+        self._left = 0  # its rows that were not read
+        self._leaves: list[int] | None = None  # what Parquet numbers the column
         self._held: pa.Table | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._parquet: pq.ParquetFile | None = None
@@ -84,8 +86,10 @@ class _Reading:
             while self._at + held < stop:
                 batch = next(self._batches, None)
                 if batch is None:
+                    self._check_read()
                     self._open_group(self._group + 1)
                     continue
+                self._left -= batch.num_rows
                 tables.append(pa.Table.from_batches([batch]))
                 held += batch.num_rows
                 while tables and self._at + tables[0].num_rows <= start:
@@ -110,16 +114,38 @@ class _Reading:
         self._at = sum(self._file.row_groups[:group])
         self._open_group(group)
 
+    def _check_read(self) -> None:
+        if self._left:
+            raise pa.ArrowInvalid(f"{self._left} rows fewer than the footer says")
+
     def _opened(self) -> pq.ParquetFile:
-        return _opened(self._file.file, buffer_size=_BUFFER, pre_buffer=False)
+        return _opened(self._file, buffer_size=_BUFFER, pre_buffer=False)
 
     def _open_group(self, group: int) -> None:
         """Go on with a row group; one at a time, so that a damaged one spoils no other."""
         self._group = group
+        if group >= len(self._file.row_groups):
+            raise pa.ArrowInvalid("fewer rows than the footer says")
+        self._left = self._file.row_groups[group]
         parquet = self._parquet or self._opened()
+        self._check_pages(parquet.metadata, group)
         self._batches = parquet.iter_batches(
             batch_size=_BATCH, row_groups=[group], columns=self._paths, use_threads=False
         )
+
+    def _check_pages(self, footer: pq.FileMetaData, group: int) -> None:
+        """See that no page shifts the rows, some of which are read and let go of before the last."""
+        if self._leaves is None:
+            paths = [footer.schema.column(leaf).path for leaf in range(len(footer.schema))]
+            self._leaves = [
+                leaf
+                for leaf, path in enumerate(paths)
+                if any(f"{path}.".startswith(f"{wanted}.") for wanted in self._paths)
+            ]
+        rows = footer.row_group(group)
+        with self._file.file.open("rb") as stream:
+            for leaf in self._leaves:
+                check_pages(stream, rows.column(leaf))
 
 
 class Source(Protocol):
@@ -291,7 +317,7 @@ class Files:
         file = span.file
         paths = leaf_paths(file, name, fields)
         if self._readings is None and span.rows == file.rows:
-            with readable(file.file), _opened(file.file) as parquet:
+            with readable(file.file), _opened(file) as parquet:
                 return complete(parquet, paths).column(name)
         key = (file.file, name, fields)
         if key not in readings:
@@ -299,10 +325,11 @@ class Files:
         return readings[key].rows(span.start, span.stop).column(name)
 
 
-def _opened(file: Path, **options: Any) -> pq.ParquetFile:
-    return pq.ParquetFile(
-        file, metadata=footer_of(file), page_checksum_verification=True, **options
-    )
+def _opened(file: StoredFile, **options: Any) -> pq.ParquetFile:
+    footer = footer_of(file.file)
+    if (footer.num_rows, footer.num_row_groups) != (file.rows, len(file.row_groups)):
+        raise pa.ArrowInvalid("it was written anew since it was opened; read the record again")
+    return pq.ParquetFile(file.file, metadata=footer, page_checksum_verification=True, **options)
 
 
 def _not_there(file: StoredFile, name: str) -> DataError:

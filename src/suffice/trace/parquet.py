@@ -24,7 +24,6 @@ _ZEROS = b"0" * 64
 # a key and a value of 64 bytes as Thrift's compact protocol has them: kind of field, length, bytes
 _BEFORE = b"\x18" + bytes([len(FOOTER_KEY)]) + FOOTER_KEY + b"\x18\x40"
 _TAIL = 8  # bytes after the footer: its length and the name of the format
-_HEADER = 64  # bytes of a page's header that hold its checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +154,165 @@ def _check_footer(stream: BinaryIO) -> None:
         raise pa.ArrowInvalid("the footer's checksum does not match")
 
 
+# --- headers of pages -----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What the header of a page says.
+
+    ``header`` and ``content`` are their bytes; ``values`` are those of a column, 0 of a dictionary.
+    """
+
+    header: int
+    content: int
+    values: int
+    has_checksum: bool
+
+
+class _Compact:
+    """Reads Thrift's compact protocol, as far as headers of pages need it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.at = 0
+
+    def byte(self) -> int:
+        """The next one."""
+        value = self._content[self.at]
+        self.at += 1
+        return value
+
+    def unsigned(self) -> int:
+        """A number of variable length."""
+        value = shift = 0
+        while True:
+            part = self.byte()
+            value |= (part & 0x7F) << shift
+            shift += 7
+            if part < 0x80:
+                return value
+            if shift > _MOST_BITS:
+                raise IndexError(shift)
+
+    def signed(self) -> int:
+        """A number of either sign."""
+        value = self.unsigned()
+        return (value >> 1) ^ -(value & 1)
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Number and type of each field of a struct, whose value is read between two of them."""
+        number = 0
+        while (head := self.byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self.signed()
+            yield number, head & 0x0F
+
+    def skip(self, kind: int) -> None:
+        """Over a value."""
+        if self.at > len(self._content):
+            raise IndexError(self.at)
+        if kind in _NUMBERS:
+            self.unsigned()
+        elif kind in _WIDTHS:
+            self.at += _WIDTHS[kind]
+        elif kind == _TEXT:
+            length = self.unsigned()
+            self.at += length
+        elif kind == _STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner)
+        elif kind in _LISTS:
+            head = self.byte()
+            for _ in range(head >> 4 if head < _LONG_LIST else self.unsigned()):
+                self.skip(_BYTE if head & 0x0F in _FLAGS else head & 0x0F)
+        else:
+            raise IndexError(kind)
+
+
+_FLAGS, _BYTE, _NUMBERS, _TEXT, _LISTS, _STRUCT = (1, 2), 3, (4, 5, 6), 8, (9, 10), 12
+_WIDTHS = {1: 0, 2: 0, _BYTE: 1, 7: 8}  # of a flag, which its type says, a byte and a float
+_LONG_LIST = 0xF0
+_MOST_BITS = 63
+_OF_VALUES = (5, 8)  # fields of a page's header that are there where it holds values
+
+
+def _page(stream: BinaryIO, at: int) -> _Page:
+    """The page that begins at a byte of a file.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        Where none does.
+    """
+    for size in (256, _LONGEST_HEADER):  # longer ones hold long texts
+        stream.seek(at)
+        content = stream.read(size)
+        try:
+            page = _parsed(_Compact(content))
+        except (IndexError, RecursionError):
+            continue
+        if 0 <= page.content < _LONGEST_PAGE and page.header <= len(content):
+            return page
+    raise pa.ArrowInvalid("where a page should be there is none")
+
+
+_LONGEST_HEADER, _LONGEST_PAGE = 1 << 24, 1 << 31
+
+
+def _parsed(reader: _Compact) -> _Page:
+    content = values = 0
+    has_checksum = False
+    for number, kind in reader.fields():
+        has_checksum |= number == 4
+        if number == 3 and kind in _NUMBERS:
+            content = reader.signed()
+        elif number in _OF_VALUES and kind == _STRUCT:
+            for inner, of in reader.fields():
+                if inner == 1 and of in _NUMBERS:
+                    values = reader.signed()
+                else:
+                    reader.skip(of)
+        else:
+            reader.skip(kind)
+    return _Page(reader.at, content, values, has_checksum)
+
+
+def check_pages(stream: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
+    """Compare how many values the pages of a column hold with what the footer says.
+
+    A page that says another number shifts all rows after it; its checksum does not cover its header.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        Where they differ.
+    """
+    at, values = _begin(column), 0
+    end = at + column.total_compressed_size
+    for _ in range(column.num_values + 2):  # a dictionary, and pages with a value each at least
+        if values >= column.num_values or at >= end:
+            break
+        page = _page(stream, at)
+        at += page.header + page.content
+        values += page.values
+    if values != column.num_values:
+        raise pa.ArrowInvalid(
+            f"pages of {column.path_in_schema} with {values} values where the footer says {column.num_values}"
+        )
+
+
+def _begin(column: pq.ColumnChunkMetaData) -> int:
+    """The byte of its first page."""
+    if column.has_dictionary_page:
+        return max(0, int(column.dictionary_page_offset))
+    return max(0, int(column.data_page_offset))
+
+
 def checksums_of(file: Path) -> Checksums:
     """What a file has, told by its footer and the header of its first page."""
     with readable(file):
         metadata = footer_of(file)
-    footer = FOOTER_KEY in (metadata.metadata or {})
-    if not metadata.num_row_groups or not metadata.num_columns:
-        return Checksums(pages=footer, footer=footer)
-    column = metadata.row_group(0).column(0)
-    begin = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
-    with file.open("rb") as stream:
-        stream.seek(max(0, begin))
-        return Checksums(pages=_states_a_checksum(stream.read(_HEADER)), footer=footer)
-
-
-def _states_a_checksum(header: bytes) -> bool:
-    """Whether a page's header (Thrift's compact protocol) has a fourth number: three are always there."""
-    at = 0
-    for _ in range(3):
-        if header[at : at + 1] != b"\x15":
-            return False
-        at += 1
-        while at < len(header) and header[at] & 0x80:
-            at += 1
-        at += 1
-    return header[at : at + 1] == b"\x15"
+        footer = FOOTER_KEY in (metadata.metadata or {})
+        if not metadata.num_row_groups or not metadata.num_columns:
+            return Checksums(pages=footer, footer=footer)
+        with file.open("rb") as stream:
+            page = _page(stream, _begin(metadata.row_group(0).column(0)))
+    return Checksums(pages=page.has_checksum, footer=footer)

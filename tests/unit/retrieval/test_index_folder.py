@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -392,6 +393,30 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"an index cannot be kept in .*too long"):
         prepare_folder(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("indices.csc.index.npy", 99, "scores passages that are not there"),
+        ("indptr.csc.index.npy", 99, "words do not divide the scores"),
+    ],
+)
+def test_numbers_of_an_engine_that_lead_beyond_its_passages(
+    tmp_path: Path, name: str, value: int, why: str
+) -> None:
+    """With checksums that fit, as another program may write them."""
+    BM25Index.build([Passage(id=f"p{n}", text=f"Oslo {n}") for n in range(3)]).save(tmp_path)
+    header = json.loads((tmp_path / "index.json").read_text())
+    file = tmp_path / header["folder"] / name
+    numbers = np.load(file)
+    numbers[-1] = value
+    np.save(file, numbers)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    header["files"][name] = {"bytes": file.stat().st_size, "sha256": digest}
+    (tmp_path / "index.json").write_text(json.dumps(header))
+    with pytest.raises(DataError, match=f"not a readable bm25s index .*{why}"):
+        BM25Index.load(tmp_path)
 
 
 def test_two_that_save_at_once_take_nothing_from_each_other(tmp_path: Path) -> None:

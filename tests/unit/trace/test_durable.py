@@ -201,3 +201,11 @@ def test_what_another_process_is_writing_aside_is_left_to_it(tmp_path: Path) -> 
             held.close()
     assert target.read_text() == "theirs"
     assert sorted(tmp_path.iterdir()) == [theirs, target]
+
+
+@pytest.mark.parametrize("attempts", ["1e999", "[]", '"x"'])
+def test_a_failure_with_attempts_that_are_no_number(tmp_path: Path, attempts: str) -> None:
+    line = f'{{"question_id": "q", "reason": "x", "attempts": {attempts}}}\n'
+    (tmp_path / "failures.jsonl").write_text(line)
+    with pytest.raises(DataError, match="not a failure record"):
+        FailureFile(tmp_path)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -284,13 +285,13 @@ class Kept:
         return made
 
 
-def only_near_ties(ours: Completion, theirs: Completion) -> bool:
-    """Whether two texts are equal up to a token whose rival was nearly as likely."""
-    for one, other in zip(ours.tokens or (), theirs.tokens or (), strict=False):
-        if one.token != other.token:
-            rival = {top.token: top.logprob for top in one.top}
-            return one.logprob - rival[other.token] < NEAR_TIE
-    return ours.text == theirs.text
+def lead_where_they_part(ours: Completion, theirs: Completion) -> float:
+    """By how much the first token that only one of two greedy texts has was likelier than the next best."""
+    for one, other in zip_longest(ours.tokens or (), theirs.tokens or ()):
+        if one is None or other is None or one.token != other.token:
+            best, second = (one or other).top[:2]
+            return float(best.logprob - second.logprob)
+    return 0.0
 
 
 NEAR_TIE = 0.5  # logits of 4-bit weights differ by up to 0.25 with how a prompt is cut into batches
@@ -303,7 +304,7 @@ def test_the_embedded_model_says_the_same_to_a_prompt_but_for_near_ties() -> Non
     from suffice.llm.embedded import EmbeddedModel
 
     with EmbeddedModel.load() as model:
-        for loop in (LOOPS["cumulative"](rounds=4), LOOPS["iterative"](rounds=3, samples=0)):
+        for loop in (LOOPS["cumulative"](rounds=3), LOOPS["iterative"](rounds=2, samples=0)):
             kept = []
             for speculate in (False, True):
                 kept.append(Kept(model))
@@ -317,7 +318,8 @@ def test_the_embedded_model_says_the_same_to_a_prompt_but_for_near_ties() -> Non
             plain, ahead = (one.replies for one in kept)
             common = plain.keys() & ahead.keys()
             assert len(common) >= 2
-            assert all(only_near_ties(plain[asked], ahead[asked]) for asked in common)
+            leads = [lead_where_they_part(plain[asked], ahead[asked]) for asked in common]
+            assert max(leads) < NEAR_TIE
 
 
 @pytest.mark.parametrize("cached", [False, True])
