@@ -1,14 +1,16 @@
 """Does any learned combination of a record's signals beat its best rule at equal cost, on unseen questions?
 
-``python -m benchmarks.learned_values RECORD [RECORD ...]`` prints the tables of docs/results/learned.md;
+``python -m benchmarks.learned_values [--mixed] RECORD ...`` prints the tables of docs/results/learned.md;
 question types of 200 or more are rows of their own, too. Needs the extra ``learn`` and scikit-learn.
 
 Every question is scored by candidates fitted and chosen on other questions (five folds). Within the
 questions fitted on, four inner folds choose what there is to choose. At three caps of the mean cost,
 spread between what fixed-1 costs and what reading every answer to the full budget costs, each candidate takes
-the member with the best score there that keeps the cap: ``rule`` an OR or AND of one or two conditions of
-certified choice's family, the others a threshold on values learned from the signals (``network``: Stop-RAG's,
-on its own validation part). Held out, a candidate's gain is its score over the best mix of fixed budgets at
+the member (``--mixed``: or mix of two by a coin) with the best score for the cap: ``rule`` an OR or AND of
+one or two conditions of certified choice's family, to which ``round``, low values of the record's own signals
+and every signal alone over search's grid, in both directions, are added; the others a threshold on values
+learned from the signals (``network``: Stop-RAG's, on its own validation part). Held out, a
+candidate's gain is its score over the best mix of fixed budgets at
 its own mean cost, as run, averaged over the caps; intervals resample questions, all candidates alike.
 """
 
@@ -42,14 +44,16 @@ from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_s
 from suffice.policies.stop_rag.signal_model import ALL, free_inputs
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.families import FamilySettings, build_family
-from suffice.replay.run.frontier import best_mix
+from suffice.replay.run.frontier import Frontier, best_mix
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.store import with_values
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 FOLDS, INNER, RESAMPLES, SEED, FEWEST, STEPS = 5, 4, 2000, 42, 200, 500
-MIRROR = "minus_"
+OPERAND = "rule_"
+"""Before the names of signals that only rules read."""
+GRID = 40
 SHARES = (0.25, 0.5, 0.75)
 PART = "- "
 """Before the names of question types."""
@@ -65,7 +69,7 @@ class Record:
 
     ``inputs``: signals by whether those that cost calls, and the record's own, are among them. ``seen`` are
     the last rounds recorded, ``last`` those of what never stops: later where a question was cut. Rounds past
-    a cut score 0 and cost a round each, the worst there is.
+    a cut score 0 and cost a round each, the worst there is. ``mixed``: whether two members may be mixed.
     """
 
     name: str
@@ -76,6 +80,7 @@ class Record:
     cut: Chosen
     axis: CostAxis
     inputs: Mapping[str, tuple[str, ...]]
+    mixed: bool = False
     paid: dict[CostReads, Array] = field(default_factory=dict)
 
     @property
@@ -115,7 +120,7 @@ def record_of(name: str, measures: Measures) -> Record:
     scores = np.take_along_axis(scored, ends.astype(np.int64) - 1, axis=1)
     past = np.arange(1, traces.n_rounds + 1) > seen[:, None]
     scores = np.where(cut[:, None] & past, 0.0, scores)
-    named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(MIRROR))
+    named = tuple(name for name in free_inputs(measures, [ALL]) if not name.startswith(OPERAND))
     inputs = {"free": free_inputs(measures), "all": named}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
@@ -144,14 +149,14 @@ class Outcome:
 
     scores: Array
     costs: Array
-    past: Chosen
+    past: Array
 
     @classmethod
     def none(cls, n_questions: int) -> Outcome:
         """To be filled."""
         shape = (n_questions, len(SHARES))
         return cls(
-            scores=np.full(shape, np.nan), costs=np.full(shape, np.nan), past=np.zeros(shape, bool)
+            scores=np.full(shape, np.nan), costs=np.full(shape, np.nan), past=np.zeros(shape)
         )
 
     def fill(self, rows: Chosen, other: Outcome) -> None:
@@ -159,28 +164,57 @@ class Outcome:
         self.scores[rows], self.costs[rows], self.past[rows] = other.scores, other.costs, other.past
 
 
-def outcome(record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads]) -> Outcome:
-    """Of members by cap, ``stops`` (3, n_rows)."""
-    at, here = stops.T.astype(np.int64) - 1, np.flatnonzero(rows)[:, None]
-    costs = [record.costs(kind)[here[:, 0], at[:, cap]] for cap, kind in enumerate(reads)]
-    past = record.cut[rows][:, None] & (record.seen[rows][:, None] < stops.T)
-    return Outcome(scores=record.scores[here, at], costs=np.stack(costs, axis=1), past=past)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """Two members, by number, of which a coin takes the second with the chance ``share``."""
+
+    low: int
+    high: int
+    share: float
+
+
+def outcome(
+    record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads], mixes: Sequence[Mix]
+) -> Outcome:
+    """Of a mix by cap of members with ``stops`` (m, n_rows), in the mean over coins."""
+    here, parts = np.flatnonzero(rows), []
+    for mix in mixes:
+        of_mix = np.zeros((3, len(here)))
+        for member, share in ((mix.low, 1.0 - mix.share), (mix.high, mix.share)):
+            at = stops[member].astype(np.int64) - 1
+            past = record.cut[here] & (at >= record.seen[here])
+            paid = record.costs(reads[member])[here, at]
+            of_mix += share * np.stack([record.scores[here, at], paid, past])
+        parts.append(of_mix)
+    scores, costs, past = np.stack(parts, axis=-1)
+    return Outcome(scores=scores, costs=costs, past=past)
 
 
 def choose(
     record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads], caps: Array
-) -> NDArray[np.intp]:
-    """The member of ``stops`` (m, n_rows) that scores best under each cap, (3,); else the cheapest."""
+) -> list[Mix]:
+    """By cap the best of the members ``stops`` (m, n_rows), or mix of two, else the cheapest."""
     here, at = np.flatnonzero(rows), stops.astype(np.int64) - 1
-    scores = record.scores[here, at].mean(axis=1)
+    scores = record.scores[here, at].mean(axis=1).round(12)
     costs, kinds = np.empty(len(stops)), {kind: n for n, kind in enumerate(dict.fromkeys(reads))}
     of = np.array([kinds[kind] for kind in reads])
     for kind, number in kinds.items():
-        costs[of == number] = record.costs(kind)[here, at[of == number]].mean(axis=1)
-    order = np.lexsort((costs, -scores.round(12)))
-    cheapest = int(np.lexsort((-scores, costs.round(12)))[0])
-    within = [order[costs[order] <= cap + 1e-9] for cap in caps]
-    return np.array([some[0] if len(some) else cheapest for some in within], np.intp)
+        costs[of == number] = record.costs(kind)[here, at[of == number]].mean(axis=1).round(12)
+    if not record.mixed:
+        order = np.lexsort((costs, -scores))
+        cheapest = np.lexsort((-scores, costs))[:1]
+        within = [[*order[costs[order] <= cap + 1e-9], *cheapest][0] for cap in caps]
+        return [Mix(low=int(member), high=int(member), share=0.0) for member in within]
+    line = Frontier(cost_name="", costs=tuple(costs.tolist()), scores=tuple(scores.tolist())).best
+    corners = [int(np.flatnonzero((costs == cost) & (scores == score))[0]) for cost, score in line]
+    mixes = []
+    for cap in caps:
+        number = max(0, int(np.searchsorted(costs[corners], cap, side="right")) - 1)
+        low, high = corners[number], corners[min(number + 1, len(corners) - 1)]
+        width = costs[high] - costs[low]
+        share = float((cap - costs[low]) / width) if width > 0 and cap > costs[low] else 0.0
+        mixes.append(Mix(low=low, high=high, share=share))
+    return mixes
 
 
 def gain(record: Record, rows: Chosen, made: Outcome) -> float:
@@ -225,8 +259,23 @@ def _rules(record: Record, train: Chosen, test: Chosen, size: int) -> Outcome:
     adaptive = len(family.rules) - max(part.traces.n_rounds for part in parts)
     members = np.arange(adaptive)
     reads = family.reads[:adaptive]
-    chosen = choose(record, train, family.learn_stops[members], reads, record.caps(train))
-    return outcome(record, test, family.test_stops[chosen], [reads[n] for n in chosen])
+    stops = [family.learn_stops[members]], [family.test_stops[members]]
+    for name in record.inputs[
+        "all"
+    ]:  # one condition, over evenly spaced thresholds and in both directions
+        values, kind = record.measures.signals([name]).signal(name), reads_of([name])
+        defined = values[train][np.isfinite(values[train])]
+        if not defined.size:
+            continue
+        grid = np.linspace(defined.min(), defined.max(), GRID + 1)[:-1] + 1e-12
+        for sign in (1.0, -1.0):
+            for rows, of_rows in zip((train, test), stops, strict=True):
+                of_rows.append(stops_of(record, rows, sign * values, np.sort(sign * grid)))
+            reads = (*reads, *(kind for _ in grid))
+    learned, held = (np.concatenate(of_rows) for of_rows in stops)
+    return outcome(
+        record, test, held, reads, choose(record, train, learned, reads, record.caps(train))
+    )
 
 
 # --- values learned from signals -----------------------------------------------------------------
@@ -378,13 +427,14 @@ def thresholds_of(differences: Array, known: Chosen) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One way to learn: what it is called, its model and signals, what is compared, and thresholds by cap."""
+    """One way to learn: what it is called, its model and signals, what is compared, thresholds and mixes."""
 
     name: str
     fit: Fit
     states: States
     difference: Callable[[Array], Array]
     thresholds: Array
+    mixes: Sequence[Mix]
 
 
 def by_model(record: Record, train: Chosen, test: Chosen, name: str) -> tuple[Outcome, str]:
@@ -392,7 +442,8 @@ def by_model(record: Record, train: Chosen, test: Chosen, name: str) -> tuple[Ou
     best = max(_ways(record, train, name), key=lambda way: way[0])[1]
     values = best.difference(fitted_values(best.fit, best.states, train, test))
     stops = stops_of(record, test, values, best.thresholds)
-    return outcome(record, test, stops, [best.states.reads] * len(stops)), best.name
+    kinds = [best.states.reads] * len(stops)
+    return outcome(record, test, stops, kinds, best.mixes), best.name
 
 
 def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way]]:
@@ -409,9 +460,9 @@ def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way
             here = difference(values)
             tried = thresholds_of(here, train[:, None] & states.known)
             stops, kinds = stops_of(record, train, here, tried), [states.reads] * len(tried)
-            chosen = choose(record, train, stops, kinds, record.caps(train))
+            mixes = choose(record, train, stops, kinds, record.caps(train))
             made = Outcome.none(len(train))
-            made.fill(train, outcome(record, train, stops[chosen], kinds[: len(chosen)]))
+            made.fill(train, outcome(record, train, stops, kinds, mixes))
             yield (
                 round(gain(record, train, made), 9),
                 Way(
@@ -419,7 +470,8 @@ def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way
                     fit=fit,
                     states=states,
                     difference=difference,
-                    thresholds=tried[chosen],
+                    thresholds=tried,
+                    mixes=mixes,
                 ),
             )
 
@@ -445,9 +497,9 @@ def by_network(record: Record, train: Chosen, test: Chosen) -> tuple[Outcome, st
     decided = np.arange(1, record.n_rounds + 1) < record.last[:, None]
     tried = thresholds_of(stop - going_on, validation[:, None] & decided)
     stops, kinds = stops_of(record, validation, stop - going_on, tried), [reads] * len(tried)
-    chosen = choose(record, validation, stops, kinds, record.caps(validation))
-    stops = stops_of(record, test, stop - going_on, tried[chosen])
-    return outcome(record, test, stops, kinds[: len(chosen)]), "all"
+    mixes = choose(record, validation, stops, kinds, record.caps(validation))
+    stops = stops_of(record, test, stop - going_on, tried)
+    return outcome(record, test, stops, kinds, mixes), "all"
 
 
 # --- the study of one record ---------------------------------------------------------------------
@@ -557,25 +609,27 @@ def in_one_split(traces: TraceSet) -> TraceSet:
     return replace(traces, table=traces.table.set_column(place, "split", cells))
 
 
-def with_mirrors(traces: TraceSet) -> TraceSet:
-    """The record's own signals with the other sign, too: rules stop where an own signal is high."""
+def with_operands(traces: TraceSet) -> TraceSet:
+    """What rules can say and the family lacks: ``round``, and low values of the record's own signals."""
     own = [name for name in traces.signal_names if name not in SIGNALS]
     table = Measures(traces).signals(own) if own else None
-    mirrored = {} if table is None else {f"{MIRROR}{name}": -table.signal(name) for name in own}
-    return with_values(traces, mirrored) if mirrored else traces
+    added = {} if table is None else {f"{OPERAND}minus_{name}": -table.signal(name) for name in own}
+    rounds = np.arange(1.0, traces.n_rounds + 1)
+    added[f"{OPERAND}round"] = np.where(traces.exists, rounds, np.nan)
+    return with_values(traces, added)
 
 
-def records_of(path: str) -> Iterator[Record]:
+def records_of(path: str, *, mixed: bool = False) -> Iterator[Record]:
     """The record, then its larger question types."""
-    measures = Measures(with_mirrors(in_one_split(read_traces(path)))).by(None)
+    measures = Measures(with_operands(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
-    yield record_of(name, measures)
+    yield replace(record_of(name, measures), mixed=mixed)
     kinds = np.array([question.type or "" for question in measures.traces.questions])
     large = [
         kind for kind, count in sorted(Counter(kinds.tolist()).items()) if kind and count >= FEWEST
     ]
     for kind in large if len(large) > 1 else []:
-        yield record_of(f"{PART}{kind}", measures.take(kinds == kind))
+        yield replace(record_of(f"{PART}{kind}", measures.take(kinds == kind)), mixed=mixed)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -700,17 +754,16 @@ def show_cut(row: Row) -> str:
     rule = row.made["rule"]
     for name in ("rule", *LEARNED):
         made = row.made[name]
-        seen = np.where(made.past, 0.0, made.scores)
-        low, high = seen.mean(axis=0), (seen + made.past).mean(axis=0)
-        against = np.where(rule.past, 0.0, rule.scores)
-        ends = (seen - against - rule.past).mean(axis=0), (seen + made.past - against).mean(axis=0)
+        low, high = made.scores.mean(axis=0), (made.scores + made.past).mean(axis=0)
+        over = made.scores - rule.scores  # nothing for what was not seen
+        ends = (over - rule.past).mean(axis=0), (over + made.past).mean(axis=0)
         for number, share in enumerate(SHARES):
             ranges = ((low, high), ends)
-            own, over = (
+            own, beyond = (
                 f"{100 * least[number]:+.1f} to {100 * most[number]:+.1f}" for least, most in ranges
             )
             past = f"{100 * made.past[:, number].mean():.0f}%"
-            lines.append([row.record.name, name, f"{share:.0%}", own, past, over])
+            lines.append([row.record.name, name, f"{share:.0%}", own, past, beyond])
     return table(["record", "candidate", "cap", "score", "past the cut", "less the rule's"], lines)
 
 
@@ -718,8 +771,9 @@ def main(paths: list[str]) -> None:
     """Print the tables."""
     rows: list[Row] = []
     cut: list[Row] = []
+    mixed = "--mixed" in paths
     for path in paths:
-        for record in records_of(path):
+        for record in records_of(path, mixed=mixed) if path != "--mixed" else ():
             row = row_of(record)
             (cut if record.cut.any() else rows).append(row)
             print(f"{record.name}: {row.seconds:.0f} s of CPU", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     checksums,
+    choose_regret,
     embedded_sampling,
     embedded_threads,
     fitting_scale,
@@ -52,6 +53,7 @@ BENCHMARKS = {
     "stop_rag_targets": stop_rag_targets.main,
     "watch": watch.main,
     "checksums": checksums.main,
+    "choose_regret": choose_regret.main,
     "scale": scale.main,
     "hidden_constraints_generation": hidden_constraints_generation.main,
 }

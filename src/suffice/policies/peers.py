@@ -163,6 +163,12 @@ class LoopGain(_ReadyRule):
         "stop when the loop's error is met, diverges, oscillates or stalls; return the best so far"
     )
     source = "LoopGain 0.6.5, trajectory classifier"
+    variants = MappingProxyType(
+        {
+            "1-self_consistency": {"error": "1-self_consistency"},
+            "1-token_probability": {"error": "1-token_probability"},
+        }
+    )
 
     def settings(self, preset: Preset) -> type[LoopGainSettings]:
         """The error, its target, and the patience with stalls."""
@@ -232,6 +238,12 @@ class OptiLLM(_ReadyRule):
     name = "optillm-deep-research"
     summary = "stop when the draft is rated complete, or nearly and no better than the one before"
     source = "OptiLLM 0.4.0, deep_research plugin"
+    variants = MappingProxyType(
+        {
+            "self_consistency": {"completeness": "self_consistency"},
+            "token_probability": {"completeness": "token_probability"},
+        }
+    )
 
     def settings(self, preset: Preset) -> type[OptiLLMSettings]:
         """The two ratings."""
@@ -287,6 +299,12 @@ class Patience(_ReadyRule):
     name = "patience"
     summary = "stop after n rounds without a better value of a signal; return the best so far"
     source = "early stopping as everybody writes it"
+    variants = MappingProxyType(
+        {
+            "2 rounds, self_consistency": {"best": "highest:self_consistency", "rounds": 2},
+            "2 rounds, token_probability": {"best": "highest:token_probability", "rounds": 2},
+        }
+    )
     _WORDS = re.compile(r"(?:-(?P<rounds>\d{1,5}))?(?::(?P<best>.+))?")
 
     def settings(self, preset: Preset) -> type[PatienceSettings]:

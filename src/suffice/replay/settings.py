@@ -282,8 +282,10 @@ class ChoiceSettings:
 
     One of three aims: the cheapest candidate whose expected loss against the full budget is proven to be
     at most ``max_loss`` (0.02 where no aim is named), the best that costs at most ``max_cost`` on average,
-    or the least sum of mean cost and ``cost_per_error`` times the score that is missing. ``max_loss`` with
-    ``max_cost`` is the best of those that are proven and cost so little.
+    or the least sum of mean cost and ``cost_per_error`` times the score that is missing. ``max_wrong_stops``
+    is promised beside or instead of a loss; with either ``max_cost`` is promised too, at one confidence for
+    all together, and the best of those proven is chosen. ``attempts`` counts as
+    :class:`~suffice.replay.choose.learn_then_test.CertifySettings` says.
 
     ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
     (``None``: all that the record defines without asking a model) are those of the rules looked at.
@@ -304,9 +306,30 @@ class ChoiceSettings:
         float | None,
         Option(
             metavar="C",
-            help="greatest mean cost a question, in what --cost names: the best that costs no more is chosen",
+            help="greatest mean cost a question, in what --cost names: the best that costs no more is "
+            "chosen; beside --max-loss or --max-wrong-stops it is promised too",
         ),
     ] = None
+    max_wrong_stops: Annotated[
+        float | None,
+        Option(
+            metavar="S",
+            help="also promise, with the same confidence: the greatest share of questions answered wrong "
+            "although the full budget is right",
+        ),
+    ] = None
+    min_rounds: Annotated[
+        int, Option(metavar="K", at_least=1, help="no candidate stops a question before this round")
+    ] = 1
+    attempts: Annotated[
+        int,
+        Option(
+            metavar="N",
+            at_least=1,
+            help="how often this record is to be asked for a promise with --out in this folder: each is "
+            "proven at an equal share of 1 - confidence, which is then that of all together (default: 1)",
+        ),
+    ] = 1
     cost_per_error: Annotated[
         float | None,
         Option(
@@ -356,13 +379,14 @@ class ChoiceSettings:
         settle(self, policies=as_tuple(self.policies))
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
-        if self.cost_per_error is not None and (
-            self.max_loss is not None or self.max_cost is not None
-        ):
+        bounds = (self.max_loss, self.max_cost, self.max_wrong_stops)
+        if self.cost_per_error is not None and any(bound is not None for bound in bounds):
             raise UsageError(
-                "a cost per error weighs loss against cost; leave out max_loss and max_cost (--max-loss, "
-                "--max-cost)"
+                "a cost per error weighs loss against cost; leave out max_loss, max_wrong_stops and max_cost "
+                "(--max-loss, --max-wrong-stops, --max-cost)"
             )
+        if self.min_rounds < 1:
+            raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
         for name in ("max_cost", "cost_per_error"):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < float("inf"):
@@ -376,7 +400,8 @@ class ChoiceSettings:
     @property
     def promised_loss(self) -> float | None:
         """The loss to be proven; ``None``: none is."""
-        if self.max_loss is None and self.max_cost is None and self.cost_per_error is None:
+        aims = (self.max_loss, self.max_cost, self.max_wrong_stops, self.cost_per_error)
+        if all(aim is None for aim in aims):
             return 0.02
         return self.max_loss
 

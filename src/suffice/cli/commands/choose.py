@@ -43,12 +43,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Choose, write and print."""
     from suffice.replay.choose.choice import choose
+    from suffice.results.formats import counted
 
     measures = open_measures(arguments, say)
     settings = read_settings(arguments, ChoiceSettings)
     out = Path(arguments.out)
     with waiting("choosing"):
-        choice = choose(measures, settings)
+        choice = choose(measures, settings, certificates=out)
     written = write_policy(str(out), choice.policy, measures.traces)
     with waiting("writing the page"):
         page = write_choice(choice, out)
@@ -57,7 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
         return {**choice.to_json(), **written, "page": str(page)}
 
     notes = [*(f"note: {note}" for note in choice.notes)]
-    notes += [f"left out {name}: {reason}" for name, reason in choice.left_out.items()]
+    if choice.left_out or choice.warned:
+        notes.append(
+            f"{counted(len(choice.left_out), 'candidate')} left out, "
+            f"{counted(len(choice.warned), 'warning')} of fits: {out / 'choice.json'} says which and why"
+        )
     tables = choice.tables(top=_TOP if arguments.format == "text" else None)
     print_result(arguments, tables, document, notes)
     if arguments.format == "text":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,15 +76,28 @@ def train_signal_network(
         When the checkpoint is damaged, or of another training.
     """
     learner = _SignalLearner(names, (training, validation), settings)
-    fitted = train(
-        learner,
-        (training.table, validation.table),
-        settings,
-        asdict(settings) | {"signals": list(names)},
-        progress=progress,
-        checkpoint=checkpoint,
-    )
+    with _on_one_thread():
+        fitted = train(
+            learner,
+            (training.table, validation.table),
+            settings,
+            asdict(settings) | {"signals": list(names)},
+            progress=progress,
+            checkpoint=checkpoint,
+        )
     return TrainedSignals(network=learner.network(), fitted=fitted)
+
+
+@contextmanager
+def _on_one_thread() -> Iterator[None]:
+    """Layers this small take as long on one thread; several wait for one another where cores are busy."""
+    torch = torch_module()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _SignalLearner:

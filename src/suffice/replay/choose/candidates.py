@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.errors import attempt
+from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, mean_costs
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
@@ -20,7 +21,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.protocols import ConfidentPolicy
 from suffice.replay.choose.families import FamilySettings, build_family
-from suffice.replay.choose.learn_then_test import Half
+from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.engine import ReplaySettings
 from suffice.replay.run.frontier import pareto_front
@@ -63,7 +64,7 @@ class Candidates:
     """All of them, the full budget at ``full``.
 
     ``rules_looked_at`` is the size of the family that the rules come from; ``left_out`` could not be fitted
-    or run on this record.
+    or run on this record; ``warned`` is what fits warned of, each behind a candidate's name.
     """
 
     members: tuple[Candidate, ...]
@@ -71,6 +72,7 @@ class Candidates:
     rules_looked_at: int
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
+    warned: tuple[str, ...] = ()
 
 
 def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) -> Candidates:
@@ -86,15 +88,24 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         What is asked.
     """
     budget = int(max(kept.ends.max(), 1))
-    fixed = [f"fixed-{k}" for k in range(1, budget + 1)]
+    if settings.min_rounds > budget:
+        raise UsageError(
+            f"min_rounds is {settings.min_rounds} and the full budget of {kept.traces.origin.source} "
+            f"{budget} rounds; at most that can be asked for"
+        )
+    fixed = [f"fixed-{k}" for k in range(settings.min_rounds, budget + 1)]
     rules, looked_at, notes, why = _rules(record, kept, settings)
     asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
     asked += _methods(record, settings)
     asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
+    warned: list[str] = []
+    asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
     able, left_out = runnable(asked, kept, settings.f1_kind)
     if why is not None:
         left_out.append(LeftOut(name="rules", reason=why))
-    policies = numbered(able)
+    unfit = {policy.name: _unfit(policy, kept, settings.min_rounds) for policy in able}
+    left_out += [LeftOut(name=name, reason=reason) for name, reason in unfit.items() if reason]
+    policies = numbered([policy for policy in able if not unfit[policy.name]])
     texts = set(rules)
     members = [Candidate(policy=policy, group=_group(policy, texts)) for policy in policies]
     if kept.seen is None and not kept.metric.agreement:
@@ -105,11 +116,34 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         ]
     return Candidates(
         members=tuple(members),
-        full=budget - 1,
+        full=budget - settings.min_rounds,
         rules_looked_at=looked_at,
         left_out=tuple(left_out),
         notes=notes,
+        warned=tuple(dict.fromkeys(warned)),
     )
+
+
+def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
+    """The policy, what its fit warns of put down with the others' and not shown among them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SufficeWarning)
+        built = asked.build()
+    for one in caught:
+        if issubclass(one.category, SufficeWarning):
+            warned.append(f"{asked.name}: {one.message}")
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return built
+
+
+def _unfit(policy: NamedPolicy, kept: Measures, min_rounds: int) -> str:
+    """Why a policy cannot be chosen; empty: it can."""
+    if policy.policy is None:
+        return "it decides by what a loop does not know, or answers before the first round"
+    if min_rounds > 1 and kept.wanted_rounds(policy.policy).min() < min_rounds:
+        return f"it stops some questions before round {min_rounds}"
+    return ""
 
 
 def _group(policy: NamedPolicy, rules: set[str]) -> Group:
@@ -146,7 +180,9 @@ def _rules(
     """The texts of rules worth a look, of how many, what is to be said of it, and why there are none."""
     fit = record.only_split(FIT_SPLIT)
     fit = fit.take(fit.scores(settings.f1_kind).labelled)
-    wanted = FamilySettings(signals=settings.signals, max_signals=settings.max_signals)
+    wanted = FamilySettings(
+        signals=settings.signals, max_signals=settings.max_signals, min_rounds=settings.min_rounds
+    )
     family, why = attempt(partial(build_family, fit, kept, FIT_SPLIT, wanted))
     if family is None:
         return [], 0, (), why
@@ -193,13 +229,17 @@ class Kept:
     """Candidates on the questions kept from fitting.
 
     ``places`` (n_members, n_questions), from 1, say which column of ``scores`` (n_questions, n_columns) each
-    stop is: of answers other than the latest the columns stand behind the rounds. ``costs`` (n_members,
-    n_questions) are those of ``axis``.
+    stop is: of answers other than the latest the columns stand behind the rounds. ``right`` is EM in the same
+    columns. ``costs`` (n_members, n_questions) are those of ``axis``; ``tables`` (n_questions, n_rounds) what
+    stopping after each round costs and ``paid_by`` (n_members,) which of them each member pays by.
     """
 
     places: NDArray[np.int16]
     scores: NDArray[np.float64]
+    right: NDArray[np.float64]
     costs: NDArray[np.float64]
+    tables: tuple[NDArray[np.float64], ...]
+    paid_by: NDArray[np.intp]
     last: NDArray[np.int16]
     axis: CostAxis
     seen: Seen | None
@@ -228,7 +268,9 @@ class Kept:
             reads |= {f"{name} ({answer})": paid for name, paid in runner.reads.items()}
         axis = runners[LATEST].book.axis(settings.cost, reads)
         scored = kept.scores(settings.f1_kind)
-        columns, places, costs = [scored.compared], [], []
+        columns, right, places, costs = [scored.compared], [scored.em], [], []
+        tables: dict[tuple[str, CostReads], NDArray[np.float64]] = {}
+        paid_by = []
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:
             runner, policy = runners[member.answer], member.policy.policy
@@ -238,31 +280,53 @@ class Kept:
             if member.policy.max_rounds is not None:
                 stops = np.minimum(stops, member.policy.max_rounds)
             offset = 0
-            if member.answer != LATEST:
+            returned = runner.answers[member.policy.name].returned(scored)
+            if returned is not scored:
                 offset = sum(part.shape[1] for part in columns)
-                columns.append(runner.answers[member.policy.name].returned(scored).compared)
+                columns.append(returned.compared)
+                right.append(returned.em)
             places.append((stops + offset).astype(np.int16))
-            paid = runner.book.known(axis, runner.reads[member.policy.name])
+            kind = (member.answer, runner.reads[member.policy.name])
+            paid = tables.setdefault(kind, runner.book.known(axis, kind[1]))
+            paid_by.append(list(tables).index(kind))
             if kept.seen is not None:
                 paid = kept.seen.anchored(paid, paid[rows, kept.seen.last - 1])
             costs.append(paid[rows, np.minimum(stops, paid.shape[1]) - 1])
         return cls(
             places=np.stack(places),
             scores=np.hstack(columns),
+            right=np.hstack(right),
             costs=np.stack(costs),
+            tables=tuple(tables.values()),
+            paid_by=np.array(paid_by, np.intp),
             last=kept.traces.last_rounds,
             axis=axis,
             seen=None if kept.seen is None else kept.seen.of(scored),
             reach=1.0 if kept.seen is None else kept.seen.reach,
         )
 
-    def half(self, rows: NDArray[np.intp]) -> Half:
-        """Some of the questions, in this order."""
+    def most_paid(self, rows: NDArray[np.intp]) -> float:
+        """What a question counts at most in a bounded cost, read off some of them."""
+        if self.axis.name == "rounds":
+            return float(self.tables[0].shape[1])
+        return max(float(np.nanmax(table[rows])) for table in self.tables)
+
+    def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
+        """Some of the questions, in this order; ``most_paid`` where a cost is bounded."""
+        stops = RuleStops.of_array(self.places[:, rows])
+        seen = None if self.seen is None else self.seen.take(rows)
+        paid = None
+        if most_paid is not None:
+            copies = self.scores.shape[1] // self.tables[0].shape[1]
+            tables = tuple(np.tile(table[rows], (1, copies)) for table in self.tables)
+            paid = Paid.by_round(stops, tables, self.paid_by, most_paid, seen)
         return Half(
-            stops=RuleStops.of_array(self.places[:, rows]),
+            stops=stops,
             scores=self.scores[rows],
+            right=self.right[rows],
+            paid=paid,
             last=self.last[rows],
             costs=self.costs[:, rows].mean(axis=1),
-            seen=None if self.seen is None else self.seen.take(rows),
+            seen=seen,
             reach=self.reach,
         )

@@ -208,7 +208,7 @@ def fit_certified(
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
-        **_cut(questions, promise),
+        **cut_terms(questions, promise),
     }
     fits = family.calibrators or family.base_rates
     left_out = fit_questions(learn).stated if fits else {}
@@ -346,7 +346,7 @@ def _policy(
     )
 
 
-def _cut(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
+def cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
     """How a promise on a record with cut questions was proven, as its file says it.
 
     ``bounded``: losses are the greatest, and costs the least, that they can be.
@@ -378,7 +378,7 @@ def _notes(
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
-    if cut := _cut(questions, settings.promise):
+    if cut := cut_terms(questions, settings.promise):
         notes.append(
             f"{cut['cut']}; to prove more, record some in shadow or let a greater share run on"
         )

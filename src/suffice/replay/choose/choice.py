@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,26 @@ from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.file import PolicyFile, policy_hash
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import StopPolicy
+from suffice.replay.choose.attempts import Attempt, spend
 from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept, candidates_of
-from suffice.replay.choose.learn_then_test import Certification, CertifySettings, certify, describe
+from suffice.replay.choose.certified import cut_terms
+from suffice.replay.choose.learn_then_test import (
+    Bound,
+    Certification,
+    CertifySettings,
+    Half,
+    certify,
+    describe,
+    joined,
+    refuse_caps,
+)
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import Wanted
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import counted, percent, points
@@ -39,6 +54,8 @@ _FEWEST = 4
 _MOST_WRONG = 50
 _MOST_SHOWN = 12
 """Rules and methods that are replayed beside the chosen one."""
+_MOST_TIMES = 20
+"""Times the questions there are beyond which more of them is no advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +90,10 @@ class Choice(Tabular):
 
     ``comparison`` is the replay on the questions that prove, which no fit and no rank has seen: the chosen
     policy with every fixed budget and what else came near. ``ranked`` are all candidates, best first.
-    ``outcome`` is the test of the promise (``None``: no loss was to be proven). ``parts`` are the labelled
-    questions of each part.
+    ``outcome`` is the test of the promise (``None``: no loss was to be proven); where nothing is proven
+    ``guess`` is the cheapest candidate that kept what was asked where candidates were ranked (``None``: none
+    did). ``parts`` are the labelled questions of each part, ``warned`` is what fits warned of, ``attempt``
+    how often the record was asked before (``None``: not counted).
     """
 
     chosen: Ranked
@@ -90,6 +109,9 @@ class Choice(Tabular):
     wrong_count: int
     left_out: Mapping[str, str]
     notes: tuple[str, ...]
+    warned: tuple[str, ...] = ()
+    guess: Ranked | None = None
+    attempt: Attempt | None = None
 
     @property
     def policy(self) -> StopPolicy:
@@ -107,7 +129,15 @@ class Choice(Tabular):
     @property
     def measured(self) -> PolicyResult:
         """The chosen policy on the questions that prove."""
-        name = self.chosen.candidate.policy.name
+        return self._measured(self.chosen)
+
+    @property
+    def guessed(self) -> PolicyResult | None:
+        """The guess on the questions that prove."""
+        return None if self.guess is None else self._measured(self.guess)
+
+    def _measured(self, one: Ranked) -> PolicyResult:
+        name = one.candidate.policy.name
         return next(policy for policy in self.result.policies if policy.name == name)
 
     @property
@@ -139,9 +169,23 @@ class Choice(Tabular):
     def answers(self) -> Iterator[tuple[str, str]]:
         """The questions that a user of a record asks, each with its answer in sentences."""
         yield "Does looping pay here?", self._looping()
-        yield "Which policy?", f"{self.chosen.candidate.label}. {self.why}"
+        yield "Which policy?", self._which()
         yield "What does it cost, what does it save?", self._saving()
         yield "How sure is that?", self._surely()
+
+    def _which(self) -> str:
+        """The chosen policy, and what would be tried where nothing is proven."""
+        chosen = self.chosen.candidate
+        full = self.result.baseline == chosen.policy.name
+        said = f"{chosen.label}{', the full budget' if full else ''}. {self.why}"
+        if self.outcome is None or not self.outcome.fell_back:
+            return said
+        if self.guess is None:
+            return f"{said} No candidate kept that on the questions that rank either."
+        return (
+            f"{said} Best guess, not proven: {self.guess.candidate.label}, the cheapest that kept it on the "
+            "questions that rank."
+        )
 
     def _looping(self) -> str:
         """Whether more rounds help, and whether deciding by what was read does."""
@@ -150,6 +194,11 @@ class Choice(Tabular):
             return "Not known: fixed budgets go past where questions were cut, or none has a score."
         label = self.metric.label
         first, last = known[0], known[-1]
+        if last[0] < self.result.max_rounds:
+            return (
+                f"Not known beyond round {last[0]} ({label} {percent(last[2])}): later fixed budgets go past "
+                f"where questions were cut. {self._deciding()}"
+            )
         best = max(known, key=lambda at: (at[2], -at[1]))
         said = (
             f"{label} goes from {percent(first[2])} after round {first[0]} to {percent(last[2])} at the full "
@@ -191,7 +240,10 @@ class Choice(Tabular):
 
     def _saving(self) -> str:
         aside = counted(self.parts[PROVE], "question")
-        return f"On {aside} kept aside it {self.result.saving(self.measured)}."
+        said = f"On {aside} kept aside it {self.result.saving(self.measured)}."
+        if self.guess is not None and (guessed := self.guessed) is not None:
+            said += f" The guess, {self.guess.candidate.label}, {self.result.saving(guessed)}."
+        return said
 
     def _surely(self) -> str:
         outcome, settings = self.outcome, self.settings
@@ -202,40 +254,66 @@ class Choice(Tabular):
                 f"ranked. {sharper}"
             )
         sure = f"{100 * settings.confidence:g}%"
+        promised = joined([self._in_words(bound) for bound in outcome.settings.bounds])
+        before = "" if self.attempt is None else self._counted(self.attempt)
         if outcome.fell_back:
-            needed = outcome.questions_needed
-            more = (
-                "none looked safe enough to be proven with more questions either"
-                if needed is None
-                else f"about {needed:,} labelled questions to rank and prove on would do, there are "
-                f"{self.parts[RANK] + self.parts[PROVE]:,}"
-            )
             return (
-                f"At {sure} confidence nothing cheaper is proven to lose at most "
-                f"{percent(outcome.settings.max_loss)} points of {self.metric.label}, so the full budget "
-                f"stays: {more}. {sharper}"
+                f"At {sure} confidence nothing cheaper is proven to {promised}, so the full budget stays. "
+                f"{self._needed(outcome)} {before}{sharper}"
             )
-        promise = describe(outcome)
+        together = f", {counted(len(outcome.parts), 'promise')} together" * (len(outcome.parts) > 1)
         return (
-            f"Proven: at {sure} confidence it loses at most {percent(outcome.settings.max_loss)} points "
-            f"of {self.metric.label} against the full budget, on questions like these (p = "
-            f"{promise['p_value']:.2g}, {counted(len(outcome.order), 'candidate')} tested, safest first). "
-            f"{sharper}"
+            f"Proven: at {sure} confidence{together} it will {promised}, on questions like these (p = "
+            f"{describe(outcome)['p_value']:.2g}, {counted(len(outcome.order), 'candidate')} tested, safest "
+            f"first). {before}{sharper}"
         )
+
+    def _in_words(self, bound: Bound) -> str:
+        """What is promised, behind "to"."""
+        if bound.of == "cost":
+            return f"cost at most {bound.most:g} {self.axis.per_question}"
+        if bound.of == "wrong-stop":
+            return f"turn right into wrong on at most {percent(bound.most)}% of the questions"
+        return (
+            f"lose at most {percent(bound.most)} points of {self.metric.label} against the full "
+            "budget"
+        )
+
+    def _needed(self, outcome: Certification) -> str:
+        """How many more questions would prove something, where that is an advice."""
+        there, needed = self.parts[RANK] + self.parts[PROVE], outcome.questions_needed
+        if needed is None:
+            return "None looked safe enough to be proven with more questions either."
+        if needed <= _MOST_TIMES * there:
+            return f"About {needed:,} labelled questions to rank and prove on would do, there are {there:,}."
+        return (
+            f"Over {_MOST_TIMES} times the {there:,} questions there are would be needed: the nearest "
+            "candidate seems to lose about as much as is allowed, so allow more rather than record more."
+        )
+
+    def _counted(self, attempt: Attempt) -> str:
+        said = attempt.said
+        return f"{said[0].upper()}{said[1:]}. " if said else ""
 
     @property
     def sharper(self) -> int | None:
         """Questions to prove on that would halve the interval of the loss; ``None``: unknown."""
-        delta = self.measured.delta_full
+        delta = self._asked_of.delta_full
         return None if delta is None or delta.high <= delta.low else 4 * self.parts[PROVE]
 
+    @property
+    def _asked_of(self) -> PolicyResult:
+        """Whose loss a reader would know better: the guess's, where nothing is proven."""
+        return self.guessed or self.measured
+
     def _sharper(self) -> str:
-        delta = self.measured.delta_full
+        delta = self._asked_of.delta_full
         if delta is None or delta.high <= delta.low:
             return ""
         width = (delta.high - delta.low) / 2
+        whose = "The loss" if self.guess is None else "The guess's loss"
         return (
-            f"The loss is known to within {percent(width)} points; within {percent(width / 2)} it would "
+            f"{whose} is known to within {percent(width)} points; within {percent(width / 2)} it would "
             f"be with {4 * self.parts[PROVE]:,} questions to prove on."
         )
 
@@ -283,7 +361,13 @@ class Choice(Tabular):
         rows: list[list[Value]] = [
             [
                 *(one.candidate.group, one.loss, one.cost, one.p_value),
-                "yes" if one.proven else "no" if one.p_value is not None else "",
+                "yes"
+                if one.proven
+                else "guess"
+                if one is self.guess
+                else "no"
+                if one.p_value is not None
+                else "",
                 one.candidate.label,
             ]
             for one in self.ranked
@@ -331,6 +415,20 @@ class Choice(Tabular):
             "promise": None
             if self.outcome is None
             else {**describe(self.outcome), "cost": self.axis.name},
+            "guess": None
+            if self.guess is None or (guessed := self.guessed) is None
+            else {
+                "name": self.guess.candidate.policy.name,
+                **_loss_and_cost(self.guess),
+                "measured": guessed.to_json(),
+            },
+            "attempt": None
+            if self.attempt is None
+            else {
+                "level": self.attempt.level,
+                "earlier": self.attempt.earlier,
+                "spent": self.attempt.spent,
+            },
             "measured": measured.to_json(),
             "questions": dict(self.parts),
             "sharper_with": self.sharper,
@@ -361,6 +459,7 @@ class Choice(Tabular):
             "replay": self.result.to_json(),
             "left_out": dict(self.left_out),
             "notes": list(self.notes),
+            "warnings": list(self.warned),
         }
 
 
@@ -369,24 +468,41 @@ def _loss_and_cost(one: Ranked) -> dict[str, float]:
 
 
 # --- choosing ------------------------------------------------------------------------------------
-def choose(traces: Traces, settings: ChoiceSettings | None = None) -> Choice:
+def choose(
+    traces: Traces,
+    settings: ChoiceSettings | None = None,
+    *,
+    certificates: str | Path | None = None,
+) -> Choice:
     """The one policy that a record speaks for, with what it promises.
 
     Every candidate is fitted on the split ``tune``. A third of the other questions ranks: what is tested,
     in which order, and what is best by an aim without a promise, depends on fits and these alone. The rest
     proves, by the tests of :mod:`suffice.replay.choose.learn_then_test` (Angelopoulos et al. 2021), and is
-    what all figures of the result are of.
+    what all figures of the result are of. By an aim without a promise, what no label was fitted to is ranked
+    by the questions of ``tune`` too.
+
+    Parameters
+    ----------
+    traces
+        The recorded questions.
+    settings
+        What to choose by, and among what.
+    certificates
+        The folder in which promises proven on this record are counted, see
+        :mod:`suffice.replay.choose.attempts`; ``None``: this one is not counted.
 
     Raises
     ------
     UsageError
         For fewer than 4 labelled questions in a part, a record of one round, scores that never differ, an
-        unknown cost.
+        unknown cost, a cap that every candidate keeps or none, a record that has been used up.
     DataError
         For traces that cannot be read, and a split that is missing where another is there.
     """
     settings = settings_of(ChoiceSettings, settings)
     measures = Measures.of(traces).by(settings.metric)
+    promise = _promise(measures, settings)
     record, drawn = _in_parts(measures, settings)
     fit, rank, prove = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
@@ -396,27 +512,44 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None) -> Choice:
     ranks = kept.traces.in_split(RANK)
     random = np.random.default_rng(settings.seed)
     rows = [random.permutation(np.flatnonzero(part)) for part in (ranks, ~ranks)]
-    halves = [field.half(of_part) for of_part in rows]
+    capped = promise is not None and promise.max_cost is not None
+    most = field.most_paid(rows[0]) if capped else None
+    halves = [field.half(of_part, most) for of_part in rows]
     members = np.arange(len(everyone.members))
     loss = 2.0 * halves[0].losses(members, "signed").mean(axis=0) - 1.0
     loss, cost = loss * field.reach, halves[0].costs
-    outcome = None
-    if (most := settings.promised_loss) is not None:
-        promise = CertifySettings(max_loss=most, confidence=settings.confidence)
-        outcome = certify(halves[0], halves[1], everyone.full, promise)
+    if promise is None:
+        paid = replace(settings, cost=field.axis.name)
+        loss, cost = _with_tune(loss, cost, fit, everyone, (len(rows[0]), paid))
+    outcome, attempt = None, None
+    if promise is not None:
+        refuse_caps(halves[0], promise, field.axis.label)
+        attempt = _counted_attempt(certificates, measures, settings)
+        outcome = _proven(halves, loss, everyone.full, promise, attempt)
     number, why = _best(loss, cost, outcome, settings, field.axis)
     ranked = _ranked(everyone.members, loss, cost, outcome)
+    order = _by_aim(loss, cost, settings)
+    guess = None
+    if outcome is not None:
+        kept_it = _kept_when_ranked(outcome)
+        order = np.lexsort((cost, np.where(kept_it, 0.0, loss), ~kept_it, ~outcome.certified))
+        guess = _guess(everyone, cost, kept_it) if outcome.fell_back else None
+    first = [number] if guess is None or guess == number else [number, guess]
+    order = np.array([*first, *order[~np.isin(order, first)]], np.intp)
     chosen = ranked[number]
-    order = (
-        np.lexsort((members, loss + 0.0, cost))
-        if outcome is not None
-        else _by_aim(loss, cost, settings)
-    )
-    shown = _shown(everyone, chosen, [ranked[at] for at in order.tolist()])
+    shown = _shown(everyone, [ranked[at] for at in order.tolist()])
     comparison = _compared(prove, shown, everyone, settings, field.axis)
     wrong = _wrong(prove, comparison.result, chosen, settings)
+    notes = [*everyone.notes]
     if outcome is not None and not outcome.fell_back:
-        chosen = _with_guarantee(chosen, outcome, measures, settings, field.axis)
+        promised = _with_guarantee(chosen, _guarantee(outcome, record, settings, field.axis))
+        if promised is chosen:
+            notes.append(
+                "the promise stands in choice.json: this policy's file has no room for one"
+            )
+        chosen = promised
+    if promise is not None and (cut := cut_terms(record, promise)):
+        notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
     return Choice(
         chosen=chosen,
         why=why,
@@ -434,9 +567,127 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None) -> Choice:
             *record_banners(measures.traces),
             *measures.notes(settings.metric),
             *drawn,
-            *everyone.notes,
+            *notes,
         ),
+        warned=everyone.warned,
+        guess=None if guess is None else ranked[guess],
+        attempt=attempt,
     )
+
+
+def _with_tune(
+    loss: NDArray[np.float64],
+    cost: NDArray[np.float64],
+    fit: Measures,
+    everyone: Candidates,
+    ranked: tuple[int, ChoiceSettings],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Losses and costs on the questions that rank and, of what no label was fitted to, on those of tune too.
+
+    More questions tell more than the slight favour that rules have where they were listed takes away: on
+    200 populations with known truth that regrets less than either part alone (docs/benchmarks.md).
+    """
+    count, settings = ranked
+    alike = np.flatnonzero([_unfitted(member) for member in everyone.members])
+    if fit.seen is not None or everyone.full not in alike:
+        return loss, cost
+    tuned = Kept.of(fit, [everyone.members[number] for number in alike.tolist()], settings)
+    half = tuned.half(np.arange(len(tuned.last)))
+    on_tune = 2.0 * half.losses(np.arange(len(alike)), "signed").mean(axis=0) - 1.0
+    share = len(half) / (len(half) + count)
+    loss, cost = loss.copy(), cost.copy()
+    loss[alike] = share * on_tune + (1.0 - share) * loss[alike]
+    cost[alike] = share * half.costs + (1.0 - share) * cost[alike]
+    return loss, cost
+
+
+def _unfitted(member: Candidate) -> bool:
+    """Whether no label made it what it is."""
+    if member.answer != LATEST or member.group == "method":
+        return False
+    return member.group == "fixed" or not rule_needs(member.policy.name).fitting
+
+
+def _promise(measures: Measures, settings: ChoiceSettings) -> CertifySettings | None:
+    """What is to be proven; ``None``: nothing."""
+    if settings.promised_loss is None and settings.max_wrong_stops is None:
+        if not 0.0 < settings.confidence < 1.0:
+            raise UsageError(
+                f"the confidence must lie above 0 and below 1, found {settings.confidence:g}"
+            )
+        return None
+    metric = measures.metric
+    if settings.max_wrong_stops is not None and not (metric.gold or metric.agreement):
+        raise UsageError(
+            f"wrong stops are told by answers, and {measures.traces.origin.source} is compared by "
+            f"{metric.label}; leave out --max-wrong-stops, or compare by gold answers (--metric f1)"
+        )
+    return CertifySettings(
+        max_loss=settings.promised_loss,
+        confidence=settings.confidence,
+        max_wrong_stops=settings.max_wrong_stops,
+        max_cost=settings.max_cost,
+        attempts=settings.attempts,
+    )
+
+
+def _counted_attempt(
+    certificates: str | Path | None, measures: Measures, settings: ChoiceSettings
+) -> Attempt | None:
+    """What this promise may spend, counted in the folder before anything of it is seen."""
+    if certificates is None:
+        return None
+    named = [_in_the_count(one) for one in settings.policies]
+    asked = asdict(replace(settings, policies=())) | {
+        "chosen": True,
+        "policies": named,
+        "compared_by": measures.metric.name,
+    }
+    return spend(
+        Path(certificates),
+        measures.recorded,
+        asked,
+        confidence=settings.confidence,
+        attempts=settings.attempts,
+    )
+
+
+def _in_the_count(wanted: Wanted) -> str:
+    if isinstance(wanted, str | Path):
+        return str(wanted)
+    return policy_hash(wanted.policy if isinstance(wanted, PolicyFile) else wanted)
+
+
+def _proven(
+    halves: list[Half],
+    loss: NDArray[np.float64],
+    full: int,
+    promise: CertifySettings,
+    attempt: Attempt | None,
+) -> Certification:
+    """What the questions that prove show; where a cost is promised too the best of those proven."""
+    if attempt is not None and attempt.level != promise.delta:
+        promise = replace(promise, level=attempt.level)
+    outcome = certify(halves[0], halves[1], full, promise)
+    if promise.max_cost is None or outcome.fell_back:
+        return outcome
+    least = np.where(outcome.certified, loss, np.inf)
+    return replace(outcome, chosen=int(np.lexsort((outcome.costs, least))[0]))
+
+
+def _kept_when_ranked(outcome: Certification) -> NDArray[np.bool_]:
+    """Which members kept every bound on the questions that rank."""
+    kept = np.ones(len(outcome.costs), np.bool_)
+    for part in outcome.parts:
+        kept &= part.learned <= part.bound.most
+    return kept
+
+
+def _guess(everyone: Candidates, cost: NDArray[np.float64], kept: NDArray[np.bool_]) -> int | None:
+    """The cheapest candidate that kept every bound where it was ranked, cheaper than the full budget."""
+    latest = np.array([member.answer == LATEST for member in everyone.members])
+    able = np.flatnonzero(kept & latest & (cost < cost[everyone.full]))
+    return int(able[np.argmin(cost[able])]) if len(able) else None
 
 
 def _labelled(part: Measures) -> int:
@@ -522,27 +773,17 @@ def _best(
     axis: CostAxis,
 ) -> tuple[int, str]:
     """The candidate by its number, and why."""
-    if settings.max_cost is not None and not (cost <= settings.max_cost).any():
+    if outcome is None and settings.max_cost is not None and not (cost <= settings.max_cost).any():
         raise UsageError(
             f"no candidate costs at most {settings.max_cost:g} {axis.per_question}: the least is "
             f"{cost.min():.4g}; raise --max-cost"
         )
     if outcome is not None:
-        if settings.max_cost is not None:
-            able = outcome.certified & (cost <= settings.max_cost)
-            if not able.any():
-                raise UsageError(
-                    f"nothing that costs at most {settings.max_cost:g} {axis.per_question} is proven to "
-                    f"lose at most {settings.promised_loss:g}: {outcome.reason}; raise one of the two"
-                )
-            number = int(np.flatnonzero(able)[np.argmin(loss[able])])
-            return (
-                number,
-                f"It loses least of those proven that cost at most {settings.max_cost:g} {axis.label}.",
-            )
         if outcome.fell_back:
-            return outcome.chosen, "Nothing cheaper is proven to lose so little."
-        return outcome.chosen, "It is the cheapest that is proven to lose so little."
+            return outcome.chosen, "Nothing cheaper is proven to keep what was asked."
+        if settings.max_cost is not None:
+            return outcome.chosen, "It loses least of those proven to keep what was asked."
+        return outcome.chosen, "It is the cheapest that is proven to keep what was asked."
     number = int(_by_aim(loss, cost, settings)[0])
     if settings.cost_per_error is not None:
         return number, (
@@ -584,14 +825,13 @@ def _ranked(
 
 
 # --- on the questions that prove -------------------------------------------------------------------
-def _shown(everyone: Candidates, chosen: Ranked, ranked: list[Ranked]) -> list[Candidate]:
+def _shown(everyone: Candidates, ranked: list[Ranked]) -> list[Candidate]:
     """The fixed budgets, the chosen one and the best of the others that return the same answer."""
-    answer = chosen.candidate.answer
+    answer = ranked[0].candidate.answer
     alike = [one.candidate for one in ranked if one.candidate.answer == answer]
-    others = [one for one in alike if one.group != "fixed" and one is not chosen.candidate]
+    others = [one for one in alike if one.group != "fixed"]
     fixed = [replace(one, answer=answer) for one in everyone.members if one.group == "fixed"]
-    adaptive = [] if chosen.candidate.group == "fixed" else [chosen.candidate]
-    return [*fixed, *adaptive, *others[:_MOST_SHOWN]]
+    return [*fixed, *others[: _MOST_SHOWN + 1]]
 
 
 def _compared(
@@ -646,23 +886,28 @@ def _wrong(
     ]
 
 
-def _with_guarantee(
-    chosen: Ranked,
-    outcome: Certification,
-    measures: Measures,
-    settings: ChoiceSettings,
-    axis: CostAxis,
-) -> Ranked:
-    """The chosen policy with its promise, where its file has room for one."""
-    policy = chosen.candidate.policy.policy
-    if not isinstance(policy, RulePolicy):
-        return chosen
-    guarantee = {
+def _guarantee(
+    outcome: Certification, record: Measures, settings: ChoiceSettings, axis: CostAxis
+) -> dict[str, Any]:
+    """The promise, as a policy's file says it."""
+    return {
         **describe(outcome),
-        "metric": measures.metric.key(measures.metric.score),
+        "family": "all candidates",
+        **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
+        "metric": record.metric.key(record.metric.score),
         "cost": axis.name,
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "seed": settings.seed,
+        **cut_terms(record, outcome.settings),
     }
+
+
+def _with_guarantee(chosen: Ranked, guarantee: Mapping[str, Any]) -> Ranked:
+    """The chosen policy with its promise, where its file has room for one; a budget is a rule too."""
+    policy = chosen.candidate.policy.policy
+    if isinstance(policy, FixedPolicy):
+        policy = RulePolicy(rule=f"round >= {policy.rounds}", kind="certified")
+    if not isinstance(policy, RulePolicy):
+        return chosen
     named = replace(chosen.candidate.policy, policy=replace(policy, guarantee=guarantee))
     return replace(chosen, candidate=replace(chosen.candidate, policy=named))

@@ -28,6 +28,11 @@ def choice_section(choice: Choice) -> Shown:
             folded("All candidates", candidates.html()),
             *(folded(table.title, table.html()) for table in wrong),
             *([listed(choice.notes, small=True)] if choice.notes else []),
+            *(
+                [folded("What fits warned of", listed(choice.warned, small=True))]
+                if choice.warned
+                else []
+            ),
         ],
     )
 

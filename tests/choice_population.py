@@ -1,0 +1,79 @@
+"""Populations with known truth to choose policies on, and draws of questions from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tests.cut_population import PROFILES, ROUNDS, Array, Log, Population, population
+
+from suffice.measures.measures import Measures
+from suffice.protocols import StopPolicy
+
+NARROW = 0.05
+"""The loss that every fixed budget of :func:`just_above` but the full one passes by a hair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A population as a record of all its profiles."""
+
+    population: Population
+    everyone: Measures
+
+    @classmethod
+    def of(cls, drawn: Population) -> Known:
+        """All profiles, whole; compared by their scores."""
+        traces = Log(drawn, drawn.fixed(ROUNDS), None).record(np.arange(PROFILES), 0)
+        everyone = Measures.of(traces).by("score")
+        everyone.scores()
+        return cls(drawn, everyone)
+
+    def draw(self, count: int, seed: int) -> Measures:
+        """Some questions of it, without replacement."""
+        chosen = np.zeros(PROFILES, np.bool_)
+        chosen[np.random.default_rng([5, seed]).permutation(PROFILES)[:count]] = True
+        return self.everyone.take(chosen)
+
+    def mean_at_stops(self, policy: StopPolicy, values: Array) -> float:
+        """The true mean of values (PROFILES, ROUNDS) where a policy stops."""
+        stops = np.minimum(self.everyone.wanted_rounds(policy), ROUNDS)
+        return self.population.truth(values, stops)
+
+    def loss(self, policy: StopPolicy) -> float:
+        """The true loss against the full budget."""
+        scores = self.population.scores
+        return float(scores[:, -1].mean()) - self.mean_at_stops(policy, scores)
+
+
+def mixed(seed: int = 1) -> Population:
+    """Some candidates lose little, some much."""
+    return population(seed)
+
+
+def _level(lower: float, seed: int) -> Population:
+    """Scores that earlier rounds have lower, and a sign that says nothing."""
+    random = np.random.default_rng(seed)
+    shares = np.full(ROUNDS, 0.6 - lower)
+    shares[-1] = 0.6
+    right = random.random((PROFILES, ROUNDS)) < shares
+    # shares exact in every round, so that truth is what was asked
+    for column, share in enumerate(shares.tolist()):
+        exact = np.zeros(PROFILES)
+        exact[: round(share * PROFILES)] = 1.0
+        right[:, column] = random.permutation(exact) > 0
+    return Population(
+        scores=right.astype(np.float64),
+        paid=np.tile(np.arange(1.0, ROUNDS + 1), (PROFILES, 1)),
+        sure=random.standard_normal((PROFILES, ROUNDS)).astype(np.float32).astype(np.float64),
+    )
+
+
+def nothing_helps(seed: int = 2) -> Population:
+    """Every stop before the full budget loses 20 points, and no signal tells when."""
+    return _level(0.2, seed)
+
+
+def just_above(seed: int = 3) -> Population:
+    """Every budget but the full one loses a hair more than :data:`NARROW`."""
+    return _level(NARROW + 1.0 / PROFILES, seed)
