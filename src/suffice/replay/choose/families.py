@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -27,6 +26,7 @@ from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.choose.rules_as_bits import PackedConditions, pack
 from suffice.replay.choose.thresholded_signals import (
     Operand,
+    both_ways,
     calibrators_of,
     condition_fires,
     operands_of,
@@ -243,7 +243,8 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
 
 
 def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
-    return tuple(name for name in names if name in traces.signal_names and name not in SIGNALS)
+    own = (name for name in names if name in traces.signal_names and name not in SIGNALS)
+    return tuple(dict.fromkeys(own))
 
 
 # --- rule: OR and AND over the trace's signals ---------------------------------------------------
@@ -264,8 +265,9 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     learn = tuning_columns(data, operands)
     test = scoring_columns(halves.test.signals(names), calibrators)
     conditions = _conditions(operands, learn, settings)
-    _check_size(conditions, settings.max_signals)
-    formulas = tuple(over_groups(_by_operand(conditions), settings.max_signals))
+    groups = _by_signal(conditions, operands)
+    _check_size(groups, settings.max_signals)
+    formulas = tuple(over_groups(groups, settings.max_signals))
     texts = [condition.text for condition in conditions]
     learn_stops, test_stops = (
         RuleStops.of_formulas(
@@ -306,11 +308,11 @@ def _packed(
     return PackedConditions(words, packed[0].n_questions, packed[0].n_rounds)
 
 
-def _by_operand(conditions: Sequence[_Condition]) -> list[list[int]]:
+def _by_signal(conditions: Sequence[_Condition], operands: Sequence[Operand]) -> list[list[int]]:
     """The numbers of the conditions, those over one signal together."""
-    groups: dict[int, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for number, condition in enumerate(conditions):
-        groups.setdefault(condition.operand, []).append(number)
+        groups.setdefault(operands[condition.operand].text, []).append(number)
     return list(groups.values())
 
 
@@ -332,7 +334,7 @@ def _operands(
         operands = operands_of(settings.signals, record)
         named = (operand.spec.name for operand in operands)
         refuse_unusable(halves.learn, named, tune_split=halves.split)
-        return operands, ()
+        return both_ways(operands), ()
     names = [name for name in given_signals(record) if not _left_out(resolve(name, also=(name,)))]
     flags = signal_flags(halves.learn, names, tune_split=halves.split)
     unusable = {name: [flag for flag in flags[name] if flag.kind in UNUSABLE] for name in names}
@@ -347,7 +349,7 @@ def _operands(
         for flag in against
         if flag.kind == "look_ahead"
     )
-    return operands_of(varied, record), notes
+    return both_ways(operands_of(varied, record)), notes
 
 
 def _left_out(spec: SignalSpec) -> bool:
@@ -380,10 +382,10 @@ def _conditions(
     return conditions
 
 
-def _check_size(conditions: Sequence[_Condition], max_signals: int) -> None:
+def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
     """Count the members before they are listed: choices of conditions over different signals."""
     choices = [1]  # by size
-    for count in Counter(condition.operand for condition in conditions).values():
+    for count in map(len, groups):
         longer = [0, *(count * shorter for shorter in choices)]
         choices = [a + b for a, b in zip_longest(choices, longer, fillvalue=0)]
     total = sum(choices[1:2]) + 2 * sum(choices[2 : max_signals + 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
 from suffice.policies.rules.meaning import RuleColumns, rule_fires
 from suffice.policies.rules.syntax import Number
 from suffice.policies.thresholds import shortest_threshold
+from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import SignalTable, declared
 from suffice.trace.rounds.table import TraceSet
@@ -25,10 +26,14 @@ _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """What a condition looks at: a signal, or its calibrated value."""
+    """What a condition looks at: a signal, or its calibrated value.
+
+    ``turned``: of a signal of one's own, whose direction nobody stated, whether low speaks for stopping.
+    """
 
     spec: SignalSpec
     calibrated: bool = False
+    turned: bool = False
 
     @property
     def text(self) -> str:
@@ -63,7 +68,7 @@ class Operand:
 
     @property
     def _falls(self) -> bool:
-        return self.spec.direction == "low" and not self.calibrated
+        return ((self.spec.direction == "low") != self.turned) and not self.calibrated
 
     def values(self, columns: RuleColumns) -> NDArray[np.float64]:
         """Its values, (n_questions, n_rounds)."""
@@ -90,6 +95,16 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
     if twice:
         raise UsageError(f"signal {twice[0]!r} is named twice; each is used at most once in a rule")
     return tuple(operands)
+
+
+def both_ways(operands: Sequence[Operand]) -> tuple[Operand, ...]:
+    """The same, and signals of one's own turned as well."""
+    turned = (
+        replace(operand, turned=True)
+        for operand in operands
+        if operand.spec.name not in SIGNALS and not operand.calibrated
+    )
+    return (*operands, *turned)
 
 
 def part(columns: RuleColumns, rows: slice) -> RuleColumns:

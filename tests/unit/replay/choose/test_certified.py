@@ -205,11 +205,16 @@ def test_members_stop_where_their_rules_do(first: int) -> None:
 
 
 def test_how_many_members() -> None:
-    """c1 + c2 + c3 singles, and every pair over two signals twice, for AND and OR."""
+    """Singles, one's own signal either way, and every pair over two signals twice, for AND and OR."""
     made = kept_records(count=60)
     halves = to_trace_set(made[:30]), to_trace_set(made[30:])
     names = ("own", MARGIN, "answer_stable")
-    for most, expected in ((1, 3 + 3 + 1), (2, 7 + 2 * (9 + 3 + 3)), (3, 7 + 30 + 2 * 9), (9, 55)):
+    for most, expected in (
+        (1, 6 + 3 + 1),
+        (2, 10 + 2 * (18 + 6 + 3)),
+        (3, 10 + 54 + 2 * 18),
+        (9, 100),
+    ):
         family = build_family(
             *halves, "tune", FamilySettings(signals=names, levels=3, max_signals=most)
         )
