@@ -98,7 +98,7 @@ def test_an_interrupt_keeps_what_is_under_way() -> None:
 
     work = Squares(after=interrupt)
     assert side_by_side(work, range(50), concurrency=2)
-    assert 3 <= len(work.kept) <= 5
+    assert 3 <= len(work.kept) <= 6  # two by two
     assert not any(work.broken)
 
 

@@ -198,7 +198,8 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
         (
             {"kind": "tarot"},
             "kind",
-            "unknown policy kind 'tarot'; known: ab-rag, certified, fixed, gate, micp, rule, stop-rag, tasr",
+            "unknown policy kind 'tarot'; known: ab-rag, certified, fixed, gate, loopgain, loopgain-bands, "
+            "micp, optillm-deep-research, patience, rule, stop-rag, tasr",
         ),
         ({"kind": None}, "kind", "unknown"),
         ({"kind": ["rule"]}, "kind", "unknown"),

@@ -28,6 +28,7 @@ from suffice.bench.stop_rag.results import (
 from suffice.bench.stop_rag.scores import Questions, best_fixed, contrasts
 from suffice.bench.stop_rag.show import stop_rag_page
 from suffice.bench.study import Options, Progress, Request, Study
+from suffice.errors import UsageError
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
@@ -61,6 +62,11 @@ def stop_rag_study(
     asked = traces.only_split(wanted.split)
     questions = Questions.read(asked, wanted.f1_kind)
     fitting = fitting_questions(traces, wanted)
+    if not traces.has("samples"):
+        raise UsageError(
+            f"{traces.origin.source} holds no column samples, which the study's rewards are made of; record "
+            "with --samples 8"
+        )
     rounds = questions.traces.n_rounds
     full = f"fixed-{rounds}"
     best = f"fixed-{best_fixed(list(fitting.values()), wanted.f1_kind, rounds)}"

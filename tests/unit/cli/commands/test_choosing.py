@@ -233,7 +233,7 @@ def test_replay_writes_one_rule(traces: str, tmp_path: Path, capsys: Say) -> Non
         (["--signals", "own,own"], "named twice"),
         (["--signals", "flat"], "is 1 in every round of split tune"),
         (["--signals", "hole"], "is undefined in every round of split tune"),
-        (["--signals", "calibrated(own"], "unknown signal 'calibrated(own'"),
+        (["--signals", "calibrated(own"], "no signal: 'calibrated(own'"),
         (["--signals", "self_consistency"], "needs column samples"),
         (["--signals", "own", "--form", "xor"], "'or', 'and', 'dnf', 'vote'"),
         (["--signals", "own", "--objective", "fun"], "gain-at-cost"),
