@@ -288,7 +288,7 @@ class AnswerChoice:
             For anything else.
 
         >>> AnswerChoice.parse("lowest:error")
-        AnswerChoice(rule='lowest', signal='error')
+        AnswerChoice(rule='lowest', signal='error', first=False)
         """
         rule, colon, signal = text.partition(":")
         best = rule.removeprefix("first-")

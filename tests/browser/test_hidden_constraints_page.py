@@ -33,6 +33,7 @@ def test_it_loads_and_runs_nothing(chromium: Any, study: Path) -> None:
     visit.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_phone_and_passes_axe(chromium: Any, axe: str, study: Path, scheme: str) -> None:
     check_it_fits_and_passes_axe(chromium, study, axe, scheme)

@@ -72,8 +72,9 @@ def test_the_evaluation_loads_and_runs_nothing(chromium: Any, study: Path) -> No
     visit.context.close()
 
 
-@pytest.mark.parametrize("page_name", [pytest.param("with_sets", marks=pytest.mark.slow), "study"])
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("page_name", ["with_sets", "study"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_fit_a_phone_and_pass_axe(
     chromium: Any, axe: str, request: pytest.FixtureRequest, page_name: str, scheme: str
 ) -> None:

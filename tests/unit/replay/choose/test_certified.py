@@ -225,7 +225,7 @@ def test_how_many_members() -> None:
 def test_too_many_members_are_refused_before_they_are_listed() -> None:
     names = ("own", MARGIN, "answer_stable", "overlap", "normalized_entropy")
     with pytest.raises(UsageError, match="more than 200000; name fewer --signals"):
-        fitted(kept_traces(), family={"signals": names[:2], "levels": 2000, "max_signals": 9})
+        fitted(kept_traces(), family={"signals": names[:2], "levels": 700, "max_signals": 9})
 
 
 def test_a_signal_that_reads_samples_pays_for_them() -> None:
