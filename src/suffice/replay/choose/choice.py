@@ -150,11 +150,11 @@ class Choice(Tabular):
         """All that was looked at."""
         groups = [member.candidate.group for member in self.ranked]
         named = ", ".join(
-            f"{groups.count(group)} {name}"
+            counted(groups.count(group), name)
             for group, name in (
-                ("fixed", "fixed budgets"),
-                ("method", "fits of methods"),
-                ("rule", "rules"),
+                ("fixed", "fixed budget"),
+                ("method", "fitted method"),
+                ("rule", "rule"),
             )
             if group in groups
         )
