@@ -221,6 +221,10 @@ class Seen:
         off = np.where(weight > 0, weight * (taken - anchor), 0.0)
         return np.where(rounds > self.until[:, None], anchor + off, taken)
 
+    def paid(self, costs: Array) -> Array:
+        """Costs (n_questions, n_rounds) as they count in a mean; what was not seen costs what was."""
+        return self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
+
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "ht"
     ) -> Outcomes:

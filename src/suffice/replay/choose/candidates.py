@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -190,7 +190,13 @@ def _rules(
     axis = book.axis(settings.cost, {str(n): reads for n, reads in enumerate(set(family.reads))})
     costs = np.concatenate(
         [
-            mean_costs(book, axis, some, family.reads[rules], weighted=_weighted(fit))
+            mean_costs(
+                book,
+                axis,
+                some,
+                family.reads[rules],
+                weighted=None if fit.seen is None else fit.seen.paid,
+            )
             for rules, some in family.learn_stops.by_rules()
         ]
     )
@@ -214,13 +220,6 @@ def _rules(
     fixed = {f"round >= {k}" for k in range(1, int(kept.ends.max()) + 1)}
     texts = [family.rules[number] for number in front[some] if family.rules[number] not in fixed]
     return texts, len(family.rules), family.notes, None
-
-
-def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.float64]] | None:
-    if (seen := part.seen) is None:
-        return None
-    rows = np.arange(len(seen.last))
-    return lambda paid: seen.anchored(paid, paid[rows, seen.last - 1])
 
 
 # --- measured ------------------------------------------------------------------------------------
@@ -290,7 +289,7 @@ class Kept:
             paid = tables.setdefault(kind, runner.book.known(axis, kind[1]))
             paid_by.append(list(tables).index(kind))
             if kept.seen is not None:
-                paid = kept.seen.anchored(paid, paid[rows, kept.seen.last - 1])
+                paid = kept.seen.paid(paid)
             costs.append(paid[rows, np.minimum(stops, paid.shape[1]) - 1])
         return cls(
             places=np.stack(places),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
@@ -284,7 +283,13 @@ def _halves(
             last=part.traces.last_rounds,
             costs=np.concatenate(
                 [
-                    mean_costs(book, axis, some, family.reads[rules], weighted=_weighted(part))
+                    mean_costs(
+                        book,
+                        axis,
+                        some,
+                        family.reads[rules],
+                        weighted=None if part.seen is None else part.seen.paid,
+                    )
                     for rules, some in stops.by_rules()
                 ]
             ),
@@ -306,14 +311,6 @@ def _halves(
         )
     )
     return axis, (learn, test), dearer
-
-
-def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.float64]] | None:
-    """How the costs of a part with cut questions count; what was not seen costs what was."""
-    if (seen := part.seen) is None:
-        return None
-    rows = np.arange(len(seen.last))
-    return lambda paid: seen.anchored(paid, paid[rows, seen.last - 1])
 
 
 def _policy(

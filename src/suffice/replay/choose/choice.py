@@ -47,7 +47,6 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 
 RANK, PROVE = "rank", "prove"
-_DRAWN = {FIT_SPLIT: 0.4, RANK: 0.2, PROVE: 0.4}
 _RANK_SHARE = 1 / 3
 _FEWEST = 4
 """Labelled questions that each part must hold."""
