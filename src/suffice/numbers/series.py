@@ -38,7 +38,8 @@ def change(values: Values) -> Values:
     >>> change(np.array([[0.5, 0.75, 0.25]]))
     array([[  nan,  0.25, -0.5 ]])
     """
-    return np.diff(values, prepend=np.nan)
+    with np.errstate(invalid="ignore"):  # infinity less infinity: undefined
+        return np.diff(values, prepend=np.nan)
 
 
 def since_highest(values: Values) -> Values:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.properties import examples
@@ -37,6 +37,7 @@ FUNCTIONS = (
 
 @settings(max_examples=examples(60))
 @given(rows=RECORDS)
+@example(rows=[[math.inf, math.inf]])
 def test_a_question_is_alone_and_every_round_sees_the_past_only(rows: list[list[float]]) -> None:
     values = np.array(rows)
     for function in FUNCTIONS:
