@@ -81,7 +81,7 @@ def gain(values: Values) -> Values:
         before, now = values[:, number - 1], values[:, number]
         ratio = np.where(now == 0.0, 0.0, _FROM_ZERO)
         with np.errstate(over="ignore"):  # from next to nothing: an infinite gain
-            np.divide(now, before, out=ratio, where=before > 0.0)
+            np.divide(now, before, out=ratio, where=defined[:, number] & (before > 0.0))
         if number > 1:
             ratio = 0.5 * ratio + 0.5 * gains[:, number - 1]
         gains[:, number] = np.where(defined[:, number], ratio, np.nan)
