@@ -27,9 +27,7 @@ def test_what_files_state_of_their_loops(tmp_path: Path) -> None:
     file(tmp_path, "c", first=16, pipeline="cumulative", step=3)
     file(tmp_path, "d", first=24)
     loops = read_traces(tmp_path).origin.loops
-    said = (
-        "they differ in pipeline react (a.parquet, b.parquet), cumulative (c.parquet); step 1, 3"
-    )
+    said = "they differ in pipeline react (a.parquet, b.parquet), cumulative (c.parquet); step 1, 3"
     assert in_words(loops) == said
     assert said in record_banners(read_traces(tmp_path))[0]
     lazily = read_traces(tmp_path, lazily_above=0)
@@ -42,7 +40,8 @@ def test_budgets_are_counted_where_nothing_was_stopped(tmp_path: Path) -> None:
     (loops,) = read_traces(tmp_path).origin.loops
     assert dict(loops.files) == {"2": ("a.parquet",), "3": ("b.parquet",)}
     cut = [
-        replace(make_record(f"c{n}", ["Oslo"], gold=["Oslo"]), stopped_by="policy") for n in range(8)
+        replace(make_record(f"c{n}", ["Oslo"], gold=["Oslo"]), stopped_by="policy")
+        for n in range(8)
     ]
     (tmp_path / "b.parquet").unlink()
     write_traces(cut, tmp_path / "c.parquet")
