@@ -50,12 +50,16 @@ def test_what_is_read_and_what_is_refused(
 ) -> None:
     begun = time.perf_counter()
     reply = client.post("/", content=content)
-    assert time.perf_counter() - begun < 2.0  # quotes that are left open were searched in their square
+    assert (
+        time.perf_counter() - begun < 2.0
+    )  # quotes that are left open were searched in their square
     assert reply.status_code == status
     if said is not None:
         assert said in reply.json()["error"]["message"]
 
 
 def test_half_a_surrogate_pair_becomes_text_that_can_be_sent_back(client: TestClient) -> None:
-    held: Any = client.post("/", content=b'{"\\ud800": ["Os\\uDC00lo", {"a": "\\ud83d\\ude00"}]}').json()
+    held: Any = client.post(
+        "/", content=b'{"\\ud800": ["Os\\uDC00lo", {"a": "\\ud83d\\ude00"}]}'
+    ).json()
     assert held == {"\ufffd": ["Os\ufffdlo", {"a": "\U0001f600"}]}
