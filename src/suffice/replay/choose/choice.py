@@ -46,6 +46,7 @@ from suffice.results.formats import counted, decimal, percent, points, signed
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
+from suffice.trace.loops import in_words
 
 RANK, PROVE = "rank", "prove"
 _RANK_SHARE = 1 / 3
@@ -623,13 +624,15 @@ def choose(
     Raises
     ------
     UsageError
-        For fewer than 4 labelled questions in a part, a record of one round, scores that never differ, an
-        unknown cost, a cap that every candidate keeps or none, a record that has been used up.
+        For files of different loops, fewer than 4 labelled questions in a part, a record of one round,
+        scores that never differ, an unknown cost, a cap that no candidate keeps, a record that has been
+        used up.
     DataError
         For traces that cannot be read, and a split that is missing where another is there.
     """
     settings = settings_of(ChoiceSettings, settings)
     measures = Measures.of(traces).by(settings.metric)
+    _refuse_several_loops(measures)
     promise = _promise(measures, settings)
     record, drawn = _in_parts(measures, settings)
     fit, rank, prove = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
@@ -868,6 +871,19 @@ def _in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, l
     if unlabelled:
         notes.append(f"{unlabelled} questions not {measures.metric.scored} were left out")
     return measures.in_splits(splits), notes
+
+
+def _refuse_several_loops(measures: Measures) -> None:
+    """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
+    traces = measures.traces
+    apart = [difference for difference in traces.origin.loops if difference.between_files]
+    if apart:
+        file = Path(traces.origin.source) / next(iter(apart[0].files.values()))[0]
+        raise UsageError(
+            f"the files of {traces.origin.source} are of different loops, {in_words(apart)}; a policy is "
+            f"chosen for one: suffice choose {shlex.quote(str(file))} --out NEW (where one "
+            "policy shall serve them all, join them first: suffice traces merge FILE FILE --out NEW)"
+        )
 
 
 def _refuse_pointless(measures: Measures, kept: Measures, settings: ChoiceSettings) -> None:

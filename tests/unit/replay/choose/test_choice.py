@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.choice_population import reaching
 from tests.cut_population import run_live
 
 from suffice.errors import SufficeWarning, UsageError
@@ -17,8 +18,7 @@ from suffice.replay.choose import candidates
 from suffice.replay.choose.choice import Choice, choose
 from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
 from suffice.replay.settings import ChoiceSettings
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -28,36 +28,9 @@ def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "nameable_methods", lambda: ("stable-base-rate",))
 
 
-def records(
-    count: int = 240,
-    *,
-    reached: tuple[float, ...] = (0.3, 0.9, 0.0),
-    labelled: int | None = None,
-    splits: tuple[str | None, ...] = ("tune", "eval"),
-    seed: int = 0,
-) -> list[QuestionRecord]:
-    """Each question is right from a round on, drawn with probability ``reached``, else never."""
-    random = np.random.default_rng(seed)
-    shares = np.diff([0.0, *reached]).clip(0.0)
-    made = []
-    for number in range(count):
-        start = int(random.choice(len(shares) + 1, p=[*shares, 1.0 - shares.sum()]))
-        answers = ["Oslo" if t >= start else f"other {t}" for t in range(len(reached))]
-        made.append(
-            make_record(
-                f"q{number:04d}",
-                answers,
-                gold=["Oslo"] if labelled is None or number < labelled else [],
-                margins=[float(random.normal(1.0 + 2.0 * (a == "Oslo"))) ** 2 for a in answers],
-                split=splits[number % len(splits)],
-            )
-        )
-    return made
-
-
 def record(count: int = 240, **given: Any) -> TraceSet:
-    """The same as a trace set."""
-    return to_trace_set(records(count, **given))
+    """Questions that are answered early, late or never."""
+    return to_trace_set(reaching(count, **given))
 
 
 def chosen(traces: TraceSet, *, certificates: Path | None = None, **given: Any) -> Choice:
@@ -220,7 +193,7 @@ def test_a_record_without_the_usual_splits_is_divided() -> None:
 
 
 def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
-    cut = run_live(records(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
+    cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
     choice = chosen(to_trace_set(cut), max_loss=0.4)
     assert any("the worst is assumed" in note for note in choice.notes)
     assert said_of(choice)["Does looping pay here?"].startswith(
