@@ -87,7 +87,7 @@ def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
     tmp_path: Path, texts: Texts
 ) -> None:
     records = loops()
-    open_, veiled = (watched(tmp_path / kind, kind, records) for kind in ("all", texts))  # type: ignore[arg-type]
+    open_, veiled = (watched(tmp_path / kind, kind, records) for kind in ("all", texts))
     content = b"".join(file.read_bytes() for file in (tmp_path / texts).rglob("*.*"))
     assert not [secret for secret in SECRETS if secret.encode() in content]
     table = veiled.table.to_pylist()
