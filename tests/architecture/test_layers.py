@@ -28,8 +28,8 @@ LEVEL: dict[str, int] = {
     "measures": 3,
     "policies": 4,
     **dict.fromkeys(("replay", "pipelines", "monitor"), 5),
-    "report": 6,
-    **dict.fromkeys(("integrations", "testing", "bench", "cli"), 7),
+    **dict.fromkeys(("report", "web"), 6),
+    **dict.fromkeys(("integrations", "testing", "bench", "serve", "view", "cli"), 7),
 }
 WITHOUT_MODELS = BASE | {
     "columns",
@@ -53,12 +53,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "monitor": WITHOUT_MODELS | {"monitor"},
     "pipelines": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "pipelines", "retrieval"},
     "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
+    "web": BASE | {"results", "trace", "web"},
+    "serve": EVERYTHING - {"bench", "cli", "testing", "view"},
+    "view": EVERYTHING - {"bench", "cli", "testing", "serve", "llm", "pipelines", "retrieval"},
     "integrations": EVERYTHING - {"bench", "cli"},
     "testing": EVERYTHING - {"bench", "cli"},
     "bench": EVERYTHING - {"cli"},
     "cli": EVERYTHING,
 }
 
+WEB = frozenset({"starlette", "uvicorn", "prometheus_client"})
 # Third-party packages that may be imported when a module is loaded; all others only when used.
 AT_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(MAY_IMPORT, frozenset({"numpy"})),
@@ -78,6 +82,8 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "llm": frozenset(),
     "report": frozenset(),
     "testing": frozenset(),
+    # loaded by a command that has asked for the extra
+    **dict.fromkeys(("web", "serve", "view"), WEB | {"numpy", "pyarrow"}),
 }
 LOGITS = {ROOT / "llm" / f"{name}.py" for name in ("decoding", "drawing", "llama_api")}
 TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
@@ -276,6 +282,7 @@ def test_optional_packages_come_through_require() -> None:
         and each.names
         and _foreign(each)
         and each.package not in ("numpy", "pyarrow")
+        and not (part(file) in ("web", "serve", "view") and each.package in WEB)
     ]
     assert wrong == []
 

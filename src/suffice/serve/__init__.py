@@ -1,0 +1,1 @@
+"""Adaptive answering and decisions over HTTP; loaded by ``suffice serve`` alone."""
