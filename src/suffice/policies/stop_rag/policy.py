@@ -98,9 +98,7 @@ class StopRAGPolicy:
         if self.rounds < 1:
             raise UsageError(f"rounds must be at least 1, found {self.rounds}")
         if not 1 <= self.first <= self.rounds:
-            raise UsageError(
-                f"first must be a round from 1 to {self.rounds}, found {self.first!r}"
-            )
+            raise UsageError(f"first must be a round from 1 to {self.rounds}, found {self.first!r}")
         if self.target not in TARGETS:
             raise UsageError(f"target must be one of {', '.join(TARGETS)}, found {self.target!r}")
 
