@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "monitor": WITHOUT_MODELS | {"monitor"},
     "pipelines": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "pipelines", "retrieval"},
     "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
-    "web": BASE | {"results", "web"},
+    "web": BASE | {"results", "trace", "web"},
     "serve": EVERYTHING - {"bench", "cli", "testing", "view"},
     "view": EVERYTHING - {"bench", "cli", "testing", "serve", "llm", "pipelines", "retrieval"},
     "integrations": EVERYTHING - {"bench", "cli"},

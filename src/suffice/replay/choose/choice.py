@@ -17,6 +17,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import PolicyFile, policy_hash
@@ -39,12 +40,13 @@ from suffice.replay.choose.learn_then_test import (
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import Wanted
-from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.replay.run.results import PolicyResult, ReplayResult, short_cost
 from suffice.replay.settings import ChoiceSettings
-from suffice.results.formats import counted, percent, points
+from suffice.results.formats import counted, decimal, percent, points, signed
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
+from suffice.trace.loops import in_words
 
 RANK, PROVE = "rank", "prove"
 _RANK_SHARE = 1 / 3
@@ -81,6 +83,20 @@ class WronglyStopped:
     round: int
     answer: str | None
     full_budget_answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said to a question: in a few words, then with the figures."""
+
+    question: str
+    short: str
+    more: str
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return f"{self.short} {self.more}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -128,15 +144,15 @@ class Choice(Tabular):
     @property
     def measured(self) -> PolicyResult:
         """The chosen policy on the questions that prove."""
-        return self._measured(self.chosen)
+        return self._measured(self.chosen.candidate)
 
     @property
     def guessed(self) -> PolicyResult | None:
         """The guess on the questions that prove."""
-        return None if self.guess is None else self._measured(self.guess)
+        return None if self.guess is None else self._measured(self.guess.candidate)
 
-    def _measured(self, one: Ranked) -> PolicyResult:
-        name = one.candidate.policy.name
+    def _measured(self, one: Candidate) -> PolicyResult:
+        name = one.policy.name
         return next(policy for policy in self.result.policies if policy.name == name)
 
     @property
@@ -165,104 +181,219 @@ class Choice(Tabular):
         return f"{len(self.ranked)} candidates: {named}{of}"
 
     # --- the four questions ----------------------------------------------------------------------
-    def answers(self) -> Iterator[tuple[str, str]]:
-        """The questions that a user of a record asks, each with its answer in sentences."""
-        yield "Does looping pay here?", self._looping()
-        yield "Which policy?", self._which()
-        yield "What does it cost, what does it save?", self._saving()
-        yield "How sure is that?", self._surely()
+    @property
+    def headline(self) -> str:
+        """What to do, in a line."""
+        run, metric = self._doing(self.chosen.candidate), self.metric.label
+        if self.outcome is None:
+            known = self.measured.delta_full
+            scored = "" if known is None else f", {metric} {signed(known.estimate)} points"
+            return f"{run}: {self._less(self.measured)}{scored}; nothing is proven"
+        promised = joined([self._in_words(bound) for bound in self.outcome.settings.bounds])
+        if self.outcome.fell_back:
+            return f"{run}: nothing cheaper is proven to {promised}"
+        return f"{run}: {self._less(self.measured)}, proven to {promised}"
 
-    def _which(self) -> str:
+    def answers(self) -> Iterator[Answer]:
+        """The questions that a user of a record asks, each with its answer in sentences."""
+        yield Answer("Does looping pay here?", *self._looping())
+        yield Answer("Which policy?", *self._which())
+        yield Answer("What does it cost, what does it save?", *self._saving())
+        yield Answer("How sure is that?", *self._surely())
+
+    def _doing(self, candidate: Candidate) -> str:
+        """What a loop does that runs a candidate."""
+        if candidate.group != "fixed":
+            return f"Stop by {'a rule' if candidate.group == 'rule' else candidate.label}"
+        if candidate.policy.name == self.result.baseline:
+            return f"Run {self._all_rounds}"
+        rounds = self._measured(candidate).max_rounds
+        return "Stop after round 1" if rounds == 1 else f"Always stop after round {rounds}"
+
+    @property
+    def _all_rounds(self) -> str:
+        return f"all {self.result.max_rounds} rounds"
+
+    def _which(self) -> tuple[str, str]:
         """The chosen policy, and what would be tried where nothing is proven."""
         chosen = self.chosen.candidate
-        full = self.result.baseline == chosen.policy.name
-        said = f"{chosen.label}{', the full budget' if full else ''}. {self.why}"
+        label = (
+            f"{self._doing(chosen)} ({chosen.label})" if chosen.group == "fixed" else chosen.label
+        )
+        short = f"Stop once {label}." if chosen.group == "rule" else f"{label}."
         if self.outcome is None or not self.outcome.fell_back:
-            return said
+            return short, f"{self.why} Tried: {self.tried}."
         if self.guess is None:
-            return f"{said} No candidate kept that on the questions that rank either."
-        return (
-            f"{said} Best guess, not proven: {self.guess.candidate.label}, the cheapest that kept it on the "
-            "questions that rank."
+            return short, f"{self.why} No candidate kept that on the questions that rank either."
+        return short, (
+            f"{self.why} To try, not proven: {self.guess.candidate.label}, the cheapest that kept it on the "
+            f"{counted(self.parts[RANK], 'question')} that rank."
         )
 
-    def _looping(self) -> str:
+    def _looping(self) -> tuple[str, str]:
         """Whether more rounds help, and whether deciding by what was read does."""
-        frontier = self.result.frontier
+        frontier, label = self.result.frontier, self.metric.label
         if frontier is None or not (known := frontier.known):
-            return "Not known: fixed budgets go past where questions were cut, or none has a score."
-        label = self.metric.label
-        first, last = known[0], known[-1]
-        if last[0] < self.result.max_rounds:
-            return (
-                f"Not known beyond round {last[0]} ({label} {percent(last[2])}): later fixed budgets go past "
-                f"where questions were cut. {self._deciding()}"
+            return "Not known:", "questions were cut before later rounds, or none has a score."
+        (first, _, at_first), (last, _, at_last) = known[0], known[-1]
+        if last < self.result.max_rounds:
+            return "Not known:", (
+                f"after round {last} questions were cut, and what more rounds would score was not seen "
+                f"({label} {percent(at_last)} after round {last}). {self._deciding()}"
             )
-        best = max(known, key=lambda at: (at[2], -at[1]))
-        said = (
-            f"{label} goes from {percent(first[2])} after round {first[0]} to {percent(last[2])} at the full "
-            f"budget of {last[0]}"
+        ended = self.result.full_costs.get("rounds")
+        ends = (
+            f" Questions end after {decimal(ended)} rounds on average, where the recorded loop ended."
+            if ended is not None and ended < 0.95 * last
+            else ""
         )
-        if best[0] not in (first[0], last[0]):
-            said += f", and is highest after round {best[0]} ({percent(best[2])})"
-        full = next((p for p in self.result.policies if p.name == f"fixed-{first[0]}"), None)
-        if full is not None and full.delta_full is not None and last[0] != first[0]:
-            gain = full.delta_full
-            surely = (
-                "shown" if gain.high < 0 else "shown to be worse" if gain.low > 0 else "not shown"
-            )
-            said += f": more rounds help is {surely} ({points(gain)} for stopping after round {first[0]})"
-        return f"{said}. {self._deciding()}"
+        best, _, at_best = max(known, key=lambda at: (at[2], -at[0]))
+        if best not in (first, last):
+            ends += f" {label} is highest after round {best} ({percent(at_best)})."
+        once = next((p for p in self.result.policies if p.name == f"fixed-{first}"), None)
+        if once is None or (lost := once.delta_full) is None or first == last:
+            return "Not known:", f"{label} is {percent(at_last)} after {self._all_rounds}.{ends}"
+        gain = Interval(estimate=-lost.estimate, low=-lost.high, high=-lost.low)
+        moved = (
+            f"{label} is {percent(at_first)} after round {first} and {percent(at_last)} after "
+            f"{self._all_rounds}: {points(gain)} points"
+        )
+        if gain.low > 0:
+            short = "Yes, more rounds help."
+        elif gain.high < 0:
+            short = "No, more rounds make it worse."
+        else:
+            short = "Not shown."
+            moved += f", which {counted(self.parts[PROVE], 'question')} cannot tell from chance"
+        return short, f"{moved}.{ends} {self._deciding()}"
 
     def _deciding(self) -> str:
-        """Whether the chosen policy is above fixed budgets of its cost; one policy, so nothing to correct."""
-        measured = self.measured
-        if not measured.adaptive:
-            best = next((one for one in self.result.policies if one.adaptive), None)
-            if best is None:
-                return "No candidate here decides by what it reads."
-            return (
-                "The policy chosen decides nothing by what it reads; of those that do: "
-                f"{self.result.verdict}"
-            )
-        gains = [(against.gain, COSTS[against.cost].label) for against in measured.against_fixed]
-        if not gains and measured.frontier_gain is not None:
-            gains = [(measured.frontier_gain, self.result.cost.label)]
+        """Whether deciding by what was read is above fixed budgets of the same cost.
+
+        Of the policy chosen that is one comparison; where it decides nothing the best of the others is told,
+        which are several.
+        """
+        asked = [self.measured]
+        if not self.measured.adaptive:
+            asked = [policy for policy in self.result.policies if policy.adaptive]
+        if not asked:
+            return "No candidate decides by what it reads."
+        gains = [(gain, policy, cost) for policy in asked for gain, cost in self._gains(policy)]
         if not gains:
-            return "Whether deciding pays is not known: fixed budgets go past where questions were cut."
-        said = "; ".join(f"{points(gain)} at equal {cost}" for gain, cost in gains)
-        surely = "shown" if any(gain.low > 0 for gain, _ in gains) else "not shown"
+            return "Whether deciding by what was read pays is not known."
+        if self.measured.adaptive:
+            said = "; ".join(f"{points(gain)} points at equal {cost}" for gain, _, cost in gains)
+            surely = "is" if any(gain.low > 0 for gain, *_ in gains) else "is not"
+            return f"Stopping by what was read {surely} shown to beat a fixed number of rounds: {said}."
+        above = [(gain, policy, cost) for gain, policy, cost in gains if gain.low > 0]
+        of = f"the {len(asked)} policies" if len(asked) > 1 else "the one policy"
+        if not above:
+            return (
+                f"None of {of} compared that stop by what was read is shown to beat a fixed number of rounds "
+                "at equal cost."
+            )
+        gain, policy, cost = max(above, key=lambda one: one[0].estimate)
+        names = {one.name for _, one, _ in above}
         return (
-            f"That deciding by what was read beats fixed budgets of the same cost is {surely}: {said}, in "
-            f"points of {self.metric.label}."
+            f"Of {of} compared that stop by what was read {len(names)} beat a fixed number of rounds at "
+            f"equal {cost}, each taken alone; most {policy.label} by {points(gain)} points."
         )
 
-    def _saving(self) -> str:
-        aside = counted(self.parts[PROVE], "question")
-        said = f"On {aside} kept aside it {self.result.saving(self.measured)}."
-        if self.guess is not None and (guessed := self.guessed) is not None:
-            said += f" The guess, {self.guess.candidate.label}, {self.result.saving(guessed)}."
+    def _gains(self, policy: PolicyResult) -> list[tuple[Interval, str]]:
+        """Its score above fixed budgets of the same cost, and which cost."""
+        gains = [(against.gain, COSTS[against.cost].label) for against in policy.against_fixed]
+        if not gains and policy.frontier_gain is not None:
+            gains = [(policy.frontier_gain, self.result.cost.label)]
+        return gains
+
+    def _less(self, policy: PolicyResult) -> str:
+        """What a policy saves, in a few words."""
+        own, full = policy.costs.get(self.axis.name), self.result.full_costs.get(self.axis.name)
+        if own is None or not full:
+            return f"{policy.paid('rounds', decimal)} rounds of {self.result.max_rounds}"
+        if own > full:
+            return f"{own / full:.2f} times the {self.axis.label}"
+        return f"saves {percent(1 - own / full)}% of the {self.axis.label}"
+
+    def _paid(self, policy: PolicyResult) -> str:
+        """What a policy costs a question, and the full budget."""
+        own, full = policy.costs.get(self.axis.name), self.result.full_costs.get(self.axis.name)
+        if own is None or full is None:
+            return (
+                f"{policy.paid('rounds', decimal)} rounds a question, of {self.result.max_rounds}"
+            )
+        unit = self.axis.unit or self.axis.label
+        said = f"{short_cost(own)} instead of {short_cost(full)} {unit} a question"
+        if self.axis.name != "rounds":
+            said += f", {policy.paid('rounds', decimal)} rounds of {self.result.max_rounds}"
         return said
 
-    def _surely(self) -> str:
+    def _scored(self, policy: PolicyResult) -> str:
+        """What a policy scores beside the full budget."""
+        known = policy.delta_full
+        if known is None or policy.score is None:
+            return f"what that does to {self.metric.label} was not seen"
+        return (
+            f"{self.metric.label} {percent(policy.score)}, {points(known)} points against "
+            f"{self._all_rounds}"
+        )
+
+    def _saving(self) -> tuple[str, str]:
+        aside = f"on {counted(self.parts[PROVE], 'question')} kept aside"
+        if self.chosen.candidate.policy.name != self.result.baseline:
+            less = self._less(self.measured)
+            return f"{less[0].upper()}{less[1:]}.", (
+                f"It costs {self._paid(self.measured)}; {self._scored(self.measured)}, {aside}. "
+                f"{self._stopped_wrong()}"
+            )
+        score = (
+            ""
+            if self.measured.score is None
+            else (f", {self.metric.label} {percent(self.measured.score)}")
+        )
+        own = self.measured.costs.get(self.axis.name)
+        unit = self.axis.unit or self.axis.label
+        cost = (
+            f"{self.measured.paid('rounds', decimal)} rounds"
+            if own is None
+            else f"{short_cost(own)} {unit}"
+        )
+        said = f"Running {self._all_rounds} costs {cost} a question{score}, {aside}."
+        if self.guess is not None and (guessed := self.guessed) is not None:
+            said += (
+                f" The guess, {self.guess.candidate.label}, {self._less(guessed)}: {self._paid(guessed)}; "
+                f"{self._scored(guessed)}."
+            )
+        return "Saves nothing.", said
+
+    def _stopped_wrong(self) -> str:
+        """How often it is wrong where the full budget is right."""
+        if self.measured.taken is None or self.result.cut is not None:
+            return ""
+        return (
+            f"It is wrong where {self._all_rounds} are right on {self.wrong_count:,} of "
+            f"{self.parts[PROVE]:,}."
+        )
+
+    def _surely(self) -> tuple[str, str]:
         outcome, settings = self.outcome, self.settings
         sharper = self._sharper()
         if outcome is None:
-            return (
-                "No loss was to be proven; the interval above is of questions that neither fitted nor "
-                f"ranked. {sharper}"
+            return "Nothing is promised.", (
+                "No loss was to be proven (--max-loss); the intervals are of questions that neither fitted "
+                f"nor ranked. {sharper}"
             )
-        sure = f"{100 * settings.confidence:g}%"
+        sure = f"{100 * settings.confidence:g}% confidence"
         promised = joined([self._in_words(bound) for bound in outcome.settings.bounds])
         before = "" if self.attempt is None else self._counted(self.attempt)
         if outcome.fell_back:
-            return (
-                f"At {sure} confidence nothing cheaper is proven to {promised}, so the full budget stays. "
+            return "Not proven.", (
+                f"At {sure} nothing cheaper is proven to {promised}, so nothing is cut short. "
                 f"{self._needed(outcome)} {before}{sharper}"
             )
-        together = f", {counted(len(outcome.parts), 'promise')} together" * (len(outcome.parts) > 1)
-        return (
-            f"Proven: at {sure} confidence{together} it will {promised}, on questions like these (p = "
+        together = f"{counted(len(outcome.parts), 'promise')} together: " * (len(outcome.parts) > 1)
+        return f"Proven at {sure}:", (
+            f"{together}it will {promised} on average, on questions like these (p = "
             f"{describe(outcome)['p_value']:.2g}, {counted(len(outcome.order), 'candidate')} tested, safest "
             f"first). {before}{sharper}"
         )
@@ -273,10 +404,7 @@ class Choice(Tabular):
             return f"cost at most {bound.most:g} {self.axis.per_question}"
         if bound.of == "wrong-stop":
             return f"turn right into wrong on at most {percent(bound.most)}% of the questions"
-        return (
-            f"lose at most {percent(bound.most)} points of {self.metric.label} against the full "
-            "budget"
-        )
+        return f"lose at most {percent(bound.most)} points of {self.metric.label}"
 
     def _needed(self, outcome: Certification) -> str:
         """How many more questions would prove something, where that is an advice."""
@@ -337,7 +465,8 @@ class Choice(Tabular):
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
-            rows=[list(pair) for pair in self.answers()],
+            rows=[[answer.question, answer.text] for answer in self.answers()],
+            title=self.headline,
         )
         ranked, wrong = self._ranked_table(), self._wrong_tables()
         if top is None:
@@ -410,7 +539,8 @@ class Choice(Tabular):
                 **_loss_and_cost(self.chosen),
             },
             "why": self.why,
-            "answers": dict(self.answers()),
+            "headline": self.headline,
+            "answers": {answer.question: answer.text for answer in self.answers()},
             "promise": None
             if self.outcome is None
             else {**describe(self.outcome), "cost": self.axis.name},
@@ -494,13 +624,15 @@ def choose(
     Raises
     ------
     UsageError
-        For fewer than 4 labelled questions in a part, a record of one round, scores that never differ, an
-        unknown cost, a cap that every candidate keeps or none, a record that has been used up.
+        For files of different loops, fewer than 4 labelled questions in a part, a record of one round,
+        scores that never differ, an unknown cost, a cap that no candidate keeps, a record that has been
+        used up.
     DataError
         For traces that cannot be read, and a split that is missing where another is there.
     """
     settings = settings_of(ChoiceSettings, settings)
     measures = Measures.of(traces).by(settings.metric)
+    _refuse_several_loops(measures)
     promise = _promise(measures, settings)
     record, drawn = _in_parts(measures, settings)
     fit, rank, prove = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
@@ -739,6 +871,19 @@ def _in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, l
     if unlabelled:
         notes.append(f"{unlabelled} questions not {measures.metric.scored} were left out")
     return measures.in_splits(splits), notes
+
+
+def _refuse_several_loops(measures: Measures) -> None:
+    """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
+    traces = measures.traces
+    apart = [difference for difference in traces.origin.loops if difference.between_files]
+    if apart:
+        file = Path(traces.origin.source) / next(iter(apart[0].files.values()))[0]
+        raise UsageError(
+            f"the files of {traces.origin.source} are of different loops, {in_words(apart)}; a policy is "
+            f"chosen for one: suffice choose {shlex.quote(str(file))} --out NEW (where one "
+            "policy shall serve them all, join them first: suffice traces merge FILE FILE --out NEW)"
+        )
 
 
 def _refuse_pointless(measures: Measures, kept: Measures, settings: ChoiceSettings) -> None:
