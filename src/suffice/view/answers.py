@@ -20,7 +20,7 @@ from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
-from suffice.view.data import PolicyColumns, RecordView
+from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 from suffice.view.selection import Selection, Selector, rows_shown
 
 _LONGEST = 200_000  # characters of a text that is shown
@@ -38,7 +38,11 @@ def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) ->
     """Some questions of a selection, with the cursors of the next and the previous ones."""
     selector = selector_of(view)
     began = perf_counter()
-    limit = min(200, max(1, int(query.get("limit", "50")))) if query.get("limit", "50").isdigit() else 50
+    limit = (
+        min(200, max(1, int(query.get("limit", "50"))))
+        if query.get("limit", "50").isdigit()
+        else 50
+    )
     page = selector.page(
         chosen, cursor=query.get("cursor", ""), back=query.get("page") == "back", limit=limit
     )
@@ -68,11 +72,18 @@ def selector_of(view: RecordView) -> Selector:
 
 
 # --- one question --------------------------------------------------------------------------------
-def one_question(view: RecordView, name: str, rule: str = "") -> dict[str, Any]:
-    """Everything of a question: its rounds, signals and where each policy stops and why."""
+def one_question(
+    view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
+) -> dict[str, Any]:
+    """Everything of a question: its rounds, signals and where each policy stops and why.
+
+    With a selection also which question comes before it there, and which next.
+    """
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
-        raise DataError(f"no question {shorten(visible(name), 80)!r} in {view.traces.origin.source}")
+        raise DataError(
+            f"no question {shorten(visible(name), 80)!r} in {view.traces.origin.source}"
+        )
     record = _record(view.traces, place)
     policies = list(view.columns.policies)
     if rule:
@@ -110,13 +121,36 @@ def one_question(view: RecordView, name: str, rule: str = "") -> dict[str, Any]:
         "question": _text(record.question.text),
         "type": _text(record.question.type),
         "split": record.question.split,
-        "gold": [_text(answer) for answer in record.gold.answers] if view.measures.metric.gold else [],
+        "gold": [_text(answer) for answer in record.gold.answers]
+        if view.measures.metric.gold
+        else [],
         "rounds": rounds,
         "signals": {
             signal: [_number(value) for value in values] for signal, values in signals.items()
         },
         "stops": [_stop(view, policy, place, record) for policy in policies],
-        "progress": view.progress,
+        "near": None if chosen is None else _near(view, chosen, place),
+    }
+
+
+def _near(view: RecordView, chosen: Selection, place: int) -> dict[str, Any] | None:
+    try:
+        rows = selector_of(view).rows(chosen)
+    except NotReadyError:
+        return None
+    places = np.flatnonzero(rows == place)
+    at = int(places[0]) if len(places) else -1
+    beside = {
+        "previous": at - 1 if at > 0 else -1,
+        "next": at + 1 if 0 <= at < len(rows) - 1 else -1,
+    }
+    return {
+        "total": len(rows),
+        "place": at + 1,
+        **{
+            side: None if where < 0 else view.question_ids[int(rows[where])].as_py()
+            for side, where in beside.items()
+        },
     }
 
 
@@ -166,7 +200,9 @@ def _text(text: str | None) -> str | None:
     if text is None:
         return None
     if len(text) > _LONGEST:
-        return f"{visible(text[:_LONGEST])}… [{len(text) - _LONGEST:,} more characters are not shown]"
+        return (
+            f"{visible(text[:_LONGEST])}… [{len(text) - _LONGEST:,} more characters are not shown]"
+        )
     return visible(text)
 
 
@@ -222,9 +258,7 @@ def _named(view: RecordView, name: str) -> PolicyColumns:
         raise UsageError(f"no policy here is called {name[:80]!r}; there are {known}") from None
 
 
-def _changes(
-    one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]
-) -> dict[str, int]:
+def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, int]:
     """How many questions stop elsewhere, and how many of these are right under one of the two alone."""
     changed = rows & (one.stops != other.stops)
     return {
@@ -303,7 +337,9 @@ def chart(view: RecordView, split: str, rule: str = "") -> Html:
     split = "" if split == "*" else split or view.scored_split
     axis, rows = view.columns.axis, view.in_split(split)
     shown = [*view.columns.policies, *([view.rule(rule)] if rule else [])]
-    points = [point for number, one in enumerate(shown) if (point := _point(view, one, rows, number))]
+    points = [
+        point for number, one in enumerate(shown) if (point := _point(view, one, rows, number))
+    ]
     frontier = sorted((point.x, point.y) for point in points if point.family == "fixed")
     label = "rounds per question" if axis is None else axis.per_question
     metric = view.measures.metric.label
@@ -343,4 +379,3 @@ def _point(
 
 def _ms(began: float) -> float:
     return round(1000 * (perf_counter() - began), 1)
-

@@ -6,8 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from suffice.errors import SufficeError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
@@ -39,6 +39,9 @@ from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.table import specs_for
 
+if TYPE_CHECKING:
+    from suffice.view.selection import Selector
+
 Array = NDArray[np.float64]
 Rounds = NDArray[np.int16]
 
@@ -48,6 +51,7 @@ WHAT_IF = "what-if"
 """What the rule that is tried is called among policies."""
 _AT_A_TIME = 6  # signals of a record in shards that are measured in one pass
 _KEPT_RULES = 16
+_FIXED_SHOWN = 10
 
 
 class NotReadyError(SufficeError):
@@ -138,6 +142,7 @@ class RecordView:
         self._done = self._of = 0
         self._rules: OrderedDict[str, PolicyColumns] = OrderedDict()
         self._ended = False
+        self.selector: Selector | None = None
 
     # --- known at once ---------------------------------------------------------------------------
     @property
@@ -164,7 +169,7 @@ class RecordView:
         """Which questions lie in a split, (n_questions,); empty: all do."""
         if not name:
             return np.ones(self.n_questions, bool)
-        return self.splits.codes == self.splits.code_of(name)
+        return np.asarray(self.splits.codes == self.splits.code_of(name))
 
     # --- in the background -----------------------------------------------------------------------
     def start(self) -> RecordView:
@@ -236,9 +241,9 @@ class RecordView:
         settings, measures = self.settings, self.measures
         names: Sequence[Wanted] = settings.policies
         if not names and not settings.rules:
-            names = usual_names(self.traces.n_rounds, oracles=False)
+            names = usual_names(self.traces.n_rounds, oracles=False)[self.traces.n_rounds :]
             if measures.keeps_little:
-                names = names[: self.traces.n_rounds]
+                names = ()
                 self.columns.notes.append(
                     "of so many questions the fixed budgets alone are shown; name others: --policy NAME, "
                     "--stop-when RULE"
@@ -247,9 +252,9 @@ class RecordView:
         asked = asked_policies(measures, names, settings.rules, fit_on=fit_on)
         able, left_out = runnable(asked, measures, "hotpotqa")
         self.columns.notes += [f"{policy.name} is left out: {policy.reason}" for policy in left_out]
-        full = f"fixed-{self.traces.n_rounds}"
-        if all(candidate.name != full for candidate in able):
-            able += [policy.build() for policy in asked_policies(measures, [full])]
+        there = {candidate.name for candidate in able}
+        fixed = [name for name in self._fixed() if name not in there]
+        able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
         runner = Runner(measures, candidates, self._replay, self.traces.n_rounds)
         self.columns.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
@@ -266,6 +271,12 @@ class RecordView:
                 }
         for reads in (CostReads(), CostReads(answers=True)):
             _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.columns.axis.name]
+
+    def _fixed(self) -> list[str]:
+        """The fixed budgets that others are seen beside; of a long record the full one alone."""
+        n_rounds = self.traces.n_rounds
+        first = 1 if n_rounds <= _FIXED_SHOWN else n_rounds
+        return [f"fixed-{k}" for k in range(first, n_rounds + 1)]
 
     @cached_property
     def _replay(self) -> ReplaySettings:
@@ -294,9 +305,7 @@ class RecordView:
         returned, reader = answers.returned(runner.scored), runner.reader
         at = reader.seen.stops(wanted)
         paid = (
-            None
-            if axis is None
-            else runner.book.at_stops(runner.reads[candidate.name])[axis.name]
+            None if axis is None else runner.book.at_stops(runner.reads[candidate.name])[axis.name]
         )
         return PolicyColumns(
             candidate=candidate,
@@ -407,12 +416,16 @@ class RecordView:
             "questions": self.n_questions,
             "rounds": traces.n_rounds,
             "recorded_rounds": int(traces.last_rounds.sum()),
-            "splits": {name: int(count) for name, count in zip(names, counts, strict=True) if count},
+            "splits": {
+                name: int(count) for name, count in zip(names, counts, strict=True) if count
+            },
             "types": [] if columns.types is None else columns.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
             "metric": metric.label if columns.policies else None,
             "gold": metric.gold,
-            "cost": None if axis is None else {"name": axis.name, "label": axis.per_question},
+            "cost": None
+            if axis is None
+            else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
             "signals": sorted(columns.signals),
             "warnings": list(record_banners(traces)) if columns.policies else [],
             "notes": columns.notes,
@@ -460,11 +473,19 @@ class RecordView:
 def interval(values: Array) -> Interval | None:
     """The mean of what is known, with its 95% interval; ``None``: nothing is.
 
-    From resampled questions up to :data:`SUMS_ABOVE`, from sums beyond.
+    From the draws of a replay up to :data:`SUMS_ABOVE` questions, from sums beyond.
     """
-    known = values[~np.isnan(values)][:, None]
+    known = values[~np.isnan(values)]
     if not len(known):
         return None
-    draws = resampled_means(known) if len(known) <= SUMS_ABOVE else Sums.of(known).draws()
-    return percentile_interval(float(known.mean()), draws[:, 0])
+    if len(known) <= SUMS_ABOVE:
+        draws = _counts(len(known)) @ known / len(known)
+    else:
+        draws = Sums.of(known[:, None]).draws()[:, 0]
+    return percentile_interval(float(known.mean()), draws)
 
+
+@lru_cache(maxsize=2)
+def _counts(n_questions: int) -> Array:
+    """How often each question is drawn, (resamples, n_questions): at most 40 MB, kept while one types."""
+    return np.concatenate(list(resampled_counts(n_questions)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.columns.texts import Texts
 from suffice.errors import UsageError
+from suffice.replay.run.runs import at_stop
 from suffice.results.markup import shorten, visible
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 
@@ -130,6 +131,8 @@ class Selector:
     def rows(self, chosen: Selection) -> Rows:
         """The rows of a selection, in its order."""
         key = chosen, len(self._view.columns.policies)
+        if self._view.progress.ready:
+            self.told_by(chosen)  # a name that nobody has is told
         if key not in self._found:
             mask, order = self.mask(chosen), self._order(chosen)
             self._keep(self._found, key, order if mask is None else order[mask[order]])
@@ -191,8 +194,7 @@ class Selector:
         return self._at_stop(chosen.sort.partition(":")[2], policy)
 
     def _at_stop(self, signal: str, policy: PolicyColumns) -> NDArray[np.float64]:
-        values = self._view.signal(signal)
-        return values[np.arange(len(values)), np.maximum(policy.stops, 1) - 1]
+        return at_stop(self._view.signal(signal), np.maximum(policy.stops, np.int16(1)))
 
     def told_by(self, chosen: Selection) -> PolicyColumns:
         """The policy by whose stops questions are told."""
@@ -235,9 +237,9 @@ class Selector:
     def _went(self, chosen: Selection) -> Mask:
         policy = self.told_by(chosen)
         if chosen.outcome == "right":
-            return policy.em == 1.0
+            return np.asarray(policy.em == 1.0)
         if chosen.outcome == "wrong":
-            return policy.em == 0.0
+            return np.asarray(policy.em == 0.0)
         if chosen.outcome == "unknown":
             return np.isnan(policy.em)
         right = self._view.measures.scores().em == 1.0
@@ -281,7 +283,9 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     split_names = [*view.splits.distinct.to_pylist(), None]
     em = view.measures.scores().em[rows] if policies else None
     shown = []
-    for number, (row, name, text, kind) in enumerate(zip(rows.tolist(), ids, texts, types, strict=True)):
+    for number, (row, name, text, kind) in enumerate(
+        zip(rows.tolist(), ids, texts, types, strict=True)
+    ):
         shown.append(
             {
                 "row": row,
@@ -290,9 +294,16 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
                 "type": kind and visible(kind),
                 "split": split_names[view.splits.codes[row]],
                 "rounds": int(traces.last_rounds[row]),
-                "right": None if em is None else [_flag(v) for v in em[number][: traces.last_rounds[row]]],
+                "right": None
+                if em is None
+                else [_flag(v) for v in em[number][: traces.last_rounds[row]]],
                 "stops": [
-                    [int(one.stops[row]), _flag(one.em[row]), _value(one.score[row]), cost_at(one, row)]
+                    [
+                        int(one.stops[row]),
+                        _flag(one.em[row]),
+                        _value(one.score[row]),
+                        cost_at(one, row),
+                    ]
                     for one in policies
                 ],
             }
