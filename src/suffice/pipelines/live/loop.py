@@ -21,6 +21,7 @@ from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
+from suffice.pipelines.live.privacy import Privacy
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
@@ -63,6 +64,7 @@ class Watching:
     budgets: Budgets
     choice: AnswerChoice
     writer: BackgroundWriter | None
+    privacy: Privacy | None = None
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
@@ -162,6 +164,7 @@ class Loop:
         self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
         self._limited = watch.budgets.limited
+        self._veiled = None if watch.privacy is None else watch.privacy.question(question, gold)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
         self.explored = watch.mode == "live" and watch.explores(question.id)
@@ -545,10 +548,11 @@ class Loop:
         watch = self._watch
         if watch.writer is None:
             return
+        veiled = self._veiled
         if len(self._decisions) == 1:
             begun = WatchedQuestion(
-                question=self._asked,
-                gold=self._gold,
+                question=self._asked if veiled is None else veiled.question,
+                gold=self._gold if veiled is None else veiled.gold,
                 propensity=watch.explore or None,
                 policy_hash=watch.policy_hash,
             )
@@ -557,7 +561,7 @@ class Loop:
         watch.put(
             Finished(
                 question_id=self.question_id,
-                round=asked,
+                round=asked if veiled is None else veiled.round(self.view),
                 time=time.time(),
                 took_s=self._took,
                 stop=stop,
@@ -626,10 +630,13 @@ class Loop:
         self._watch.writer.expect(-1)
         if not self._decisions:
             return None
+        last = self._last
+        if last is not None and self._veiled is not None:
+            last = self._veiled.round(self.view)
         event = Ended(
             question_id=self.question_id,
             stopped_by=None if self._full else self._stopped_by,
-            last=self._last,
+            last=last,
         )
         self._watch.put(event)
         return event.kept

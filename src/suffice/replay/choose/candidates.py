@@ -183,7 +183,8 @@ def _rules(
     wanted = FamilySettings(
         signals=settings.signals, max_signals=settings.max_signals, min_rounds=settings.min_rounds
     )
-    family, why = attempt(partial(build_family, fit, kept, FIT_SPLIT, wanted))
+    build = partial(build_family, fit, kept, FIT_SPLIT, wanted)
+    family, why = attempt(build) if settings.signals is None else (build(), None)
     if family is None:
         return [], 0, (), why
     book = fit.costs(settings.cost_model)
