@@ -57,12 +57,7 @@ def make_app(
         lifespan=lifespan,
         routes=[*own, *routes],
         middleware=middleware,
-        exception_handlers={
-            Refusal: _refused,
-            SufficeError: _failed,
-            HTTPException: _not_served,
-            Exception: _broken,
-        },
+        exception_handlers=dict.fromkeys((Refusal, SufficeError, HTTPException, Exception), _error),
     )
 
 
@@ -100,24 +95,14 @@ class _Models:
         }
 
 
-async def _refused(_: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, Refusal)  # noqa: S101
-    return refusal.reply()
-
-
-async def _failed(_: Request, error: Exception) -> Response:
-    assert isinstance(error, SufficeError)  # noqa: S101
-    if isinstance(error, InternalError):
+async def _error(request: Request, error: Exception) -> Response:
+    """Whatever was raised, in the form that OpenAI's clients read; a defect is logged and not told."""
+    if isinstance(error, HTTPException):
+        said = f"{request.method} {request.url.path}: {error.detail}"
+        return Refusal(error.status_code, said, headers=error.headers).reply()
+    if isinstance(error, Refusal):
+        return error.reply()
+    if not isinstance(error, SufficeError) or isinstance(error, InternalError):
         _LOG.error("a request failed", exc_info=error)
+        error = InternalError()
     return refusal_of(error).reply()
-
-
-async def _not_served(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101
-    said = f"{request.method} {request.url.path}: {error.detail}"
-    return Refusal(error.status_code, said, headers=error.headers).reply()
-
-
-async def _broken(_: Request, error: Exception) -> Response:
-    _LOG.error("a request failed", exc_info=error)
-    return refusal_of(InternalError()).reply()
