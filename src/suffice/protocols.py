@@ -572,6 +572,14 @@ class StopPolicy(Protocol):
 
 
 @runtime_checkable
+class DelayedPolicy(StopPolicy, Protocol):
+    """A policy that can be held back."""
+
+    def from_round(self, first: int) -> StopPolicy:
+        """The same, which stops no question before round ``first``."""
+
+
+@runtime_checkable
 class ConfidentPolicy(StopPolicy, Protocol):
     """A policy that estimates how likely each answer is right."""
 
