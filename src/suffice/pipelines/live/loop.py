@@ -200,6 +200,11 @@ class Loop:
         return tuple(self._decisions)
 
     @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read in the rounds, by the signal's name; NaN: undefined."""
+        return self._state.signals
+
+    @property
     def would_stop(self) -> int | None:
         """The round after which the policy said stop first; ``None``: in none so far."""
         numbered = enumerate(self._decisions, start=1)
