@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
+from tests.every_policy import policies
 from tests.loop_service import loop_app
 from tests.properties import examples
-from tests.property.test_replay_equals_live import policies
 
 from suffice.errors import UsageError
 from suffice.pipelines.live.controller import Controller

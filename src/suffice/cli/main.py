@@ -24,6 +24,7 @@ from suffice.errors import SufficeError
 COMMANDS = {
     "demo": "the whole story on a small model in this process",
     "ask": "answer a question over your own files",
+    "serve": "adaptive answers over HTTP, for OpenAI's clients",
     "record": "record full-budget rounds of a data set",
     "probe": "ask for the answers that a recorded loop was not asked for",
     "traces": "what is in a record; check, split, join, narrow, import, export it",

@@ -124,8 +124,10 @@ class Step:
         rounds = (*self.before, followed)
         return self.answerer.beside(self.question, rounds, rate=self.reads_more)
 
-    def answered(self, finished: Round) -> Round:
+    def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.
+
+        ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
 
         Raises
         ------
@@ -136,7 +138,7 @@ class Step:
             finished = self.then.ended(finished)
         if finished.answer is not None:
             return finished
-        draft = self.answerer.draft(self.question, self.number, self.prompt())
+        draft = self.answerer.draft(self.question, self.number, self.prompt(), tell)
         return with_draft(finished, draft, probed=None)
 
 
