@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,13 @@ def loop_app(
     """An app, and its loops; ``watch`` goes to every watch, live by default."""
     named = Policies(policies)
     settings = {"mode": "live", "record": record, **watch}
-    timed = {} if clock is None else {"clock": clock}
-    loops = Loops(named, lambda file: Watch(file, **settings), limits=limits, tell=tell, **timed)
+    loops = Loops(
+        named,
+        lambda file: Watch(file, **settings),
+        limits=limits,
+        tell=tell,
+        clock=clock or time.monotonic,
+    )
     routes = [*Decisions(named, tell=tell).routes(), *loops.routes()]
     app = Starlette(
         routes=[*routes, openapi_route(lambda: app.routes)],

@@ -25,7 +25,8 @@ def client() -> TestClient:
     return TestClient(loop_app()[0])
 
 
-def post(client: TestClient, body: Any, status: int = 200, **headers: str) -> Any:
+def post(client: TestClient, body: Any, status: int = 200, policy: str = "") -> Any:
+    headers = {"X-Suffice-Policy": policy} if policy else {}
     reply = client.post("/v1/decisions", json=body, headers=headers)
     assert reply.status_code == status, reply.text
     return reply.json()
@@ -63,7 +64,7 @@ def test_a_policy_is_named_by_the_body_or_by_a_header(client: TestClient) -> Non
     body = {"question": "", "rounds": ROUNDS[:2]}
     assert post(client, body)["policy"] == "stable"
     assert post(client, {**body, "policy": "two"})["action"] == "stop"
-    assert post(client, body, **{"X-Suffice-Policy": "two"})["policy"] == "two"
+    assert post(client, body, policy="two")["policy"] == "two"
     refused = post(client, {**body, "policy": "tow"}, 404)["error"]
     assert "known: stable, two" in refused["message"]
 

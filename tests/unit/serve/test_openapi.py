@@ -86,7 +86,8 @@ def test_refusals_are_as_it_says(client: TestClient) -> None:
     document = openapi(loop_app()[0].routes)
     error = {"$ref": "#/components/schemas/Error"}
     for path in ("/v1/decisions", "/v1/loops", "/v1/labels", "/v1/loops/x/rounds"):
-        for body in ({"x": 1}, [], "a", {"question": 1}):
+        bodies: tuple[Any, ...] = ({"x": 1}, [], "a", {"question": 1})
+        for body in bodies:
             reply = client.post(path, json=body)
             assert reply.status_code in (400, 404)
             check(error, document, reply.json())
