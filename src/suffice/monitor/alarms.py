@@ -230,17 +230,21 @@ class ExchangeabilityMonitor(Monitor):
             Unless it is a finite number or NaN.
         """
         value = _score(score)
+        p = self._p_value_of(value)
+        self._counts[bisect_left(self._values, value)] += 1
+        self._total += 1
+        self._undefined += value == _UNDEFINED
+        once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
+        return self._settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
+
+    def _p_value_of(self, value: float) -> float:
+        """The rank of a score among those so far, from above, in [0, 1]; the score has its place after."""
         place = bisect_left(self._values, value)
         if place == len(self._values) or self._values[place] != value:
             self._values.insert(place, value)
             self._counts = np.insert(self._counts, place, 0)
         above, equal = int(self._counts[place + 1 :].sum()), int(self._counts[place])
-        p = (above + self._draw() * (equal + 1)) / (self._total + 1)
-        self._counts[place] += 1
-        self._total += 1
-        self._undefined += value == _UNDEFINED
-        once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
-        return self._settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
+        return (above + self._draw() * (equal + 1)) / (self._total + 1)
 
     def _draw(self) -> float:
         """Uniform in [0, 1), by seed and number of the answer, so that there is no state to keep."""
@@ -339,8 +343,8 @@ class ProbabilityMonitor(Monitor):
         factors = [_odds_bet(probability, right, shift) for shift in shifts]
         in_bin = [_odds_bet(probability, right, shift) for shift in _BIN_SHIFTS]
         idle = [1.0] * len(_BIN_SHIFTS)
-        for number in range(BINS):
-            factors += in_bin if number == own else idle
+        for place in range(BINS):
+            factors += in_bin if place == own else idle
         return self._settle(factors)
 
     def to_json(self) -> dict[str, Any]:

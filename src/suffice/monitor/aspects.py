@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,11 @@ from suffice.results.formats import percent
 from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
 
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
-_SCORES = {"em": exact_match, "f1": f1, "acc": accuracy}
+_SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
+    "em": exact_match,
+    "f1": f1,
+    "acc": accuracy,
+}
 
 
 # --- drift ---------------------------------------------------------------------------------------
@@ -66,8 +70,7 @@ class Drift:
     def _begin(self, past: Mapping[str, Sequence[float]]) -> None:
         level = self._level / len(self._names)
         self.monitors = {
-            name: ExchangeabilityMonitor(past[name], level, seed=self._seed)
-            for name in self._names
+            name: ExchangeabilityMonitor(past[name], level, seed=self._seed) for name in self._names
         }
         self._waiting = {}
 
@@ -203,23 +206,22 @@ class Promised:
         """
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
-        if metric is not None and metric not in METRICS:
-            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(METRICS)}")
+        asked = {str(name): known for name, known in METRICS.items()}
+        if metric is not None and metric not in asked:
+            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(asked)}")
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
         promised = {
             known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
         }.get(str(terms.get("metric")))
         if metric is not None or promised is None:
-            named = METRICS["f1" if metric is None else metric]
+            named = asked["f1" if metric is None else metric]
             kept = promised is not None and promised[0] is named
             return cls(
                 metric=named, score=named.score, most=stated if kept and most is None else most
             )
         known, score = promised
-        return cls(
-            metric=known, score=score, loss=loss, most=stated if most is None else most
-        )
+        return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
 
     @property
     def least(self) -> float:
@@ -359,9 +361,7 @@ class Stopping:
             raise DataError("must be true or false", column="alarmed")
         self._early = MeanSequence.from_json(fields.get("early"), 0.0, 1.0)
         self._loss = MeanSequence.from_json(fields.get("loss"), self._promised.least, 1.0)
-        self._saved = {
-            name: MeanSequence.from_json(saved.get(name), -1.0, 1.0) for name in SAVED
-        }
+        self._saved = {name: MeanSequence.from_json(saved.get(name), -1.0, 1.0) for name in SAVED}
         self.draws = ProbabilityMonitor.from_json(fields.get("draws"))
         self.alarmed = fields["alarmed"]
 

@@ -31,7 +31,10 @@ _JOURNALLED = "watch-"  # files whose questions stood in a journal before, in th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What is new: questions in the order in which they ended, then labels; ``damaged`` lines were left out."""
+    """What is new: questions in the order in which they ended, then labels.
+
+    ``others`` counts questions of other policies, ``damaged`` lines that were left out.
+    """
 
     questions: tuple[Asked, ...] = ()
     labels: tuple[Label, ...] = ()

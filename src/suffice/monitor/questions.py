@@ -50,8 +50,8 @@ class Asked:
     ----------
     id, time
         Its id, and when its last round ended (``None``: not recorded).
-    rounds
-        How many were run.
+    rounds, budget
+        How many were run, of how many (``None``: no full budget is known).
     stop
         Where the policy stops it, the last round where it never does; ``None``: something else ended it
         before.
@@ -81,6 +81,7 @@ class Asked:
     id: str
     time: datetime | None = None
     rounds: int
+    budget: int | None = None
     stop: int | None
     early: bool = False
     explored: bool = False
@@ -124,7 +125,7 @@ class Reading:
         if isinstance(self._policy, SetPolicy):
             return None
         read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
-        return (*dict.fromkeys((*_KEPT, *USAGE_COLUMNS, *sorted(read))),)
+        return tuple({*_KEPT, *map(str, USAGE_COLUMNS), *read})
 
     def budget(self, run: Mapping[str, Any]) -> int | None:
         """The full budget of a record with this run document."""
@@ -218,9 +219,7 @@ class _Batch:
             signal = self._table.signal(name)
             first, stopped = _places(name)
             values[first], values[stopped] = signal[:, 0].tolist(), signal[rows, at].tolist()
-        confidence = (
-            policy.confidence(self._table) if isinstance(policy, ConfidentPolicy) else None
-        )
+        confidence = policy.confidence(self._table) if isinstance(policy, ConfidentPolicy) else None
         chosen = self._answer_rounds(confidence)
         texts, scores = traces.table.column("answer").to_pylist(), traces.column("score")
         starts = traces.starts.tolist()
@@ -249,6 +248,7 @@ class _Batch:
                 id=name,
                 time=times[number],
                 rounds=rounds,
+                budget=self._budget,
                 stop=stop,
                 early=explored or (by_policy and not whole),
                 explored=explored,
