@@ -280,6 +280,8 @@ class PerQuestion:
 class Stopping:
     """What stopping loses and saves against running on, per question, at all times.
 
+    Savings are shares of what the same loop would have cost that went on, asked for the same.
+
     Questions drawn to run on past their stop tell what others lose; the share that is stopped early is
     counted of all. The product of both intervals, 0.9 and 0.1 of the level apart, holds for the mean per
     question. It does not matter in which order or how many of the drawn ones are labelled, so long as that
@@ -291,7 +293,7 @@ class Stopping:
         self._promised, self._level = promised, level
         self._early = MeanSequence(0.0, 1.0)
         self._loss = MeanSequence(promised.least, 1.0)
-        self._saved = {name: MeanSequence(-1.0, 1.0) for name in SAVED}
+        self._saved = {name: MeanSequence(0.0, 1.0) for name in SAVED}
         self.draws = ProbabilityMonitor(level)
         self.alarmed = False
 
@@ -356,12 +358,12 @@ class Stopping:
         """Go on from what :meth:`to_json` gave."""
         own = ("early", "loss", "saved", "draws", "alarmed")
         fields = map_fields(document, "what stopping cost", own)
-        saved = map_fields(fields.get("saved"), "saved", SAVED)
         if not isinstance(fields.get("alarmed"), bool):
             raise DataError("must be true or false", column="alarmed")
         self._early = MeanSequence.from_json(fields.get("early"), 0.0, 1.0)
         self._loss = MeanSequence.from_json(fields.get("loss"), self._promised.least, 1.0)
-        self._saved = {name: MeanSequence.from_json(saved.get(name), -1.0, 1.0) for name in SAVED}
+        saved = map_fields(fields.get("saved"), "saved", SAVED)
+        self._saved = {name: MeanSequence.from_json(saved.get(name), 0.0, 1.0) for name in SAVED}
         self.draws = ProbabilityMonitor.from_json(fields.get("draws"))
         self.alarmed = fields["alarmed"]
 

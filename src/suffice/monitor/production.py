@@ -534,7 +534,8 @@ class Produced(Tabular):
     def _title(self) -> str:
         counts = self.counts
         title = (
-            f"{counted(counts['questions'], 'question')} of policy {self.policy}, {counts['rounds']:,} rounds: "
+            f"{counted(counts['questions'], 'question')} of policy {self.policy}, {counts['rounds']:,} "
+            "rounds: "
             f"{counts['early']:,} stopped early, of which {counts['explored']:,} ran on; "
             f"{counts['labelled']:,} labelled, {self.waiting:,} waiting for a label."
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostReads, RecordedUsage, stop_costs
+from suffice.costs.usage import stop_costs
 from suffice.measures.costs import policy_reads
 from suffice.measures.seen import CUTS
 from suffice.policies.file import policy_hash
@@ -72,7 +72,7 @@ class Asked:
     gold
         Its accepted answers; empty: not known yet.
     saved
-        What share of each cost the stop saves, of a question that ran on.
+        What share of each cost of the loop the stop saves, of a question that ran on.
     answers
         The answer set and all sampled answers, as ``suffice ask --json`` writes them, with the policy's
         values at round 1; empty: the policy gives no sets.
@@ -125,7 +125,7 @@ class Reading:
         if isinstance(self._policy, SetPolicy):
             return None
         read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
-        return tuple({*_KEPT, *map(str, USAGE_COLUMNS), *read})
+        return tuple({*_KEPT, *(column.name for column in USAGE_COLUMNS), *read})
 
     def budget(self, run: Mapping[str, Any]) -> int | None:
         """The full budget of a record with this run document."""
@@ -293,19 +293,17 @@ class _Batch:
         return best_round
 
     def _saved(self, at: NDArray[np.intp]) -> Mapping[str, list[float]]:
-        """What share of each cost of running on the stop saves, in [-1, 1]; NaN: unknown."""
-        record = RecordedUsage(self._traces)
-        stopped = stop_costs(record, reads=policy_reads(self._reading.policy))
-        run = stop_costs(record, reads=CostReads())
+        """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown."""
+        costs = stop_costs(self._traces, reads=policy_reads(self._reading.policy))
         rows, last = np.arange(len(at)), self._last - 1
         shares: dict[str, list[float]] = {}
         for name in SAVED:
-            before, after = stopped[name], run[name]
-            if before is None or after is None:
+            paid = costs[name]
+            if paid is None:
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
-                share = 1.0 - before[rows, at] / after[rows, last]
-            known = np.where(np.isfinite(share), np.clip(share, -1.0, 1.0), math.nan)
+                share = 1.0 - paid[rows, at] / paid[rows, last]
+            known = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), math.nan)
             shares[name] = known.tolist()
         return shares
 
