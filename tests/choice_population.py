@@ -9,6 +9,8 @@ from tests.cut_population import PROFILES, ROUNDS, Array, Log, Population, popul
 
 from suffice.measures.measures import Measures
 from suffice.protocols import StopPolicy
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.records import QuestionRecord
 
 NARROW = 0.05
 """The loss that every fixed budget of :func:`just_above` but the full one passes by a hair."""
@@ -77,3 +79,30 @@ def nothing_helps(seed: int = 2) -> Population:
 def just_above(seed: int = 3) -> Population:
     """Every budget but the full one loses a hair more than :data:`NARROW`."""
     return _level(NARROW + 1.0 / PROFILES, seed)
+
+
+def reaching(
+    count: int = 240,
+    *,
+    reached: tuple[float, ...] = (0.3, 0.9, 0.0),
+    labelled: int | None = None,
+    splits: tuple[str | None, ...] = ("tune", "eval"),
+    seed: int = 0,
+) -> list[QuestionRecord]:
+    """Each question is right from a round on, drawn with probability ``reached``, else never."""
+    random = np.random.default_rng(seed)
+    shares = np.diff([0.0, *reached]).clip(0.0)
+    made = []
+    for number in range(count):
+        start = int(random.choice(len(shares) + 1, p=[*shares, 1.0 - shares.sum()]))
+        answers = ["Oslo" if t >= start else f"other {t}" for t in range(len(reached))]
+        made.append(
+            make_record(
+                f"q{number:04d}",
+                answers,
+                gold=["Oslo"] if labelled is None or number < labelled else [],
+                margins=[float(random.normal(1.0 + 2.0 * (a == "Oslo"))) ** 2 for a in answers],
+                split=splits[number % len(splits)],
+            )
+        )
+    return made

@@ -110,13 +110,24 @@ def _bringers() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     roots = {"core": project["project"]["dependencies"]}
-    roots |= {name: wanted for name, wanted in extras.items() if name not in {"all", "demo"}}
+    roots |= {name: list(_expanded(extras, name)) for name in extras if name not in {"all", "demo"}}
     roots[_BUILD] = project["build-system"]["requires"]
     brought: dict[str, list[str]] = {}
     for what, wanted in roots.items():
         for name in sorted(_closure(wanted)):
             brought.setdefault(name, []).append(what)
     return {name: ["core"] if "core" in by else by for name, by in brought.items()}
+
+
+def _expanded(extras: Mapping[str, list[str]], name: str) -> Iterator[str]:
+    """The requirements of an extra and of the extras that it names."""
+    for line in extras[name]:
+        requirement = Requirement(line)
+        if requirement.name == "suffice":
+            for inner in sorted(requirement.extras):
+                yield from _expanded(extras, inner)
+        else:
+            yield line
 
 
 def _closure(wanted: list[str]) -> set[str]:

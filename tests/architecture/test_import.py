@@ -75,6 +75,15 @@ def test_the_command_line_starts_without_optional_packages() -> None:
     assert found & (set(HEAVY) - {"pyarrow"}) == set()
 
 
+def test_a_command_does_not_load_pandas_where_it_is_installed() -> None:
+    pytest.importorskip("pandas")
+    example = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
+    run = [sys.executable, "-X", "importtime", "-m", "suffice", "replay", "--policy", "fixed-1"]
+    done = subprocess.run([*run, str(example)], capture_output=True, text=True, check=True)
+    assert "pyarrow" in done.stderr
+    assert "pandas._libs" not in done.stderr
+
+
 def test_the_front_is_sorted_complete_and_lazy() -> None:
     homes = suffice._HOMES
     assert list(homes) == sorted(homes)

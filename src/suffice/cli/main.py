@@ -24,6 +24,7 @@ from suffice.errors import SufficeError
 COMMANDS = {
     "demo": "the whole story on a small model in this process",
     "ask": "answer a question over your own files",
+    "serve": "adaptive answers over HTTP, for OpenAI's clients",
     "record": "record full-budget rounds of a data set",
     "probe": "ask for the answers that a recorded loop was not asked for",
     "traces": "what is in a record; check, split, join, narrow, import, export it",
@@ -37,6 +38,7 @@ COMMANDS = {
     "measure": "measure a large record once, for the commands that read it",
     "sweep": "sweep the open number of a rule",
     "report": "compare policies in one HTML file",
+    "view": "look at a record in the browser",
     "monitor": "whether a promise of coverage still holds in use",
     "bench": "the published experiments",
 }
@@ -64,8 +66,33 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
 
 
 _MEASURING = frozenset(
-    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep"}
+    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
+_READING = _MEASURING | {"bench", "demo", "monitor", "probe", "record", "signals", "traces"}
+
+
+class _NoPandas:
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("not wanted", name=name)
+
+
+def _without_pandas() -> None:
+    """Have Arrow look for pandas now, and find none: it would load it at its first array.
+
+    That takes as long as reading most records, and no command hands a data frame on. Asked once it keeps to
+    the answer, so this is for a process that runs a command and ends.
+    """
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             arguments = build_parser({chosen}).parse_args(words)
             one_line_warnings()
+            if argv is None and chosen in _READING and "pandas" not in sys.modules:
+                _without_pandas()
             code: int = arguments.run(arguments)
             sys.stdout.flush()
         except SufficeError as error:

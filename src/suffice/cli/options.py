@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
 
 Read = TypeVar("Read")
 
+_SEED = 42  # of a sample, where --seed is not given
+
 
 def argument_type(read: Callable[[str], Read]) -> Callable[[str], Read]:
     """The argparse type that reads so; what ``read`` refuses is said under the option's name."""
@@ -233,10 +235,9 @@ def sampled(
     count = getattr(arguments, "sample", None)
     if count is None:
         return traces
-    drawn = traces.sample(count, seed=arguments.seed)
-    say(
-        f"a sample: {drawn.n_questions:,} of {traces.n_questions:,} questions, seed {arguments.seed}"
-    )
+    seed = _SEED if arguments.seed is None else arguments.seed
+    drawn = traces.sample(count, seed=seed)
+    say(f"a sample: {drawn.n_questions:,} of {traces.n_questions:,} questions, seed {seed}")
     return drawn
 
 

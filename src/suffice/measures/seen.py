@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
+from suffice.trace.loops import in_words
 from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
@@ -329,11 +330,24 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
 
 # --- what must stand above any figure ----------------------------------------------------------------
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure: questions that were cut, rounds not asked for an answer or blank.
+    """What must stand above any figure: several loops, cut questions, rounds without an answer or blank.
 
     All of them are replayed all the same.
     """
-    return (*_cut(traces), *answer_banners(traces))
+    return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))
+
+
+def _several_loops(traces: TraceSet) -> tuple[str, ...]:
+    """A sentence where the record holds questions of different loops."""
+    if not (loops := traces.origin.loops):
+        return ()
+    names = [difference.entry for difference in loops]
+    one = " ".join(f"--{name} NAME" for name in ("pipeline", "model") if name in names)
+    alone = f"; for one of them: suffice traces filter {traces.at} {one} --out NEW" if one else ""
+    return (
+        f"SEVERAL LOOPS: the questions were not all recorded by the same loop, {in_words(loops)}: figures "
+        f"are of all together, and tell questions from loops no more{alone}.",
+    )
 
 
 def _cut(traces: TraceSet) -> tuple[str, ...]:

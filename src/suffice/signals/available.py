@@ -113,9 +113,26 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
     if (of := given_by(spec)) is not spec:
         return lack(of, traces)
     columns = tuple(column for column in spec.needs if not traces.has(column))
-    if not columns and not spec.recorded_only:
-        return None
-    return Lack(spec=spec, columns=columns, source=traces.origin.source)
+    if columns or spec.recorded_only:
+        return Lack(spec=spec, columns=columns, source=traces.origin.source)
+    if _is_veiled(traces) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
+        return Lack(
+            spec=spec,
+            columns=(),
+            source=traces.origin.source,
+            because="its texts were not recorded, and no value of this signal was",
+            give="",
+        )
+    return None
+
+
+_TEXTS = frozenset({"passages", "query", "samples", "tokens", "response", "action"})
+
+
+def _is_veiled(traces: TraceSet) -> bool:
+    """Whether names stand in place of the texts, as :class:`suffice.Watch` records on demand."""
+    watched = traces.origin.run.get("watch")
+    return isinstance(watched, dict) and watched.get("texts", "all") != "all"
 
 
 def in_words(lacks: Iterable[Lack]) -> str:

@@ -10,9 +10,12 @@ from typing import Any, NoReturn
 import numpy as np
 from starlette.requests import ClientDisconnect, Request
 
+from suffice.protocols import whole_text
 from suffice.web.replies import Refusal
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# one left open goes to the end, or each of its quotes would be looked for again
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z|\\\Z)', re.DOTALL)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a surrogate pair, maybe
 _STEP = np.zeros(256, np.int8)
 _STEP[[*b"[{"]] = 1
 _STEP[[*b"]}"]] = -1
@@ -43,7 +46,7 @@ async def read_json(request: Request, limits: BodyLimits) -> dict[str, Any]:
         raise Refusal(400, f"the body is no JSON in UTF-8: {error}", code="no_json") from error
     if not isinstance(document, dict):
         raise Refusal(400, f"the body must be one JSON object, found a {type(document).__name__}")
-    return document
+    return _whole(document) if _HALF.search(content) else document
 
 
 async def _content(request: Request, most: int) -> bytes:
@@ -67,6 +70,17 @@ def _depth(content: bytes) -> int:
     """How deep brackets are nested, those in strings left out."""
     steps = _STEP[np.frombuffer(_STRING.sub(b"", content), np.uint8)]
     return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
+
+
+def _whole(value: Any) -> Any:
+    """The same with texts that any file can hold."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {whole_text(name): _whole(item) for name, item in value.items()}
+    return value
 
 
 def _no_constant(text: str) -> NoReturn:

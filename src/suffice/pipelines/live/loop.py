@@ -21,6 +21,7 @@ from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
+from suffice.pipelines.live.privacy import Privacy
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
@@ -63,6 +64,7 @@ class Watching:
     budgets: Budgets
     choice: AnswerChoice
     writer: BackgroundWriter | None
+    privacy: Privacy | None = None
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
@@ -162,6 +164,7 @@ class Loop:
         self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
         self._limited = watch.budgets.limited
+        self._veiled = None if watch.privacy is None else watch.privacy.question(question, gold)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
         self.explored = watch.mode == "live" and watch.explores(question.id)
@@ -182,6 +185,11 @@ class Loop:
     def policy_hash(self) -> str | None:
         """What decides, as a record names it; ``None``: nothing does."""
         return self._watch.policy_hash
+
+    @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read in its rounds, by the signal's name; NaN: undefined."""
+        return self._state.signals
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -328,6 +336,16 @@ class Loop:
                 f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
             )
         self._replace_last(draft_of(answer, held))
+
+    def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
+        """How a loop of this package ended, which keeps its own budgets; ``last`` is its last round then.
+
+        ``None``: that is as it was observed.
+        """
+        self._check_open()
+        self._last = last
+        if self._stopped_by is None:
+            self._stopped_by, self._reason = stopped_by, reason
 
     def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
         """Begin what the next round needs while this one is answered and decided about.
@@ -530,10 +548,11 @@ class Loop:
         watch = self._watch
         if watch.writer is None:
             return
+        veiled = self._veiled
         if len(self._decisions) == 1:
             begun = WatchedQuestion(
-                question=self._asked,
-                gold=self._gold,
+                question=self._asked if veiled is None else veiled.question,
+                gold=self._gold if veiled is None else veiled.gold,
                 propensity=watch.explore or None,
                 policy_hash=watch.policy_hash,
             )
@@ -542,7 +561,7 @@ class Loop:
         watch.put(
             Finished(
                 question_id=self.question_id,
-                round=asked,
+                round=asked if veiled is None else veiled.round(self.view),
                 time=time.time(),
                 took_s=self._took,
                 stop=stop,
@@ -611,10 +630,13 @@ class Loop:
         self._watch.writer.expect(-1)
         if not self._decisions:
             return None
+        last = self._last
+        if last is not None and self._veiled is not None:
+            last = self._veiled.round(self.view)
         event = Ended(
             question_id=self.question_id,
             stopped_by=None if self._full else self._stopped_by,
-            last=self._last,
+            last=last,
         )
         self._watch.put(event)
         return event.kept

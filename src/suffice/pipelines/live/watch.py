@@ -16,6 +16,7 @@ from suffice.options import settings_of
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Decider
 from suffice.pipelines.live.loop import OWN_ID, Loop, Mode, Watching
+from suffice.pipelines.live.privacy import Privacy, Texts
 from suffice.pipelines.live.requirements import has_confidence
 from suffice.policies.file import PolicyFile, load_policy, policy_hash
 from suffice.protocols import StopPolicy
@@ -64,6 +65,10 @@ class Watch:
         Whether a loop that does not give what the policy decides by is refused in its first round.
     seed
         Of the draws of ``explore``.
+    texts
+        What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
+        are kept; ``hashes``: keyed ones, whose key stands beside the record in ``RECORD.key``, for its owner
+        alone. Signals are stored with such rounds, since they cannot be computed from them.
     run
         What to say of the loop in the record's run document, such as ``{"pipeline": "my-agent"}``.
 
@@ -97,6 +102,7 @@ class Watch:
         answer: str = "latest",
         strict: bool = False,
         seed: int = 42,
+        texts: Texts = "all",
         run: Mapping[str, Any] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -147,6 +153,7 @@ class Watch:
             budgets=settings_of(Budgets, budgets),
             choice=choice,
             writer=None,
+            privacy=Privacy.of(texts, self._folder),
         )
         if self._folder is not None:
             document = self._document(answer, run or {})
@@ -160,12 +167,14 @@ class Watch:
 
     def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the record's files say of where they come from."""
-        watched = {
+        watched: dict[str, Any] = {
             "mode": self._watching.mode,
             "explore": self._watching.explore,
             "answer": answer,
             "policy_hash": self._watching.policy_hash,
         }
+        if self._watching.privacy is not None:
+            watched["texts"] = self._watching.privacy.texts
         document = {"watch": watched, "rounds": self._watching.max_rounds, "version": VERSION}
         try:
             document |= run
@@ -244,7 +253,7 @@ class Watch:
         Raises
         ------
         UsageError
-            Without a record, or without a label.
+            Without a record, or without a label; for gold answers of a record that keeps no texts.
         DataError
             For a score outside [0, 1], or answers that are no texts.
         """
@@ -254,6 +263,9 @@ class Watch:
             )
         from suffice.trace.rounds.labels import Label, append_label
 
+        if self._watching.privacy is not None:
+            gold = Gold(answers=gold_answers)  # type: ignore[arg-type]
+            gold_answers = self._watching.privacy.gold_answers(gold.answers)
         label = Label(
             question_id=question_id,
             gold_answers=gold_answers,  # type: ignore[arg-type]

@@ -305,7 +305,10 @@ class ReplayResult(Tabular):
             less = (
                 f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
             )
-            paid = f"; {_short(own)} {self.cost.label} against {_short(full)} at the full budget: {less}"
+            paid = (
+                f"; {short_cost(own)} {self.cost.label} against {short_cost(full)} at the full budget: "
+                f"{less}"
+            )
         known = policy.delta_full
         label = self.metric.label
         scored = (
@@ -483,7 +486,7 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
     ]
 
 
-def _short(cost: float) -> str:
+def short_cost(cost: float) -> str:
     """A cost within a sentence."""
     return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 

@@ -77,7 +77,7 @@ def _left_out(reasons: Mapping[str, str], headings: Mapping[str, str]) -> Html:
 
 # --- what was replayed -----------------------------------------------------------------------
 def _header(material: Material, sections: Iterable[Section]) -> Html:
-    data, result = material.data, material.data.result
+    data, result, choice = material.data, material.data.result, material.parts["choice"]
     links = (
         element("li", element("a", section.heading, href=f"#{section.name}"))
         for section in sections
@@ -88,11 +88,19 @@ def _header(material: Material, sections: Iterable[Section]) -> Html:
         "header",
         element(
             "div",
-            element("p", "Suffice report", class_="eyebrow"),
+            element(
+                "p",
+                "Suffice report"
+                if choice is None
+                else f"A policy for {PurePath(result.source).name}",
+                class_="eyebrow",
+            ),
             element("button", "Dark theme", id="theme", type="button", hidden=True),
             class_="top",
         ),
-        element("h1", f"When to stop: {policies} on {questions}"),
+        element("h1", f"When to stop: {policies} on {questions}")
+        if choice is None
+        else element("h1", f"{choice.headline}.", class_="long"),
         first_screen(material),
         _facts(data),
         _run(data.run),

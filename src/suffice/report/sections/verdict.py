@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from suffice.replay.choose.choice import Choice
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label
-from suffice.report.page.section import Material, listed, stacked
+from suffice.report.page.section import Material, listed, plain, stacked
 from suffice.report.sections.charts import score_charts, stops_chart
 from suffice.report.sections.guarantees import promises
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join
 
 _MOST_SAVING = 4
+_READING = (
+    "Points are percentage points, brackets 95% intervals. Figures are of questions that neither fitted nor "
+    "ranked a candidate. A candidate that never says stop runs all rounds."
+)
 _FEW = 100  # labelled questions below which a banner says so
 
 
@@ -20,15 +25,45 @@ def first_screen(material: Material) -> Html:
     """What a reader must know before any figure."""
     result, policies = material.data.result, material.policies
     if (choice := material.parts["choice"]) is not None:
-        said = [(question, element("p", answer)) for question, answer in choice.answers()]
-        charts = [*score_charts(result, policies)[:1], stops_chart(result, policies)]
-        return join([*_banners(material), _boxes(said, "verdict four"), stacked(charts)])
+        return _chosen(material, choice)
     parts = (
         ("Does looping pay here?", element("p", result.verdict, class_="promise")),
         ("What is saved", _saved(result, policies)),
         ("What is promised", _promised(material)),
     )
     return join([*_banners(material), _boxes(parts, "verdict")])
+
+
+def _chosen(material: Material, choice: Choice) -> Html:
+    """The four questions, how to run what was chosen, and it and the guess in pictures."""
+    result = material.data.result
+    said = [
+        (answer.question, element("p", element("b", answer.short), " ", answer.more))
+        for answer in choice.answers()
+    ]
+    commands = [
+        join([f"{what}: ", element("code", command)])
+        for what, command in choice.live("policy.json")
+    ]
+    shown = {one.candidate.policy.name for one in (choice.chosen, choice.guess) if one is not None}
+    policies = [
+        policy
+        for policy in material.policies
+        if policy.result.name in shown or not policy.result.adaptive
+    ]
+    charts = []
+    if result.frontier is not None and len(result.frontier.known) > 1:
+        drawn = [one for one in policies if one.result.name in shown or one.baseline]
+        charts = [*score_charts(result, policies)[:1], stops_chart(result, drawn)]
+    return join(
+        [
+            _boxes(said, "verdict four"),
+            element("div", element("h2", "To run it"), listed(commands), class_="verdict run"),
+            plain(_READING, small=True),
+            *_banners(material),
+            stacked(charts),
+        ]
+    )
 
 
 def _boxes(parts: Iterable[tuple[str, Html]], class_: str) -> Html:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.filelist import missing_files
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
+from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.parquet import checksums_of, complete, footer_of, opened, readable
 from suffice.trace.reader import (
     StoredFile,
@@ -196,9 +197,10 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
         source=str(root),
         run=agreed([file.run for file in files]),
         failures=count_failures(root),
+        loops=(seen := _seen(files)).loops,
     )
     if skip_invalid:
-        spans, problems = _screened(spans)
+        spans, problems = _screened(spans, seen)
         errors += problems
         if not spans:
             raise nothing_read(root, errors, "no row can be read")
@@ -209,6 +211,34 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
         for text in _rounds_from_0(traces):
             warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
     return traces
+
+
+def _seen(files: Sequence[StoredFile]) -> LoopsSeen:
+    """By what they state; how many rounds their questions have is not read for it."""
+    seen = LoopsSeen()
+    for file in files:
+        seen.add(file.file.name, file.run)
+    return seen
+
+
+def _whole_rounds(table: pa.Table) -> NDArray[np.int16] | None:
+    """The round of each row, -1 for a null; ``None``: some question was stopped."""
+    stopped = "stopped_by" in table.column_names and table.column("stopped_by")
+    if stopped and stopped.null_count < len(stopped):
+        return None
+    return np.asarray(pc.fill_null(table.column("round"), -1).to_numpy())
+
+
+def _apart(errors: Sequence[DataError], seen: LoopsSeen) -> list[DataError]:
+    """What is wrong among the keys of files, with what likely is the cause where these are of other runs."""
+    runs = [difference for difference in seen.runs if difference.between_files]
+    if not runs:
+        return list(errors)
+    cause = f"; the files are of different runs, {in_words(runs)}: name one of them alone"
+    return [
+        DataError(f"{error.message}{cause}", file=error.file, row=error.row, column=error.column)
+        for error in errors
+    ]
 
 
 def _is_measured(root: Path) -> bool:
@@ -231,7 +261,7 @@ def _size(file: Path) -> tuple[int, int]:
     return sum(group.total_byte_size for group in groups), known.num_rows
 
 
-def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
+def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[list[Span], list[DataError]]:
     """What is left of files without questions that have an invalid row, and what is wrong.
 
     Every column is read once, some rows at a time; of rows that cannot be decoded none is left.
@@ -266,7 +296,7 @@ def _screened(spans: Sequence[Span]) -> tuple[list[Span], list[DataError]]:
     read = LazyTable(source).select([name for name in _KEYS if name in source.names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += [_placed(problem, source) for problem in wrong]
+    errors += _apart([_placed(problem, source) for problem in wrong], seen)
     rows = {problem.position for problem in wrong}
     rows |= {source.row(file, row) for file, row, *_ in problems} - {-1}
     bad = np.isin(keys.codes, keys.codes[sorted(rows)]) if rows else np.zeros(len(keys.codes), bool)
@@ -286,7 +316,7 @@ def _of_spans(spans: Sequence[Span], origin: TraceSetOrigin, *, checked: bool) -
     if not checked:
         problems = [_placed(problem, source) for problem in _of_keys(source, keys)]
         if problems:
-            raise first_error(problems)
+            raise first_error(_apart(problems, _seen([span.file for span in spans])))
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -397,6 +427,7 @@ def inspect_traces(
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
+    seen = LoopsSeen()
     wanted = _Wanted(columns, keep_unknown)
     under_way = journals(root) if root.is_dir() else []
     files = [] if under_way and not any(root.glob("*.parquet")) else parquet_files(root)
@@ -418,6 +449,7 @@ def inspect_traces(
             broken.append(replace(problem, position=rows + problem.position))
         rows += table.num_rows
         remarks |= {text: str(file) for text in read.remarks if text not in remarks}
+        seen.add(file.name, read.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         part = _part_of(file, read)
         if isinstance(source, Journal) and kept is not None:
@@ -427,7 +459,7 @@ def inspect_traces(
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin(parts)
     problems = list(key_problems(combined))
-    errors.extend(origin.error(problem) for problem in problems)
+    errors.extend(_apart([origin.error(problem) for problem in problems], seen))
     problems += broken
     combined = _without(combined, problems)
     beside = labels_beside(root, combined)
@@ -441,6 +473,7 @@ def inspect_traces(
             run=agreed([part.run for part in parts]),
             skipped=tuple(errors),
             failures=count_failures(root),
+            loops=seen.loops,
         ),
     )
     if columns is None and kept is None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
+from suffice.trace.loops import Difference
 from suffice.trace.rounds.records import (
     Gold,
     LoopView,
@@ -42,12 +43,15 @@ class TraceSetOrigin:
         Problems that ``skip_invalid`` passed over.
     failures
         Questions a recorder could not finish.
+    loops
+        Where the files, or the runs that one of them was joined of, are of different loops.
     """
 
     source: str = "memory"
     run: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[DataError, ...] = ()
     failures: int = 0
+    loops: tuple[Difference, ...] = ()
 
 
 class QuestionIds(Sequence[str]):

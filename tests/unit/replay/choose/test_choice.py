@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.choice_population import reaching
 from tests.cut_population import run_live
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.file import policy_document
+from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates
-from suffice.replay.choose.choice import Choice, choose
+from suffice.replay.choose.choice import Choice
+from suffice.replay.choose.procedure import choose
 from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
 from suffice.replay.settings import ChoiceSettings
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -28,36 +31,9 @@ def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "nameable_methods", lambda: ("stable-base-rate",))
 
 
-def records(
-    count: int = 240,
-    *,
-    reached: tuple[float, ...] = (0.3, 0.9, 0.0),
-    labelled: int | None = None,
-    splits: tuple[str | None, ...] = ("tune", "eval"),
-    seed: int = 0,
-) -> list[QuestionRecord]:
-    """Each question is right from a round on, drawn with probability ``reached``, else never."""
-    random = np.random.default_rng(seed)
-    shares = np.diff([0.0, *reached]).clip(0.0)
-    made = []
-    for number in range(count):
-        start = int(random.choice(len(shares) + 1, p=[*shares, 1.0 - shares.sum()]))
-        answers = ["Oslo" if t >= start else f"other {t}" for t in range(len(reached))]
-        made.append(
-            make_record(
-                f"q{number:04d}",
-                answers,
-                gold=["Oslo"] if labelled is None or number < labelled else [],
-                margins=[float(random.normal(1.0 + 2.0 * (a == "Oslo"))) ** 2 for a in answers],
-                split=splits[number % len(splits)],
-            )
-        )
-    return made
-
-
 def record(count: int = 240, **given: Any) -> TraceSet:
-    """The same as a trace set."""
-    return to_trace_set(records(count, **given))
+    """Questions that are answered early, late or never."""
+    return to_trace_set(reaching(count, **given))
 
 
 def chosen(traces: TraceSet, *, certificates: Path | None = None, **given: Any) -> Choice:
@@ -65,6 +41,10 @@ def chosen(traces: TraceSet, *, certificates: Path | None = None, **given: Any) 
         **{"resamples": 5, "signals": ("answer_token_margin",), "max_signals": 1, **given}
     )
     return choose(traces, asked, certificates=certificates)
+
+
+def said_of(choice: Choice) -> dict[str, str]:
+    return {answer.question: answer.text for answer in choice.answers()}
 
 
 def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None:
@@ -77,8 +57,11 @@ def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None
     proven = [one for one in choice.ranked if one.proven]
     assert choice.ranked[0].candidate.policy.name == choice.chosen.candidate.policy.name
     assert all(one.cost >= choice.chosen.cost - 0.1 for one in proven)
-    assert "Proven: at 95% confidence it will lose at most 10.0 points of F1" in " ".join(
-        answer for _, answer in choice.answers()
+    assert said_of(choice)["How sure is that?"].startswith(
+        "Proven at 95% confidence: it will lose at most 10.0 points of F1"
+    )
+    assert choice.headline.endswith(
+        "% of the evaluated tokens, proven to lose at most 10.0 points of F1"
     )
     assert choice.parts == {"tune": 300, "rank": 100, "prove": 200}
     json.dumps(choice.to_json(), allow_nan=False)
@@ -100,15 +83,52 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert choice.guess.loss <= 0.02
     document = choice.to_json()
     assert document["guess"]["measured"]["delta_full"] is not None
-    said = dict(choice.answers())
-    assert f"Best guess, not proven: {choice.guess.candidate.label}" in said["Which policy?"]
+    said = said_of(choice)
+    assert f"To try, not proven: {choice.guess.candidate.label}" in said["Which policy?"]
     assert "The guess, " in said["What does it cost, what does it save?"]
     table = choice.tables()[1]
     assert [row[4] for row in table.rows].count("guess") == 1
 
 
+def test_where_nothing_is_proven_a_cap_is_kept_before_the_full_budget() -> None:
+    choice = chosen(record(60), max_loss=0.02, max_cost=2.0, cost="rounds")
+    assert choice.outcome is not None
+    assert choice.outcome.fell_back
+    within = [one for one in choice.ranked if one.cost <= 2.0]
+    assert choice.chosen in within
+    assert choice.chosen.loss == min(one.loss for one in within)
+    assert choice.guess is None
+    said = {answer.question: answer.text for answer in choice.answers()}
+    assert (
+        "the full budget costs 3 rounds per question, above the 2 allowed" in said["Which policy?"]
+    )
+    assert "nothing is cut short" not in said["How sure is that?"]
+    assert "not proven to lose at most" in choice.headline
+    assert not choice.policy.facts.guarantee
+    measured = choice.measured.costs["rounds"]
+    assert measured is not None
+    saving = said["What does it cost, what does it save?"]
+    assert ("That is above the 2 allowed." in saving) == (measured > 2.0)
+    # where the full budget is within the cap it stays
+    choice = chosen(
+        record(60, reached=(0.1, 0.9, 0.0)), max_loss=0.02, max_cost=2.99, cost="rounds"
+    )
+    assert choice.chosen.cost <= 2.99
+
+
+def test_the_guess_is_ranked_by_the_questions_of_tune_too() -> None:
+    traces = record(120, seed=3)
+    choice = chosen(traces, max_loss=0.02)
+    scores, tune = Measures.of(traces).scores().compared, traces.in_split("tune")
+    fixed = next(one for one in choice.ranked if one.candidate.policy.name == "fixed-1")
+    on_tune = float((scores[tune, -1] - scores[tune, 0]).mean())
+    assert choice.parts == {"tune": 60, "rank": 20, "prove": 40}
+    on_rank = (80 * fixed.loss - 60 * on_tune) / 20
+    assert on_rank * 20 == pytest.approx(round(on_rank * 20), abs=1e-6)  # a share of 20 questions
+
+
 def test_questions_out_of_reach_are_no_advice() -> None:
-    said = dict(chosen(record(60, reached=(0.5, 0.52, 0.54)), max_loss=0.02).answers())
+    said = said_of(chosen(record(60, reached=(0.5, 0.52, 0.54)), max_loss=0.02))
     assert (
         "would do" not in said["How sure is that?"] or "there are 30" in said["How sure is that?"]
     )
@@ -126,13 +146,26 @@ def test_several_promises_hold_together() -> None:
     assert len(choice.policy.facts.guarantee["bounds"]) == 3
 
 
+class Unheld(RulePolicy):
+    """A policy that reads and cannot be held back."""
+
+    from_round = None  # type: ignore[assignment]
+
+
 def test_no_candidate_stops_before_the_least_round() -> None:
-    choice = chosen(record(), min_rounds=2, policies=("fixed-1",))
-    names = [one.candidate.policy.name for one in choice.ranked]
-    assert "fixed-1" not in names
+    eager = RulePolicy(rule="answer_token_margin > 0.1", kind="eager")
+    stubborn = Unheld(rule="answer_token_margin > 0.1", kind="stubborn")
+    choice = chosen(record(), min_rounds=2, policies=("fixed-1", eager, stubborn))
+    candidates = {one.candidate.policy.name: one.candidate for one in choice.ranked}
+    assert "fixed-1" not in candidates
     assert "round 2" in choice.left_out["fixed-1"]
-    rules = [one.candidate.label for one in choice.ranked if one.candidate.group == "rule"]
+    assert "cannot be held back" in choice.left_out["stubborn"]
+    rules = [one.label for one in candidates.values() if one.group == "rule"]
     assert all(rule.startswith("round >= 2 and ") for rule in rules)
+    for one in candidates.values():
+        if isinstance(one.policy.policy, RulePolicy):
+            assert one.policy.policy.rule.startswith("round >= 2 and (")
+            assert "round >= 2 and (round" not in one.policy.policy.rule
 
 
 def test_promises_are_counted_in_their_folder(tmp_path: Path) -> None:
@@ -142,7 +175,7 @@ def test_promises_are_counted_in_their_folder(tmp_path: Path) -> None:
     assert again.attempt is not None
     assert first.attempt.level == again.attempt.level == pytest.approx(0.025)
     second = chosen(traces, certificates=tmp_path, attempts=2, max_loss=0.1)
-    assert "used for 1 certificate" in dict(second.answers())["How sure is that?"]
+    assert "used for 1 certificate" in said_of(second)["How sure is that?"]
     with pytest.raises(UsageError, match="nothing is left"):
         chosen(traces, certificates=tmp_path, max_loss=0.2)
     capped = chosen(traces, certificates=tmp_path, max_cost=2.0, cost="rounds")
@@ -213,7 +246,9 @@ def test_a_record_without_the_usual_splits_is_divided() -> None:
 
 
 def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
-    cut = run_live(records(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
+    cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
     choice = chosen(to_trace_set(cut), max_loss=0.4)
     assert any("the worst is assumed" in note for note in choice.notes)
-    assert dict(choice.answers())["Does looping pay here?"].startswith("Not known beyond round 1")
+    assert said_of(choice)["Does looping pay here?"].startswith(
+        "Not known: after round 1 questions"
+    )

@@ -1,0 +1,185 @@
+"""What of a question's texts reaches the record: all of them, none, or keyed hashes in their place.
+
+Without texts a signal cannot be computed any more, so every signal that a round gives without asking a model
+is stored with it. Names stand in place of texts, and equal texts get equal ones: numbers within a question
+(``answer1``), or hashes that are equal over the whole record. Answers are compared in the form in which
+they are scored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.scoring import answer_form
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_value
+from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round
+
+Texts = Literal["all", "no-texts", "hashes"]
+_Kind = Literal["answer", "query", "passage"]
+_KEY_BYTES = 32
+_HASH_DIGITS = 32  # of 4 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """What is kept of texts; ``key`` is that of hashes."""
+
+    texts: Texts
+    key: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of(cls, texts: str, folder: Path | None) -> Privacy | None:
+        """That of a record; ``None``: all texts are kept.
+
+        The key of hashes stands beside the folder, in ``FOLDER.key``, and is made where there is none.
+
+        Raises
+        ------
+        UsageError
+            For an unknown choice, a key that others may read, or none that can be made.
+        """
+        if texts not in get_args(Texts):
+            raise UsageError(f"texts are kept as {', '.join(get_args(Texts))}; found {texts!r:.60}")
+        if texts == "all" or folder is None:
+            return None
+        if texts == "no-texts":
+            return cls("no-texts")
+        return cls("hashes", _key(folder.absolute().with_name(f"{folder.absolute().name}.key")))
+
+    def question(self, question: Question, gold: Gold) -> Veiled:
+        """One question as it is kept."""
+        return Veiled(self, question, gold)
+
+    def gold_answers(self, answers: Sequence[str]) -> tuple[str, ...]:
+        """Accepted answers as they are kept, which are compared with kept answers.
+
+        Raises
+        ------
+        UsageError
+            When answers are not kept at all.
+        """
+        if answers and self.texts == "no-texts":
+            raise UsageError(
+                "the record keeps no texts, so no answer can be compared with gold_answers; label it with a "
+                "score, or record with texts='hashes'"
+            )
+        return tuple(self.hashed(answer_form(answer)) for answer in answers)
+
+    def hashed(self, text: str) -> str:
+        """A keyed hash of a text, of one word."""
+        content = text.encode("utf-8", "surrogatepass")
+        return f"h{hmac.new(self.key, content, hashlib.sha256).hexdigest()[:_HASH_DIGITS]}"
+
+
+def _key(file: Path) -> bytes:
+    """The key in a file that its owner alone may read; made where there is none."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+            aside.touch(0o600, exist_ok=False)
+            aside.write_text(secrets.token_hex(_KEY_BYTES), "ascii")
+            try:
+                with suppress(FileExistsError):  # another process was first
+                    file.hardlink_to(aside)
+            finally:
+                aside.unlink()
+        if stat.S_IMODE(file.stat().st_mode) & 0o077:
+            raise UsageError(f"others may read the key of the hashes; type: chmod 600 {file}")
+        key = bytes.fromhex(file.read_text("ascii"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the key of the hashes {file} cannot be had: {error}") from error
+    if len(key) != _KEY_BYTES:
+        raise UsageError(f"{file} holds no key of {_KEY_BYTES} bytes in hexadecimal digits")
+    return key
+
+
+class Veiled:
+    """A question and its rounds as they are kept.
+
+    Parameters
+    ----------
+    privacy
+        What is kept.
+    question, gold
+        As they are.
+    """
+
+    def __init__(self, privacy: Privacy, question: Question, gold: Gold) -> None:
+        self._privacy = privacy
+        self._numbers: dict[tuple[_Kind, str], int] = {}
+        hashes = privacy.texts == "hashes"
+        text = privacy.hashed(question.text) if hashes else f"question {question.id}"
+        self.question = replace(question, text=text)
+        self.gold = Gold(
+            answers=tuple(self._answer(answer) for answer in gold.answers) if hashes else (),
+            passage_ids=tuple(self._name("passage", name) for name in gold.passage_ids),
+        )
+
+    def round(self, view: LoopView) -> Round:
+        """The last round of a view, with its signals."""
+        held = view.current
+        computed = {
+            name: signal_value(spec, view)
+            for name, spec in SIGNALS.items()
+            if not spec.recorded_only
+        }
+        return replace(
+            held,
+            answer=self._of(self._answer, held.answer),
+            passages=self._passages(held.passages),
+            refound=self._passages(held.refound),
+            query=self._of(self._query, held.query),
+            action=self._of(self._text, held.action),
+            response=self._of(self._text, held.response),
+            tokens=None,
+            answer_starts=None,
+            samples=None if held.samples is None else tuple(map(self._answer, held.samples)),
+            intermediate_answer=self._of(self._answer, held.intermediate_answer),
+            parse_failure=self._of(self._text, held.parse_failure),
+            signals={**computed, **held.signals},
+        )
+
+    # --- names in place of texts -----------------------------------------------------------------
+    def _name(self, kind: _Kind, text: str) -> str:
+        if self._privacy.texts == "hashes":
+            return self._privacy.hashed(text)
+        of_kind = sum(1 for known, _ in self._numbers if known == kind)
+        return f"{kind}{self._numbers.setdefault((kind, text), of_kind + 1)}"
+
+    @staticmethod
+    def _of(name: Callable[[str], str | None], text: str | None) -> str | None:
+        return text if not text else name(text)
+
+    def _answer(self, text: str) -> str:
+        return self._name("answer", answer_form(text)) if text else text
+
+    def _query(self, text: str) -> str:
+        return self._name("query", text)
+
+    def _text(self, text: str) -> str | None:
+        """Of what is not compared nothing is left without hashes."""
+        return self._privacy.hashed(text) if self._privacy.texts == "hashes" else None
+
+    def _passages(self, passages: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
+        if passages is None:
+            return None
+        return tuple(
+            replace(
+                passage,
+                id=self._name("passage", passage.id),
+                text=self._of(self._text, passage.text),
+                title=self._of(self._text, passage.title) or "",
+            )
+            for passage in passages
+        )

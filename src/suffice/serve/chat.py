@@ -1,0 +1,269 @@
+"""``/v1/chat/completions``: the last message of the user is answered adaptively."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from suffice.protocols import Decision
+from suffice.serve.asking import (
+    Stream,
+    headers_of,
+    hung_up,
+    model_id,
+    suffice_object,
+    wanted_of,
+)
+from suffice.serve.events import RoundEnded
+from suffice.serve.service import Service
+from suffice.serve.under_way import Done, Searching, Text, Tokens, UnderWay
+from suffice.web.bodies import BodyLimits, read_json
+from suffice.web.replies import Refusal
+
+_READ = frozenset({"model", "messages", "stream", "stream_options", "suffice"})
+_HARMLESS = frozenset(
+    {
+        "frequency_penalty",
+        "max_completion_tokens",
+        "max_tokens",
+        "metadata",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_cache_key",
+        "reasoning_effort",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "store",
+        "temperature",
+        "top_p",
+        "user",
+        "verbosity",
+    }
+)
+_ROLES = ("system", "developer", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question read from a request, and what of the request was not taken into account."""
+
+    question: str
+    notes: tuple[str, ...] = ()
+
+
+class ChatCompletions:
+    """The endpoint of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        limits = service.limits
+        self._body = BodyLimits(bytes=limits.body_bytes, depth=limits.body_depth)
+
+    async def create(self, request: Request) -> Response:
+        """Answer one request."""
+        body = await read_json(request, self._body)
+        asked, streams = _asked(body), _flag(body, "stream")
+        with_usage = _with_usage(body)
+        under_way = await self._service.ask(
+            asked.question,
+            wanted_of(request, body, self._service),
+            endpoint="chat",
+            streams=streams,
+            hung_up=hung_up(request),
+        )
+        if streams:
+            return Stream(under_way, _chunks(under_way, asked, with_usage=with_usage))
+        try:
+            done = await under_way.done()
+        finally:
+            under_way.leave()
+        return JSONResponse(
+            _completion(under_way, asked, done), headers=headers_of(under_way, done.answered)
+        )
+
+
+# --- what is asked ----------------------------------------------------------------------------------
+def _asked(body: Mapping[str, Any]) -> Asked:
+    """The question, and what of the request is left out.
+
+    Raises
+    ------
+    Refusal
+        For what cannot be honoured.
+    """
+    _refuse(body)
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise Refusal(400, "messages must be a list of at least one message", param="messages")
+    users = []
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise Refusal(
+                400,
+                f"{where} must be an object with a role of {', '.join(_ROLES)}",
+                param=where,
+            )
+        if message["role"] == "user":
+            users.append(text_of(message.get("content"), where, kinds=("text",)))
+    if not users:
+        raise Refusal(400, "no message of the role user, whose last one is the question")
+    notes = []
+    if len(messages) > 1:
+        notes.append("the last message of the user was answered alone, without those before it")
+    further = sorted(body.keys() - _READ - _HARMLESS)
+    if further:
+        notes.append(f"without effect: {', '.join(further)[:200]}")
+    return Asked(question=users[-1], notes=tuple(notes))
+
+
+def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
+    """A message's text: itself, or its parts of these types.
+
+    Raises
+    ------
+    Refusal
+        For a part of another type.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise Refusal(400, f"{where}.content must be a text or a list of parts", param=where)
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in kinds or not isinstance(part.get("text"), str):
+            raise Refusal(
+                400,
+                f"{where}.content: only parts of type {' or '.join(kinds)} are read, found {kind!r:.40}",
+                param=where,
+            )
+        texts.append(part["text"])
+    return "\n".join(texts)
+
+
+def _flag(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Refusal(400, f"{name} must be true or false", param=name)
+    return bool(value)
+
+
+def _with_usage(body: Mapping[str, Any]) -> bool:
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise Refusal(400, "stream_options must be an object", param="stream_options")
+    return bool((options or {}).get("include_usage"))
+
+
+def _refuse(body: Mapping[str, Any]) -> None:
+    """Refuse what would change the answer's form or source and is not done here."""
+    count = body.get("n")
+    if count not in (None, 1) or isinstance(count, bool):
+        raise Refusal(400, "n must be 1: one answer is given", param="n")
+    choice = body.get("tool_choice")
+    refused = {
+        "tools": bool(body.get("tools")),
+        "functions": bool(body.get("functions")),
+        "tool_choice": choice not in (None, "none", "auto"),
+        "logprobs": bool(body.get("logprobs")) or bool(body.get("top_logprobs")),
+        "response_format": _form(body.get("response_format")) not in (None, "text"),
+        "stop": bool(body.get("stop")),
+        "logit_bias": bool(body.get("logit_bias")),
+        "audio": body.get("audio") is not None,
+        "modalities": body.get("modalities") not in (None, ["text"]),
+        "prediction": body.get("prediction") is not None,
+        "web_search_options": body.get("web_search_options") is not None,
+    }
+    name = next((name for name, there in refused.items() if there), None)
+    if name is not None:
+        raise Refusal(
+            400,
+            f"{name} cannot be honoured: questions are answered in text from what is searched here; leave "
+            "it out",
+            code="unsupported_parameter",
+            param=name,
+        )
+
+
+def _form(asked: object) -> object:
+    return asked.get("type") if isinstance(asked, dict) else asked
+
+
+# --- what is answered -------------------------------------------------------------------------------
+def usage_object(tokens: Tokens) -> dict[str, Any] | None:
+    """Usage of all rounds, as chat completions state it; ``None``: not all is known."""
+    if tokens.prompt is None or tokens.completion is None:
+        return None
+    return {
+        "prompt_tokens": tokens.prompt,
+        "completion_tokens": tokens.completion,
+        "total_tokens": tokens.prompt + tokens.completion,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached or 0},
+    }
+
+
+def _frame(under_way: UnderWay, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{under_way.trace_id}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": model_id(under_way.served),
+    }
+
+
+def _completion(under_way: UnderWay, asked: Asked, done: Done) -> dict[str, Any]:
+    message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {
+        **_frame(under_way, "chat.completion"),
+        "choices": [choice],
+        "usage": usage_object(done.tokens),
+        "suffice": suffice_object(under_way, done.answered, asked.notes),
+    }
+
+
+async def _chunks(under_way: UnderWay, asked: Asked, *, with_usage: bool) -> AsyncIterator[str]:
+    """The events; while rounds run, comments keep the connection alive."""
+    frame = _frame(under_way, "chat.completion.chunk")
+
+    def chunk(delta: Mapping[str, str], finish: str | None = None, **further: Any) -> str:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return _event({**frame, "choices": [choice], **further})
+
+    yield chunk({"role": "assistant", "content": ""})
+    try:
+        async for told in under_way:
+            if isinstance(told, Text):
+                yield chunk({"content": told.piece})
+            elif isinstance(told, Done):
+                said = suffice_object(under_way, told.answered, asked.notes)
+                if with_usage:
+                    yield chunk({}, "stop")
+                    usage = usage_object(told.tokens)
+                    yield _event({**frame, "choices": [], "usage": usage, "suffice": said})
+                else:
+                    yield chunk({}, "stop", suffice=said)
+            else:
+                yield _comment(told)
+    except Refusal as refusal:
+        yield _event(refusal.document)
+    yield "data: [DONE]\n\n"
+
+
+def _event(document: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+def _comment(told: Searching | RoundEnded) -> str:
+    if isinstance(told, Searching):
+        return ": searching\n\n"
+    decision: Decision = told.decision
+    return f": round {told.number} {decision.action.value}\n\n"

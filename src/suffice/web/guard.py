@@ -1,0 +1,432 @@
+"""The guard at the door: who may ask, from where, how often and for how long. Pure ASGI, so streams pass."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import math
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from suffice.errors import DataError, UsageError
+from suffice.trace.durable import in_turn, replace_file
+from suffice.web.replies import Refusal
+
+API_CONTENT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+PAGE_CONTENT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content security policies: of a service that shows nothing, and of pages that load their own files."""
+
+OPEN_PATHS = frozenset({"/health/live", "/health/ready"})
+"""What is answered without a token: it says no more than whether the service is up."""
+
+_ALWAYS = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+}
+_UNLESS_SAID = {b"cache-control": b"no-store"}
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_ONCE = (b"host", b"authorization", b"content-length", b"transfer-encoding", b"origin")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_TOKEN = 512  # letters that are hashed of what a client sends
+_MOST_CALLERS = 10_000  # whose rates are remembered
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A bearer token as it is kept: whose, and its SHA-256.
+
+    Tokens are 256 random bits, so nothing can be guessed from a hash and nothing is won by a slow one: bcrypt
+    is for passwords, and would cost every request a tenth of a second that an attacker can ask for as well.
+    """
+
+    name: str
+    sha256: str
+
+
+def read_tokens(file: Path) -> tuple[Token, ...]:
+    """Those of a file with a line ``NAME SHA256`` for each; lines that begin with ``#`` are not read.
+
+    Raises
+    ------
+    DataError
+        Naming the line that is none, or a name that stands there twice.
+    UsageError
+        When the file cannot be read.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the file of tokens {file} cannot be read: {error}") from error
+    tokens: dict[str, Token] = {}
+    for number, line in enumerate(lines):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, sha256 = line.strip().partition(" ")
+        if not _NAME.fullmatch(name) or not _DIGEST.fullmatch(sha256.strip()):
+            raise DataError(
+                "must be a name and the SHA-256 of its token, as suffice serve --new-token NAME writes it",
+                file=str(file),
+                row=number,
+            )
+        if name in tokens:
+            raise DataError(
+                f"{name} has a token already; each has its own", file=str(file), row=number
+            )
+        tokens[name] = Token(name=name, sha256=sha256.strip())
+    return tuple(tokens.values())
+
+
+def new_token(file: Path, name: str) -> str:
+    """A token for ``name``, which is kept hashed in the file, for its owner's eyes alone, and told once.
+
+    Raises
+    ------
+    UsageError
+        For a name that is none, or has a token.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"a token is named by up to 64 letters, digits, '.', '_' and '-', found {name!r:.80}"
+        )
+    with in_turn(file.parent, file.name):
+        tokens = read_tokens(file) if file.exists() else ()
+        if any(token.name == name for token in tokens):
+            raise UsageError(
+                f"{name} has a token in {file}; delete its line to make another, or choose another name"
+            )
+        secret = f"suffice-{secrets.token_urlsafe(32)}"
+        kept = [*tokens, Token(name=name, sha256=_sha256(secret.encode()))]
+        replace_file(file, "".join(f"{one.name} {one.sha256}\n" for one in kept).encode())
+        file.chmod(0o600)
+    return secret
+
+
+def _sha256(secret: bytes) -> str:
+    return hashlib.sha256(secret).hexdigest()
+
+
+def _named_by(secret: bytes, tokens: Iterable[Token]) -> str | None:
+    """Whose it is; every token is compared, each in the same time, whichever matches."""
+    digest, name = _sha256(secret), None
+    for token in tokens:
+        if secrets.compare_digest(digest, token.sha256):
+            name = token.name
+    return name
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposed(address: str, tokens: Sequence[Token], *, allow_unauthenticated: bool) -> None:
+    """Refuse to let others ask without a token, unless that was typed.
+
+    Raises
+    ------
+    UsageError
+        Saying what to type.
+    """
+    if tokens or allow_unauthenticated or is_loopback(address):
+        return
+    raise UsageError(
+        f"whoever reaches {address} could ask; make a token with --new-token NAME --tokens FILE, or listen "
+        "on 127.0.0.1, or type --allow-unauthenticated where something in front of it asks who comes"
+    )
+
+
+# --- rates ----------------------------------------------------------------------------------------
+class Rates:
+    """A bucket for each caller that fills at a rate and from which every request takes one.
+
+    Parameters
+    ----------
+    per_minute
+        Requests that a caller may make in the long run; 0: as many as they like.
+    burst
+        How many at once.
+    clock
+        Seconds that never go back.
+    """
+
+    def __init__(
+        self, per_minute: float, burst: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = per_minute / 60
+        self._burst = float(max(burst, 1))
+        self._clock = clock
+        self._levels: dict[str, tuple[float, float]] = {}  # how full, when
+
+    def wait_s(self, caller: str) -> float:
+        """Take one; 0, or in how many seconds there will be one to take."""
+        if self._rate <= 0:
+            return 0.0
+        now = self._clock()
+        level, since = self._levels.pop(caller, (self._burst, now))
+        level = min(self._burst, level + max(0.0, now - since) * self._rate)
+        enough = level >= 1
+        self._levels[caller] = (level - enough, now)
+        if len(self._levels) > _MOST_CALLERS:
+            self._forget(now)
+        return 0.0 if enough else (1 - level) / self._rate
+
+    def _forget(self, now: float) -> None:
+        """Buckets that are full again are like new ones; of the others those unused for longest go."""
+        full_after = self._burst / self._rate
+        kept = [item for item in self._levels.items() if now - item[1][1] < full_after]
+        self._levels = dict(kept[-_MOST_CALLERS // 2 :])
+
+
+# --- the guard ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """What the guard lets in.
+
+    Parameters
+    ----------
+    tokens
+        Bearer tokens; none: everybody may ask.
+    hosts
+        Names that clients may call the service by, beside ``localhost`` and addresses in digits. Empty: with
+        tokens any, which no foreign page has; without tokens no further one, so that no foreign page reaches
+        it by a name that it lets point here (DNS rebinding).
+    origins
+        Pages of other origins that may change something, such as ``https://ui.example.com``.
+    open_paths
+        What needs no token.
+    content
+        The content security policy.
+    requests_per_minute, burst
+        Of each token, or of each address where there are none; 0: no limit.
+    body_s, send_s, request_s
+        Seconds that a client may take to send its body, to read a piece of the answer, and in all.
+    """
+
+    tokens: tuple[Token, ...] = ()
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    open_paths: frozenset[str] = OPEN_PATHS
+    content: str = API_CONTENT
+    requests_per_minute: float = 0.0
+    burst: int = 20
+    body_s: float = 20.0
+    send_s: float = 60.0
+    request_s: float = 900.0
+
+
+class Guard:
+    """ASGI middleware; the name of the token stands in ``request.state.caller``, empty where none is asked.
+
+    Parameters
+    ----------
+    app
+        What is guarded.
+    door
+        What is let in.
+    rates
+        Whose clock to go by; made of the door where left out.
+    """
+
+    def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
+        self._app = app
+        self._door = door
+        self._rates = rates or Rates(door.requests_per_minute, door.burst)
+        self._hosts = frozenset(name.lower() for name in door.hosts)
+        self._any_host = "*" in self._hosts or (bool(door.tokens) and not self._hosts)
+        self._headers = {**_ALWAYS, b"content-security-policy": door.content.encode()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let in, or refuse."""
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        say = self._with_headers(send)
+        try:
+            caller = self._let_in(scope)
+        except Refusal as refusal:
+            await refusal.reply()(scope, receive, say)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await _Timed(self._door, receive, say).run(self._app, scope)
+
+    # --- who comes ---------------------------------------------------------------------------------
+    def _let_in(self, scope: Scope) -> str:
+        headers = _headers(scope)
+        host = self._check_host(headers.get(b"host"))
+        if scope["method"] not in _SAFE:
+            self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
+        if scope["path"] in self._door.open_paths:
+            return ""
+        caller, known = "", not self._door.tokens
+        if not known:
+            kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
+            name = (
+                _named_by(secret.strip(), self._door.tokens)
+                if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN
+                else None
+            )
+            caller, known = name or "", name is not None
+        address = (scope.get("client") or ("", 0))[0]
+        self._check_rate(caller or f"from {address}")
+        if not known:
+            raise Refusal(
+                401,
+                "a token is needed: Authorization: Bearer TOKEN (as api_key of the openai client); who runs "
+                "the service makes one with suffice serve --new-token NAME",
+                code="invalid_api_key",
+                kind="authentication_error",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return caller
+
+    def _check_host(self, host: bytes | None) -> str:
+        matched = _HOST.fullmatch((host or b"").decode("latin-1"))
+        if matched is None:
+            raise Refusal(400, "the header Host is none", code="bad_host")
+        name = matched[1].lower().rstrip(".")
+        if not (self._any_host or name == "localhost" or name in self._hosts or _in_digits(name)):
+            raise Refusal(
+                421,
+                f"this service is not called {name!r:.80}; who runs it may allow the name by hosts",
+                code="bad_host",
+            )
+        return matched[0].lower()
+
+    def _check_origin(self, origin: bytes | None, host: str, site: bytes | None) -> None:
+        """Browsers say which page asks; what is no browser says nothing, and no page is behind it."""
+        if origin is None:
+            if site in (b"cross-site", b"same-site"):
+                raise Refusal(403, "a page of another origin asks", code="bad_origin")
+            return
+        said = origin.decode("latin-1").lower()
+        if said.partition("://")[2] != host and said not in self._door.origins:
+            raise Refusal(
+                403,
+                f"a page of another origin asks, {said!r:.100}; who runs the service may allow it by origins",
+                code="bad_origin",
+            )
+
+    def _check_rate(self, caller: str) -> None:
+        wait = self._rates.wait_s(caller)
+        if wait > 0:
+            raise Refusal(
+                429,
+                f"{self._door.requests_per_minute:g} requests a minute are allowed; wait {wait:.1f} s",
+                kind="rate_limit_error",
+                code="rate_limit_exceeded",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+    def _with_headers(self, send: Send) -> Send:
+        async def say(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                said = {name.lower() for name, _ in headers}
+                # what the guard says counts; a page of its own policy states it by the door
+                headers = [held for held in headers if held[0].lower() not in self._headers]
+                headers += self._headers.items()
+                headers += (held for held in _UNLESS_SAID.items() if held[0] not in said)
+                message = {**message, "headers": headers}
+            await send(message)
+
+        return say
+
+
+def _headers(scope: Scope) -> Mapping[bytes, bytes]:
+    """By name; those of which two would let two readers understand two requests are refused."""
+    headers: MutableMapping[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in headers and name in _ONCE:
+            raise Refusal(400, f"the header {name.decode('latin-1')} stands twice")
+        headers[name] = value
+    if b"content-length" in headers and b"transfer-encoding" in headers:
+        raise Refusal(400, "a body has a length or is sent in chunks, not both")
+    return headers
+
+
+def _in_digits(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+class _Timed:
+    """One request against the clock: its body, every piece of its answer, and all of it."""
+
+    def __init__(self, door: Door, receive: Receive, send: Send) -> None:
+        self._door = door
+        self._receive = receive
+        self._send = send
+        self._whole = self._started = False
+        self._waits_for = "the answer"
+        begun = asyncio.get_running_loop().time()
+        self._end = begun + door.request_s
+        self._body_end = min(self._end, begun + door.body_s)
+        self._limit = asyncio.timeout_at(self._end)
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        try:
+            async with self._limit:
+                await app(scope, self._taken, self._said)
+        except TimeoutError:
+            if not self._limit.expired():
+                raise
+            if self._started:
+                return  # uvicorn cuts the connection, so the client sees that the answer is not whole
+            status = 408 if self._waits_for == "the body" else 504
+            refusal = Refusal(
+                status, f"it took too long to wait for {self._waits_for}", code="too_slow"
+            )
+            with suppress(OSError):
+                await refusal.reply()(scope, self._receive, self._send)
+
+    async def _taken(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        self._waits_for = "the body"
+        self._until(self._body_end)
+        message = await self._receive()
+        self._whole = not message.get("more_body", False)
+        self._waits_for = "the answer"
+        self._until(self._end)
+        return message
+
+    async def _said(self, message: Message) -> None:
+        self._started = True
+        now = asyncio.get_running_loop().time()
+        self._until(min(self._end, now + self._door.send_s))
+        await self._send(message)
+        self._until(self._end)
+
+    def _until(self, moment: float) -> None:
+        """Nothing is late any more that is being ended for being late."""
+        if not self._limit.expired():
+            self._limit.reschedule(moment)

@@ -1,0 +1,203 @@
+"""``suffice choose``: what it writes, every option, and what it refuses in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.choice_population import reaching
+from tests.cut_population import run_live
+
+from suffice.cli.main import main
+from suffice.replay.choose import candidates
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.writer import write_traces
+
+QUICK = ("--bootstrap", "5", "--signals", "answer_token_margin", "--max-signals", "1")
+Say = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control alone stands for the methods: what is fitted longest is tested with its method."""
+    monkeypatch.setattr(candidates, "nameable_methods", lambda: ("stable-base-rate",))
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("record"), reaching(240))
+
+
+def written(folder: Path, records: Sequence[QuestionRecord], **run: Any) -> str:
+    path = folder / f"traces{len(list(folder.glob('*.parquet')))}.parquet"
+    write_traces(records, path, run=run)
+    return str(path)
+
+
+def document(capsys: Say, record: str, out: Path, *options: str) -> Any:
+    assert main(["choose", record, "--out", str(out), *QUICK, *options, "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def refused(capsys: Say, record: str, out: Path, *options: str) -> str:
+    """The one line on stderr; nothing is printed, and no policy written."""
+    try:
+        code: object = main(["choose", record, "--out", str(out), *QUICK, *options])
+    except SystemExit as error:
+        code = error.code
+    printed = capsys.readouterr()
+    assert code == 2, printed.err
+    assert printed.out == ""
+    assert not (out / "policy.json").exists()
+    (line,) = [one for one in printed.err.strip().splitlines() if not one.startswith("a sample")]
+    return line
+
+
+# --- what it writes ------------------------------------------------------------------------------
+def test_policy_page_and_document_are_written_and_printed(
+    record: str, tmp_path: Path, capsys: Say
+) -> None:
+    assert main(["choose", record, "--out", str(tmp_path), *QUICK, "--max-loss", "0.1"]) == 0
+    printed = capsys.readouterr().out
+    for question in ("Does looping pay here?", "Which policy?", "How sure is that?"):
+        assert question in printed
+    assert f"--policy {tmp_path / 'policy.json'}" in printed
+    said = json.loads((tmp_path / "choice.json").read_text())
+    assert said["promise"]["max_loss"] == 0.1
+    policy = json.loads((tmp_path / "policy.json").read_text())
+    assert policy["kind"] in (said["chosen"]["kind"], "certified")
+    assert "Which policy?" in (tmp_path / "index.html").read_text()
+    assert main(["replay", record, "--policy", str(tmp_path / "policy.json")]) == 0
+
+
+# --- options --------------------------------------------------------------------------------------
+def test_promises_and_their_options(record: str, tmp_path: Path, capsys: Say) -> None:
+    said = document(
+        capsys, record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--max-cost",
+        "2.9", "--cost", "rounds", "--confidence", "0.9", "--min-rounds", "2", "--attempts", "2",
+        "--metric", "em", "--seed", "7",
+    )  # fmt: skip
+    assert [bound["of"] for bound in said["promise"]["bounds"]] == ["signed", "wrong-stop", "cost"]
+    assert (said["promise"]["confidence"], said["promise"]["cost"]) == (0.9, "rounds")
+    assert said["attempt"]["level"] == pytest.approx(0.05)
+    names = [candidate["name"] for candidate in said["candidates"]]
+    assert "fixed-1" not in names
+    assert "fixed-2" in names
+    assert said["replay"]["seed"] == 7
+
+
+def test_aims_without_a_promise(record: str, tmp_path: Path, capsys: Say) -> None:
+    capped = document(capsys, record, tmp_path, "--max-cost", "2", "--cost", "rounds")
+    assert (capped["promise"], capped["attempt"]) == (None, None)
+    assert capped["chosen"]["ranked_cost"] <= 2.0
+    weighed = document(capsys, record, tmp_path, "--cost-per-error", "0.001", "--cost", "rounds")
+    assert weighed["chosen"]["name"] == "fixed-1"
+
+
+def test_options_of_the_record_and_of_what_is_charged(
+    record: str, tmp_path: Path, capsys: Say
+) -> None:
+    phrases = tmp_path / "phrases.txt"
+    phrases.write_text("no idea\n")
+    options = (
+        "--sample", "200", "--workers", "1", "--skip-invalid",
+        "--abstention", str(phrases), "--policy", "patience", "--f1", "squad", "--charge",
+        "published", "--prices", "input=1,output=2", "--energy", "prompt=0.1,completion=1",
+        "--tune-split", "eval", "--split", "tune", "--cost", "rounds", "--policy", "fixed-2",
+    )  # fmt: skip
+    assert main(["choose", record, "--out", str(tmp_path / "out"), *QUICK, *options, "--json"]) == 0
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
+    assert "a sample: 200 of 240 questions, seed 42" in printed.err
+    assert sum(said["questions"].values()) == 200
+    assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
+
+
+@pytest.mark.parametrize(("name", "mark"), [("csv", "question,answer"), ("markdown", "## ")])
+def test_formats(record: str, tmp_path: Path, capsys: Say, name: str, mark: str) -> None:
+    assert main(["choose", record, "--out", str(tmp_path), *QUICK, "--format", name]) == 0
+    assert mark in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-loss", "0.1", "--cost-per-error", "2"), "leave out max_loss"),
+        (("--max-loss", "2"), "must lie above 0 and below 1"),
+        (("--confidence", "1"), "must lie above 0 and below 1"),
+        (("--max-cost", "0"), "max_cost must be above 0"),
+        (("--min-rounds", "9"), "min_rounds is 9 and the full budget"),
+        (("--max-cost", "0.5", "--cost", "rounds"), "no candidate costs at most 0.5"),
+        (("--cost", "joule"), "joules"),
+        (("--metric", "bleu"), "invalid choice: 'bleu'"),
+        (("--metric", "score"), "score"),
+        (("--signals", "nonsense"), "nonsense"),
+        (("--policy", "nonsense"), "nonsense"),
+        (("--split", "tune"), "name two different ones"),
+        (("--tune-split", "x"), "no question lies in split 'x'"),
+        (("--sample", "12"), "at least 4 questions"),
+        (("--price-model", "gpt-4o-mini", "--prices", "input=1"), "--price"),
+        (("--ray", "nonsense:1"), "ay"),
+    ],
+)
+def test_options_that_cannot_be(
+    record: str, tmp_path: Path, capsys: Say, options: tuple[str, ...], said: str
+) -> None:
+    assert said in refused(capsys, record, tmp_path, *options)
+
+
+# --- bad input -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (
+            reaching(60, labelled=10),
+            "label more, or compare without gold answers: --metric agreement",
+        ),
+        (reaching(60, reached=(0.5,)), "has one round, so there is nothing to choose; record more"),
+        (reaching(60, reached=(1.0, 1.0)), "stop after round 1 (--policy fixed-1)"),
+        (reaching(8, splits=("tune", "tune", "tune", "eval")), "record or label more"),
+    ],
+)
+def test_records_that_leave_nothing_to_choose(
+    tmp_path: Path, capsys: Say, records: list[QuestionRecord], said: str
+) -> None:
+    assert said in refused(capsys, written(tmp_path, records), tmp_path / "out")
+
+
+def test_a_record_without_labels_is_compared_by_agreement(tmp_path: Path, capsys: Say) -> None:
+    record = written(tmp_path, reaching(120, labelled=0))
+    said = document(capsys, record, tmp_path / "out", "--max-loss", "0.4")
+    assert said["replay"]["metric"] == "agreement"
+    assert any("agreement" in note for note in said["notes"])
+
+
+def test_of_a_cut_record_what_is_assumed_is_said(tmp_path: Path, capsys: Say) -> None:
+    cut = run_live(reaching(120), [1 if number % 7 == 0 else 3 for number in range(120)], None)
+    said = document(capsys, written(tmp_path, cut), tmp_path / "out", "--max-loss", "0.4")
+    assert any("the worst is assumed" in note for note in said["notes"])
+
+
+def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:
+    folder = tmp_path / "both"
+    folder.mkdir()
+    halves = [reaching(40, seed=seed) for seed in (0, 1)]
+    halves[1] = [
+        replace(one, question=replace(one.question, id=f"other-{one.question.id}"))
+        for one in halves[1]
+    ]
+    for records, pipeline in zip(halves, ("iterative", "react"), strict=True):
+        written(folder, records, pipeline=pipeline, retriever="bm25")
+    line = refused(capsys, str(folder), tmp_path / "out")
+    assert "they differ in pipeline iterative (traces0.parquet), react (traces1.parquet)" in line
+    assert f"suffice choose {folder / 'traces0.parquet'} --out NEW" in line
+    joined = str(tmp_path / "joined.parquet")
+    files = [str(folder / f"traces{number}.parquet") for number in (0, 1)]
+    assert main(["traces", "merge", *files, "--out", joined]) == 0
+    capsys.readouterr()
+    said = document(capsys, joined, tmp_path / "out")
+    assert any("pipeline iterative, react" in note for note in said["notes"])

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from suffice.errors import DataError, UsageError
+from suffice.web.guard import Door, Guard, Rates, Token, check_exposed, new_token, read_tokens
+from suffice.web.replies import Refusal
+
+SECRET = "suffice-of-the-test"
+TOKEN = Token(name="anna", sha256=hashlib.sha256(SECRET.encode()).hexdigest())
+OTHER = Token(name="bert", sha256="0" * 64)
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Says who asks, after it has read the body."""
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"cache-control", b"max-age=5"), (b"content-security-policy", b"default-src *")]
+    if scope["path"] == "/bare":
+        headers = []
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    caller = scope["state"]["caller"].encode()
+    await send({"type": "http.response.body", "body": b"caller=" + caller})
+
+
+class Reply:
+    def __init__(self, sent: Sequence[Message]) -> None:
+        self.status = next(
+            (said["status"] for said in sent if said["type"] == "http.response.start"), 0
+        )
+        self.headers = {
+            name.decode(): value.decode()
+            for said in sent
+            for name, value in said.get("headers", ())
+        }
+        self.body = b"".join(said.get("body", b"") for said in sent)
+
+
+def ask(guard: Any, method: str = "POST", path: str = "/v1/x", **headers: str | list[str]) -> Reply:
+    """What is answered to one request; ``receive`` hangs once the body was given."""
+    named = [
+        (name.replace("_", "-").encode(), value.encode())
+        for name, values in {"host": "localhost:8000", **headers}.items()
+        for value in ([values] if isinstance(values, str) else values)
+    ]
+    return asyncio.run(_asked(guard, method, path, named))
+
+
+async def _asked(
+    guard: Any, method: str, path: str, headers: list[tuple[bytes, bytes]], *, body: bool = True
+) -> Reply:
+    sent: list[Message] = []
+    waiting = [{"type": "http.request", "body": b"{}", "more_body": False}] if body else []
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": headers,
+        "client": ("192.0.2.7", 40000),
+    }
+    await guard(scope, receive, send)
+    return Reply(sent)
+
+
+@pytest.mark.parametrize(
+    ("door", "host", "status"),
+    [
+        (Door(), "localhost:8000", 200),
+        (Door(), "127.0.0.1", 200),
+        (Door(), "[::1]:8000", 200),
+        (Door(), "10.2.3.4:80", 200),  # no page can have digits point elsewhere
+        (Door(), "evil.example", 421),
+        (Door(), "localhost.evil.example", 421),
+        (Door(), "127.0.0.1.evil.example", 421),
+        (Door(), "localhost/../x", 400),
+        (Door(), "local host", 400),
+        (Door(), "", 400),
+        (Door(hosts=("api.example.com",)), "API.example.com:443", 200),
+        (Door(hosts=("api.example.com",), tokens=(TOKEN,)), "other.example.com", 421),
+        (Door(tokens=(TOKEN,)), "any.example.com", 200),
+        (Door(hosts=("*",)), "any.example.com", 200),
+    ],
+)
+def test_a_foreign_name_is_refused(door: Door, host: str, status: int) -> None:
+    reply = ask(Guard(app, door), host=host, authorization=f"Bearer {SECRET}")
+    assert reply.status == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://localhost:8000"}, 200),
+        ({"origin": "http://localhost:9000"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "https://ui.example.com"}, 200),
+        ({"origin": "https://ui.example.com.evil.example"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-origin"}, 200),
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(headers: dict[str, str], status: int) -> None:
+    guard = Guard(app, Door(origins=("https://ui.example.com",)))
+    assert ask(guard, **headers).status == status
+    assert ask(guard, "GET", **headers).status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": f"Bearer {SECRET}"}, 200),
+        ({"authorization": f"bearer  {SECRET} "}, 200),
+        ({"authorization": f"Basic {SECRET}"}, 401),
+        ({"authorization": SECRET}, 401),
+        ({"authorization": "Bearer"}, 401),
+        ({"authorization": f"Bearer {SECRET}x"}, 401),
+        ({"authorization": "Bearer " + "x" * 100_000}, 401),
+        ({"authorization": f"Bearer {TOKEN.sha256}"}, 401),  # the hash opens nothing
+        ({"authorization": [f"Bearer {SECRET}", "Bearer x"]}, 400),
+        ({"authorization": f"Bearer {SECRET}", "host": ["localhost", "evil.example"]}, 400),
+        (
+            {"authorization": f"Bearer {SECRET}", "content_length": "2", "transfer_encoding": "x"},
+            400,
+        ),
+    ],
+)
+def test_only_a_token_opens(headers: dict[str, Any], status: int) -> None:
+    reply = ask(Guard(app, Door(tokens=(OTHER, TOKEN))), **headers)
+    assert reply.status == status
+    if status == 200:
+        assert reply.body == b"caller=anna"
+    else:
+        assert SECRET.encode() not in reply.body
+        assert reply.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
+
+
+def test_health_needs_no_token_and_says_its_headers() -> None:
+    guard = Guard(app, Door(tokens=(TOKEN,)))
+    assert ask(guard, "GET", "/health/ready").status == 200
+    assert ask(guard, "GET", "/health/ready/../../v1/models").status == 401
+    for reply in (ask(guard, "GET", "/health/live"), ask(guard, "GET", "/v1/models")):
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+        assert reply.headers["referrer-policy"] == "no-referrer"
+    assert ask(guard, "GET", "/health/live").headers["cache-control"] == "max-age=5"
+    bare = ask(guard, "GET", "/bare", authorization=f"Bearer {SECRET}")
+    assert bare.headers["cache-control"] == "no-store"
+
+
+def test_every_token_has_its_own_rate() -> None:
+    now = 100.0
+    rates = Rates(60, 2, clock=lambda: now)
+    door = Door(
+        tokens=(TOKEN, Token(name="carl", sha256=hashlib.sha256(b"second").hexdigest())),
+        requests_per_minute=60,
+    )
+    guard = Guard(app, door, rates=rates)
+
+    def status(secret: str) -> int:
+        return ask(guard, authorization=f"Bearer {secret}").status
+
+    assert [status(SECRET) for _ in range(3)] == [200, 200, 429]
+    assert status("second") == 200
+    refused = ask(guard, authorization=f"Bearer {SECRET}")
+    assert refused.headers["retry-after"] == "1"
+    now += 1.0
+    assert [status(SECRET), status(SECRET)] == [200, 429]
+    # who guesses is slowed by the address, and slows nobody who has a token
+    assert [status("guess") for _ in range(3)] == [401, 401, 429]
+    now -= 50  # a clock that went back, which a monotonic one cannot, lets nobody in for free
+    assert status(SECRET) == 429
+
+
+def test_the_rates_of_many_addresses_take_no_memory() -> None:
+    now = 0.0
+    rates = Rates(60, 1, clock=lambda: now)
+    for number in range(25_000):
+        rates.wait_s(f"from {number}")
+    assert len(rates._levels) <= 10_000
+    assert rates.wait_s("from 24999") > 0
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    guard = Guard(app, Door(body_s=0.02))
+    reply = asyncio.run(_asked(guard, "POST", "/", [(b"host", b"localhost")], body=False))
+    assert reply.status == 408
+    assert b"too long to wait for the body" in reply.body
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
+    ended: list[str] = []
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await receive()
+            await asyncio.sleep(5)
+        finally:
+            ended.append("cut")
+
+    reply = ask(Guard(slow, Door(request_s=0.02)))
+    assert (reply.status, ended) == (504, ["cut"])
+
+
+def test_a_reader_that_does_not_read_is_let_go() -> None:
+    async def stuck(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(5)
+
+    async def asked() -> None:
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        await Guard(app, Door(send_s=0.02))(scope, receive, stuck)
+
+    asyncio.run(asyncio.wait_for(asked(), 1.0))
+
+
+def test_a_defect_in_the_application_is_its_own() -> None:
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        raise TimeoutError("of its own")
+
+    with pytest.raises(TimeoutError, match="of its own"):
+        ask(Guard(broken, Door()))
+
+
+def test_a_token_is_told_once_and_kept_hashed(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    secret = new_token(file, "anna")
+    second = new_token(file, "bert")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret not in file.read_text()
+    guard = Guard(app, Door(tokens=read_tokens(file)))
+    assert ask(guard, authorization=f"Bearer {secret}").body == b"caller=anna"
+    assert ask(guard, authorization=f"Bearer {second}").body == b"caller=bert"
+    with pytest.raises(UsageError, match="anna has a token"):
+        new_token(file, "anna")
+    with pytest.raises(UsageError, match="named by"):
+        new_token(file, "an na\nx")
+    file.write_text(f"anna {'0' * 64}\nbert plain-text\n")
+    with pytest.raises(DataError, match="must be a name and the SHA-256"):
+        read_tokens(file)
+    file.write_text(f"anna {'0' * 64}\n" * 2)
+    with pytest.raises(DataError, match="has a token already"):
+        read_tokens(file)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_tokens(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("address", "open_"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_only_loopback_goes_without_a_token(address: str, open_: bool) -> None:
+    check_exposed(address, (TOKEN,), allow_unauthenticated=False)
+    check_exposed(address, (), allow_unauthenticated=True)
+    if open_:
+        check_exposed(address, (), allow_unauthenticated=False)
+        return
+    with pytest.raises(UsageError, match="--new-token NAME"):
+        check_exposed(address, (), allow_unauthenticated=False)
+
+
+def test_a_line_break_in_a_header_does_not_come_back() -> None:
+    reply = ask(Guard(app, Door()), host="evil\r\nset-cookie: a=b")
+    assert reply.status == 400
+    assert b"\r\n" not in reply.body
+    assert isinstance(Refusal(400, "x").document, dict)
