@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from suffice.errors import DataError
 from suffice.monitor.questions import Asked, Reading
 from suffice.numbers.fields import map_fields
@@ -231,8 +229,7 @@ class Folder:
 
 
 def _as_traces(records: Iterable[QuestionRecord], run: Mapping[str, Any]) -> TraceSet:
-    table: pa.Table = records_to_table(records)
-    return as_trace_set(table, TraceSetOrigin(source="a journal", run=dict(run)))
+    return as_trace_set(records_to_table(records), TraceSetOrigin(source="a journal", run=dict(run)))
 
 
 def _distinct(records: Sequence[QuestionRecord]) -> list[QuestionRecord]:
