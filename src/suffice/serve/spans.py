@@ -11,12 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from suffice._optional import require
 from suffice.pipelines.live.privacy import Privacy, Veiled
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, StoppedBy
+from suffice.trace.rounds.records import (
+    STOPPED_BY,
+    Gold,
+    Question,
+    QuestionRecord,
+    Round,
+    StoppedBy,
+)
 from suffice.trace.rounds.spans import OPERATION, Step, agent_attributes, steps_of
 
 _SECOND = 1_000_000_000
@@ -176,8 +183,9 @@ class Spans:
         span.end(max(self._clock(), held.now))
 
 
-def _as_recorded(stopped_by: StoppedBy | Literal["gone", "refused"]) -> StoppedBy:
+def _as_recorded(stopped_by: str) -> StoppedBy | None:
     """What a record says of what ended a question."""
     if stopped_by == "gone":
         return "user"
-    return "error" if stopped_by == "refused" else stopped_by
+    known = next((known for known in STOPPED_BY if known == stopped_by), None)
+    return "error" if known is None and stopped_by == "refused" else known
