@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from suffice.errors import UsageError
 
 _LOG = logging.getLogger("suffice.web")
 _MOST_HEAD_BYTES = 32 << 10
@@ -71,7 +74,7 @@ class Hooks:
 
     started: Callable[[str], None] = lambda _: None
     ending: Callable[[], None] = lambda: None
-    reload: Callable[[], object] | None = None
+    reload: Callable[[], object] = lambda: None
     watched: Callable[[], Iterable[Path]] = tuple
 
 
@@ -79,11 +82,14 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
     """Take requests until SIGTERM or SIGINT; a second one ends what is under way too.
 
     The application's lifespan ends after the last request, and closes what it records.
+
+    Raises
+    ------
+    UsageError
+        When the address cannot be listened on.
     """
     config = uvicorn.Config(
         app,
-        host=listening.host,
-        port=listening.port,
         http=type("_Timed", (_Protocol,), {"head_s": listening.head_s}),
         ws="none",
         lifespan="on",
@@ -97,7 +103,23 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
         timeout_graceful_shutdown=max(1, round(listening.end_s)),
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
-    Server(config, listening, hooks or Hooks()).run()
+    with _bound(listening) as listener:
+        Server(config, listening, hooks or Hooks()).run(sockets=[listener])
+
+
+def _bound(listening: Listening) -> socket.socket:
+    """A socket of the address."""
+    listener = socket.socket(socket.AF_INET6 if ":" in listening.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((listening.host, listening.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise UsageError(
+            f"port {listening.port} of {listening.host} cannot be listened on ({error}); choose another with "
+            "--port N, 0 takes any that is free"
+        ) from error
+    return listener
 
 
 class _Protocol(H11Protocol):
@@ -184,11 +206,9 @@ class Server(uvicorn.Server):
 
     def reload(self) -> None:
         """Read files again, soon."""
-        if self._hooks.reload is not None:
-            self._begin(self._reload(), "reload")
+        self._begin(self._reload(), "reload")
 
     async def _reload(self) -> None:
-        assert self._hooks.reload is not None  # noqa: S101
         async with self._reloading:
             try:
                 await asyncio.to_thread(self._hooks.reload)
@@ -204,8 +224,7 @@ class Server(uvicorn.Server):
             return
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         self._hooks.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        if self._hooks.reload is not None:
-            self._begin(self._look(files), "look")
+        self._begin(self._look(files), "look")
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Let what is under way end."""
