@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from suffice.errors import InternalError, SufficeError
 from suffice.serve.asking import PREFIX, model_id
 from suffice.serve.chat import ChatCompletions
+from suffice.serve.responses import Responses
 from suffice.serve.service import Served, Service
 from suffice.web.replies import Refusal, refusal_of
 
@@ -43,6 +44,7 @@ def make_app(
     models = _Models(service)
     own = [
         Route("/v1/chat/completions", ChatCompletions(service).create, methods=["POST"]),
+        Route("/v1/responses", Responses(service).create, methods=["POST"]),
         Route("/v1/models", models.listed, methods=["GET"]),
         Route("/v1/models/{model:path}", models.one, methods=["GET"]),
     ]
