@@ -38,6 +38,7 @@ COMMANDS = {
     "measure": "measure a large record once, for the commands that read it",
     "sweep": "sweep the open number of a rule",
     "report": "compare policies in one HTML file",
+    "view": "look at a record in the browser",
     "monitor": "whether a promise of coverage still holds in use",
     "bench": "the published experiments",
 }
@@ -65,7 +66,7 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
 
 
 _MEASURING = frozenset(
-    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep"}
+    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
 _READING = _MEASURING | {"bench", "demo", "monitor", "probe", "record", "signals", "traces"}
 
