@@ -18,8 +18,9 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve.decisions import Decisions, Policies
 from suffice.serve.events import Event
-from suffice.serve.loops import LoopLimits, Loops
+from suffice.serve.loops import Loops
 from suffice.serve.openapi import openapi_route
+from suffice.serve.settings import LoopSettings
 from suffice.web.replies import Refusal, refusal_of
 
 POLICIES: Mapping[str, PolicyFile] = {
@@ -42,7 +43,7 @@ def loop_app(
     record: Path | None = None,
     *,
     policies: Callable[[], Mapping[str, PolicyFile]] = lambda: POLICIES,
-    limits: LoopLimits | None = None,
+    limits: LoopSettings | None = None,
     clock: Callable[[], float] | None = None,
     tell: Callable[[Event], None] | None = None,
     **watch: Any,

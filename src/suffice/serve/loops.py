@@ -41,6 +41,7 @@ from suffice.serve.decisions import (
 )
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.openapi import As, Operation, Shape, described, read_body
+from suffice.serve.settings import LoopSettings
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import MOST_INT16, Gold, Question, StoppedBy, Usage
 from suffice.web.bodies import BodyLimits, read_json
@@ -58,28 +59,6 @@ class Untouched(Exception):  # noqa: N818 - as a record names the reason
 
 class Reported(Exception):  # noqa: N818
     """What a client says its loop failed with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopLimits:
-    """How many loops of clients are followed, and for how long.
-
-    Parameters
-    ----------
-    under_way
-        At once; a further one is refused with 429.
-    idle_s
-        Seconds after which one that nobody touched ends as unfinished.
-    rounds
-        Of a loop.
-    remembered
-        Loops that ended, so that a repeated request gets its reply again.
-    """
-
-    under_way: int = 1_000
-    idle_s: float = 900.0
-    rounds: int = 1_000
-    remembered: int = 2_000
 
 
 # --- bodies ----------------------------------------------------------------------------------------
@@ -417,13 +396,13 @@ class Loops:
         policies: Policies,
         make: Callable[[PolicyFile], Watch],
         *,
-        limits: LoopLimits | None = None,
+        limits: LoopSettings | None = None,
         bodies: BodyLimits | None = None,
         tell: Tell | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self._watches = Watches(policies, make)
-        self._limits = limits or LoopLimits()
+        self._limits = limits or LoopSettings()
         self._bodies = bodies or BodyLimits()
         self._tell = tell or (lambda _: None)
         self._clock = clock

@@ -278,13 +278,14 @@ class Operation:
         Classes that its schemas name.
     """
 
-    takes: type | Schema | None = None
+    takes: Any = None
     gives: Mapping[int, type | Schema | str] = field(default_factory=dict)
     uses: tuple[type, ...] = ()
     example: Schema | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+_CONVERTED = re.compile(r":\w+}")
 _OPERATIONS: WeakKeyDictionary[Any, Operation] = WeakKeyDictionary()
 
 
@@ -292,7 +293,7 @@ def described(operation: Operation) -> Callable[[_Handler], _Handler]:
     """Keep with a handler what it takes and gives; what it is for, its docstring says."""
 
     def keep(handler: _Handler) -> _Handler:
-        _OPERATIONS[handler] = operation
+        _OPERATIONS[getattr(handler, "__func__", handler)] = operation
         return handler
 
     return keep
@@ -309,7 +310,7 @@ def openapi(routes: Iterable[BaseRoute]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if isinstance(route, Route):
-            path = paths.setdefault(route.path, {})
+            path = paths.setdefault(_CONVERTED.sub("}", route.path), {})
             for method in sorted((route.methods or set()) - {"HEAD", "OPTIONS"}):
                 path[method.lower()] = _operation(route, components)
     return {

@@ -16,7 +16,7 @@ from suffice.policies.file import PolicyFile
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.loops import LoopLimits
+from suffice.serve.settings import LoopSettings
 from suffice.trace.rounds.journal import journals
 from suffice.trace.rounds.reader import read_traces
 
@@ -151,7 +151,7 @@ def test_two_clients_of_one_loop_take_turns(client: TestClient) -> None:
 
 def test_a_loop_that_nobody_touches_ends_as_unfinished(record: Path) -> None:
     clock, told = Clock(), list[Event]()
-    limits = LoopLimits(under_way=2, idle_s=60)
+    limits = LoopSettings(under_way=2, idle_s=60)
     app, loops = loop_app(record, limits=limits, clock=clock, tell=told.append)
     with TestClient(app) as client:
         left, kept = begin(client), begin(client)
