@@ -229,7 +229,9 @@ class Folder:
 
 
 def _as_traces(records: Iterable[QuestionRecord], run: Mapping[str, Any]) -> TraceSet:
-    return as_trace_set(records_to_table(records), TraceSetOrigin(source="a journal", run=dict(run)))
+    return as_trace_set(
+        records_to_table(records), TraceSetOrigin(source="a journal", run=dict(run))
+    )
 
 
 def _distinct(records: Sequence[QuestionRecord]) -> list[QuestionRecord]:
