@@ -203,7 +203,9 @@ class Selector:
 
     def _other(self, chosen: Selection) -> PolicyColumns:
         if not chosen.differs:
-            raise UsageError(f"outcome {chosen.outcome} is told beside another policy; give differs too")
+            raise UsageError(
+                f"outcome {chosen.outcome} is told beside another policy; give differs too"
+            )
         return self._policy(chosen.differs, chosen.rule)
 
     def _policy(self, name: str, rule: str) -> PolicyColumns:

@@ -73,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("starlette", purpose=purpose, extra="serve")
     require("uvicorn", purpose=purpose, extra="serve")
     from suffice.measures.measures import Measures
+    from suffice.measures.shards import Workers, usable_cores
     from suffice.view.app import Shown
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
@@ -85,7 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         cost=arguments.cost,
         fit_on=arguments.fit_on,
     )
-    workers = workers_of(arguments)
+    if arguments.workers is None and arguments.ray is None:
+        arguments.workers = max(1, usable_cores() - 1)
+    # measured in processes of their own, however few, so that the page is answered meanwhile
+    workers = workers_of(arguments) or Workers(1)
 
     def opened() -> RecordView:
         return RecordView(Measures(open_traces(arguments, say), executor=workers), settings)
