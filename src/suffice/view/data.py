@@ -122,6 +122,7 @@ class _Columns:
     types: Texts | None = None
     answers: Texts | None = None
     axis: CostAxis | None = None
+    warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -232,6 +233,8 @@ class RecordView:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
         self.columns.notes += self.measures.notes(self.settings.metric)
+        self.columns.warnings += record_banners(self.traces)
+        _ = self.measures.seen, self.labelled  # known when somebody asks
 
     def _measure(self, names: tuple[str, ...]) -> None:
         new = [name for name in names if name not in self.columns.signals]
@@ -432,7 +435,7 @@ class RecordView:
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
             "signals": sorted(columns.signals),
-            "warnings": list(record_banners(traces)) if columns.policies else [],
+            "warnings": columns.warnings,
             "notes": columns.notes,
             "progress": self.progress,
             "ready": self.progress.ready,

@@ -86,10 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
         cost=arguments.cost,
         fit_on=arguments.fit_on,
     )
-    if arguments.workers is None and arguments.ray is None:
-        arguments.workers = max(1, usable_cores() - 1)
     # measured in processes of their own, however few, so that the page is answered meanwhile
-    workers = workers_of(arguments) or Workers(1)
+    count = arguments.workers or max(1, usable_cores() - 1)
+    workers = Workers(count, behind=True) if arguments.ray is None else workers_of(arguments)
 
     def opened() -> RecordView:
         return RecordView(Measures(open_traces(arguments, say), executor=workers), settings)
