@@ -356,9 +356,18 @@ class PolicyView:
 class Decision:
     """A policy's verdict after a round.
 
-    ``reason`` says in words what it rests on, ``values`` holds the numbers it used (``None``:
-    undefined). ``confidence`` is the policy's estimate that the answer is right, for policies that
-    have one (``None``: undefined). ``stopped_by`` is set when the loop ends: ``policy`` or ``budget``.
+    Parameters
+    ----------
+    action
+        What the loop is to do.
+    reason
+        What it rests on, in words.
+    values
+        The numbers it used; ``None``: undefined.
+    confidence
+        The policy's estimate that the answer is right, for policies that have one; ``None``: undefined.
+    stopped_by
+        What ends the loop; ``None``: it goes on.
     """
 
     action: Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -17,7 +17,13 @@ from starlette.routing import BaseRoute, Route
 from suffice.errors import InternalError, SufficeError
 from suffice.serve.asking import PREFIX, model_id
 from suffice.serve.chat import ChatCompletions
-from suffice.serve.service import Served, Service
+from suffice.serve.decisions import Decisions, Policies
+from suffice.serve.loops import Loops
+from suffice.serve.openapi import Operation, described, openapi_route
+from suffice.serve.responses import Responses
+from suffice.serve.service import Served, Service, Wanted
+from suffice.serve.settings import LoopSettings
+from suffice.web.bodies import BodyLimits
 from suffice.web.replies import Refusal, refusal_of
 
 _LOG = logging.getLogger("suffice.serve")
@@ -28,6 +34,7 @@ def make_app(
     *,
     routes: Sequence[BaseRoute] = (),
     middleware: Sequence[Middleware] = (),
+    loops: LoopSettings | None = None,
 ) -> Starlette:
     """The application of a service.
 
@@ -39,26 +46,81 @@ def make_app(
         Further ones.
     middleware
         What stands before all of them, outermost first.
+    loops
+        How loops of others are followed.
     """
     models = _Models(service)
+    policies = Policies(service.policy_files)
+    bodies = BodyLimits(bytes=service.limits.body_bytes, depth=service.limits.body_depth)
+    settings = loops or LoopSettings()
+    followed = Loops(
+        policies,
+        lambda file: service.watch(file, settings.mode),
+        limits=settings,
+        bodies=bodies,
+        tell=service.tell,
+    )
     own = [
         Route("/v1/chat/completions", ChatCompletions(service).create, methods=["POST"]),
+        Route("/v1/responses", Responses(service).create, methods=["POST"]),
         Route("/v1/models", models.listed, methods=["GET"]),
         Route("/v1/models/{model:path}", models.one, methods=["GET"]),
     ]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
+        async with followed.running():
+            yield
         await service.drain(service.limits.seconds)
         service.close()
 
-    return Starlette(
+    app = Starlette(
         lifespan=lifespan,
-        routes=[*own, *routes],
+        routes=[
+            *own,
+            *Decisions(policies, limits=bodies, tell=service.tell).routes(),
+            *followed.routes(),
+            *routes,
+            openapi_route(lambda: app.routes),
+        ],
         middleware=middleware,
         exception_handlers=dict.fromkeys((Refusal, SufficeError, HTTPException, Exception), _error),
     )
+    return app
+
+
+# --- what OpenAI's clients ask for, as far as it is read ---------------------------------------------
+_MODEL = {"type": "string", "description": "suffice/ and the policy's name; left out: the first."}
+_STREAM = {"type": "boolean", "description": "Whether the answer comes in pieces as it is made."}
+_ANSWERED = {"type": "object", "required": ["id", "object", "model", "suffice"]}
+_TEXT = {"role": "user", "content": "Where was Ibsen born?"}
+
+
+def _asked(required: str, **properties: Mapping[str, object]) -> Operation:
+    """The operation of an endpoint of OpenAI's: what it reads besides the question, and an example."""
+    known = {"model": _MODEL, "stream": _STREAM, **properties}
+    wanted = {"$ref": "#/components/schemas/Wanted"}
+    return Operation(
+        takes={
+            "type": "object",
+            "required": [required],
+            "properties": {**known, "suffice": wanted},
+        },
+        gives={200: _ANSWERED},
+        uses=(Wanted,),
+        example={required: [_TEXT]},
+        headers={
+            "X-Suffice-Policy": "which policy decides",
+            "X-Suffice-Max-Rounds": "at most so many rounds",
+            "X-Suffice-Budget-Usd": "at most so many US dollars",
+        },
+    )
+
+
+_MESSAGES = {"type": "array", "description": "Of which the user's last is the question."}
+_INPUT = {"description": "The question, or messages of which the user's last is the question."}
+described(_asked("messages", messages=_MESSAGES))(ChatCompletions.create)
+described(_asked("input", input=_INPUT))(Responses.create)
 
 
 class _Models:
@@ -68,11 +130,13 @@ class _Models:
         self._service = service
         self._since = int(time.time())
 
+    @described(Operation(gives={200: {"type": "object", "required": ["object", "data"]}}))
     async def listed(self, _: Request) -> Response:
         """All of them, the default first."""
         data = [self._model(served) for served in self._service.policies.values()]
         return JSONResponse({"object": "list", "data": data})
 
+    @described(Operation(gives={200: {"type": "object", "required": ["id", "suffice"]}}))
     async def one(self, request: Request) -> Response:
         """One of them."""
         name = request.path_params["model"].removeprefix(PREFIX)

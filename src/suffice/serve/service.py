@@ -16,8 +16,9 @@ from types import MappingProxyType
 
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
+from suffice.pipelines.live.loop import Mode
 from suffice.pipelines.live.watch import Watch
-from suffice.policies.file import names_policy_file, policy_hash
+from suffice.policies.file import PolicyFile, names_policy_file, policy_hash
 from suffice.protocols import ChatModel, Encoder, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval
 from suffice.serve.events import (
@@ -74,6 +75,8 @@ class Served:
         Decides about questions and records them.
     hash
         Of the policy.
+    file
+        What decides about loops of others, with the budget that it states itself.
     content
         A digest of the policy file; empty: no file.
     notes
@@ -85,6 +88,7 @@ class Served:
     live: LiveLoop
     watch: Watch
     hash: str
+    file: PolicyFile
     content: str = ""
     notes: tuple[str, ...] = ()
 
@@ -96,7 +100,17 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a request asks for beside an answer; ``None``: as the service has it."""
+    """What a request asks for beside an answer; ``None``: as the service has it.
+
+    Parameters
+    ----------
+    policy
+        Which decides.
+    max_rounds
+        At most so many rounds.
+    budget_usd
+        At most so many US dollars.
+    """
 
     policy: str | None = None
     max_rounds: int | None = None
@@ -246,6 +260,21 @@ class Service:
         """Questions that wait for a place."""
         return self._places.waiting
 
+    def policy_files(self) -> Mapping[str, PolicyFile]:
+        """What decides about loops of others."""
+        return {name: served.file for name, served in self._policies.items()}
+
+    def watch(self, file: PolicyFile, mode: Mode) -> Watch:
+        """What follows loops of others under a policy, recorded and explored as questions are."""
+        return Watch(
+            file,
+            record=self._record,
+            mode=mode,
+            explore=self._explore if mode == "live" else 0.0,
+            answer=self.ground.settings.choose,
+            run={"pipeline": "over HTTP"},
+        )
+
     def served(self, name: str | None = None) -> Served:
         """The policy of a name; ``None``: the default.
 
@@ -292,6 +321,7 @@ class Service:
             live=live,
             watch=watch,
             hash=policy_hash(live.policy) or "",
+            file=PolicyFile(live.policy, chosen.max_rounds),
             content=_digest(source),
             notes=tuple(notes),
         )

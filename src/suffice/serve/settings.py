@@ -185,6 +185,31 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """Loops of others that are followed: the table ``[loops]``.
+
+    Parameters
+    ----------
+    mode
+        ``live``: a loop is told to stop where its policy says so; ``shadow``: only at its budget.
+    under_way
+        How many at once; a further one is refused with 429.
+    idle_s
+        Seconds after which one that nobody touched ends as unfinished.
+    rounds
+        Of a loop, at most.
+    remembered
+        Loops that ended, so that a repeated request gets its reply again.
+    """
+
+    mode: Literal["live", "shadow"] = "live"
+    under_way: int = 1_000
+    idle_s: float = 900.0
+    rounds: int = 1_000
+    remembered: int = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
     """All of it.
 
@@ -206,6 +231,7 @@ class ServeSettings:
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
     record: RecordSettings = field(default_factory=RecordSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    loops: LoopSettings = field(default_factory=LoopSettings)
 
 
 def load_settings(file: str | Path) -> ServeSettings:

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         for note in served.notes:
             say(f"  {note}")
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, loops=settings.loops),
         host=settings.host,
         port=settings.port,
         log_level="warning",

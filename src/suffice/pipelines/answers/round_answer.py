@@ -125,8 +125,18 @@ class Answerer:
         made = self.ask(question, number, prompt, samples=samples, tell=tell)
         return draft_of(made, seconds=time.perf_counter() - started)
 
-    def beside(self, question: Question, rounds: tuple[Round, ...], *, rate: bool = True) -> Round:
-        """The last round with what the encoder and the judge find; without ``rate`` no judge is asked.
+    def beside(
+        self,
+        question: Question,
+        rounds: tuple[Round, ...],
+        *,
+        rate: bool = True,
+        novelty: bool = True,
+    ) -> Round:
+        """The last round with what the encoder and the judge find.
+
+        Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
+        earlier ones.
 
         Raises
         ------
@@ -135,8 +145,9 @@ class Answerer:
         """
         if self._encoder is not None:
             started = time.perf_counter()
-            compared = with_novelty(LoopView(question.text, rounds), self._encoder)
-            rounds = (*rounds[:-1], compared)
+            if novelty:
+                compared = with_novelty(LoopView(question.text, rounds), self._encoder)
+                rounds = (*rounds[:-1], compared)
             encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
             if self._loop.cluster_cosine is not None and encoded.samples is not None:
                 encoded = with_clusters(encoded, self._encoder, self._loop.cluster_cosine)

@@ -28,7 +28,9 @@ from suffice.protocols import (
     whole_text,
 )
 from suffice.scoring import AnswerChoice
+from suffice.signals.asking.embedded_novelty import NOVELTY
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
+from suffice.signals.spec import given_by
 from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy, Usage
 
 DECLINED = "no confident answer"
@@ -395,7 +397,9 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
     It is what replay charges (METHODS, costs as run), save that a policy with a confidence is shown what it
     is made of at the end of a budget, too.
     """
-    chooses = AnswerChoice.parse(choose).or_own(policy.needs.returns).rule != "latest"
+    returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
+    chooses = returned.rule != "latest"
+    read = {given_by(spec).name for spec in policy.specs} | {returned.signal}
     of_samples = loop.majority and policy.needs.samples > 0
     return RoundReads(
         answers=chooses
@@ -403,6 +407,7 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
         or policy.needs.answers
         or any(spec.answers for spec in policy.specs),
         at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
+        novelty=not read.isdisjoint(NOVELTY),
     )
 
 

@@ -182,9 +182,11 @@ class RulePolicy:
         )
 
     def _with_settings(self, spec: SignalSpec) -> SignalSpec:
-        if spec.name != "abstained" or self.abstention is None:
+        if self.abstention is None:
             return spec
-        return abstained_signal(self.abstention)
+        from suffice.signals.derived import with_meaning
+
+        return with_meaning(spec, abstained_signal(self.abstention))
 
     @cached_property
     def _holds(self) -> Any:

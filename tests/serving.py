@@ -1,0 +1,94 @@
+"""A service over a shelf and a scripted model, for tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from suffice.pipelines.live.ask import AskSettings
+from suffice.protocols import ChatModel, Retriever, StopPolicy
+from suffice.serve.app import make_app
+from suffice.serve.events import Event, Observer
+from suffice.serve.service import Ground, Service
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.records import Passage
+
+SHELF = tuple(
+    Passage(id=f"p{number}", title=f"Town {number}", text=f"Skien is town {number} of Norway.")
+    for number in range(8)
+)
+QUESTION = "Where was Ibsen born?"
+MESSAGES = [{"role": "user", "content": QUESTION}]
+
+
+class Shelf:
+    """Finds the passages of a shelf in their order."""
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        """The first of them."""
+        del query
+        return SHELF[:k]
+
+
+class Heard(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def on(self, event: Event) -> None:
+        """Keep it."""
+        self.events.append(event)
+
+
+def service(
+    model: ChatModel | None = None,
+    policies: Mapping[str, StopPolicy | str | Path] | None = None,
+    *,
+    retriever: Retriever | None = None,
+    settings: AskSettings | None = None,
+    **further: Any,
+) -> Service:
+    """Over a model that always says Skien, unless another is given."""
+    ground = Ground(
+        model=model or ScriptedModel(lambda *_: "Answer: Skien, Norway\nConfidence: 4"),
+        retriever=retriever or Shelf(),
+        settings=settings or AskSettings(),
+    )
+    return Service(ground, policies or {"two": "fixed-2", "stable": "answer_stable"}, **further)
+
+
+def client(served: Service) -> Any:
+    """Asks it."""
+    from starlette.testclient import TestClient
+
+    return TestClient(make_app(served), raise_server_exceptions=False)
+
+
+def chat(asked: Any, **fields: Any) -> Any:
+    """The reply to a chat completion."""
+    headers = fields.pop("headers", None)
+    return asked.post(
+        "/v1/chat/completions", json={"messages": MESSAGES, **fields}, headers=headers
+    )
+
+
+@contextmanager
+def listening(served: Service) -> Iterator[str]:
+    """The base URL of a service that listens in a thread."""
+    import uvicorn
+
+    config = uvicorn.Config(make_app(served), port=0, log_level="warning")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}/v1"
+    server.should_exit = True
+    thread.join()
