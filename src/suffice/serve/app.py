@@ -20,6 +20,7 @@ from suffice.serve.chat import ChatCompletions
 from suffice.serve.decisions import Decisions, Policies
 from suffice.serve.loops import Loops
 from suffice.serve.openapi import Operation, described, openapi_route
+from suffice.serve.responses import Responses
 from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.settings import LoopSettings
 from suffice.web.bodies import BodyLimits
@@ -61,6 +62,7 @@ def make_app(
     )
     own = [
         Route("/v1/chat/completions", ChatCompletions(service).create, methods=["POST"]),
+        Route("/v1/responses", Responses(service).create, methods=["POST"]),
         Route("/v1/models", models.listed, methods=["GET"]),
         Route("/v1/models/{model:path}", models.one, methods=["GET"]),
     ]
@@ -116,7 +118,9 @@ def _asked(required: str, **properties: Mapping[str, object]) -> Operation:
 
 
 _MESSAGES = {"type": "array", "description": "Of which the user's last is the question."}
+_INPUT = {"description": "The question, or messages of which the user's last is the question."}
 described(_asked("messages", messages=_MESSAGES))(ChatCompletions.create)
+described(_asked("input", input=_INPUT))(Responses.create)
 
 
 class _Models:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Awaitable, Callable, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -12,12 +13,24 @@ from starlette.types import Receive, Scope, Send
 
 from suffice.errors import unknown_name
 from suffice.pipelines.live.answering import Answered
+from suffice.serve.events import RoundEnded
 from suffice.serve.service import Served, Service, Wanted
-from suffice.serve.under_way import UnderWay
+from suffice.serve.under_way import Searching, Told, UnderWay
 from suffice.web.replies import Refusal
 
 PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
+
+
+ROLES = ("system", "developer", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question read from a request, and what of the request was not taken into account."""
+
+    question: str
+    notes: tuple[str, ...] = ()
 
 
 def model_id(served: Served) -> str:
@@ -102,6 +115,64 @@ def _policy_of(model: object, service: Service) -> str | None:
     return name
 
 
+def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
+    """A message's text: itself, or its parts of these types.
+
+    Raises
+    ------
+    Refusal
+        For a part of another type.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise Refusal(400, f"{where}.content must be a text or a list of parts", param=where)
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in kinds or not isinstance(part.get("text"), str):
+            raise Refusal(
+                400,
+                f"{where}.content: only parts of type {' or '.join(kinds)} are read, found {kind!r:.40}",
+                param=where,
+            )
+        texts.append(part["text"])
+    return "\n".join(texts)
+
+
+def flag(body: Mapping[str, Any], name: str) -> bool:
+    """A field that is true, or false where it is not there."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Refusal(400, f"{name} must be true or false", param=name)
+    return bool(value)
+
+
+def refuse_any(asked_for: Mapping[str, bool]) -> None:
+    """Refuse what would change the answer's form or source and is not done here, by the field's name.
+
+    Raises
+    ------
+    Refusal
+        400 for the first of them that a request asks for.
+    """
+    name = next((name for name, there in asked_for.items() if there), None)
+    if name is not None:
+        raise Refusal(
+            400,
+            f"{name} cannot be honoured: questions are answered in text from what is searched here; leave "
+            "it out",
+            code="unsupported_parameter",
+            param=name,
+        )
+
+
+def without_effect(body: Mapping[str, Any], known: Set[str]) -> list[str]:
+    """A note of fields that nobody knows here; none where there are none."""
+    further = sorted(body.keys() - known)
+    return [f"without effect: {', '.join(further)[:200]}"] if further else []
+
+
 # --- what is said of an answer ----------------------------------------------------------------------
 def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[str, str]:
     """Response headers: those known before the answer, and with it the others."""
@@ -149,6 +220,18 @@ def suffice_object(
         ],
         "notes": list(notes),
     }
+
+
+def as_line(document: Mapping[str, Any]) -> str:
+    """JSON in a line."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def comment(told: Told) -> str:
+    """A line of an event stream that no client reads, for what happened or did not."""
+    if isinstance(told, RoundEnded):
+        return f": round {told.number} {told.decision.action.value}\n\n"
+    return f": {'searching' if isinstance(told, Searching) else 'waiting'}\n\n"
 
 
 def hung_up(request: Request) -> Callable[[], Awaitable[object]]:

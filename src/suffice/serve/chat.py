@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from suffice.protocols import Decision
 from suffice.serve.asking import (
+    ROLES,
+    Asked,
     Stream,
+    as_line,
+    comment,
+    flag,
     headers_of,
     hung_up,
     model_id,
+    refuse_any,
     suffice_object,
+    text_of,
     wanted_of,
+    without_effect,
 )
-from suffice.serve.events import RoundEnded
 from suffice.serve.service import Service
-from suffice.serve.under_way import Done, Searching, Text, Tokens, UnderWay
+from suffice.serve.under_way import Done, Text, Tokens, UnderWay
 from suffice.web.bodies import BodyLimits, read_json
 from suffice.web.replies import Refusal
 
@@ -47,15 +51,6 @@ _HARMLESS = frozenset(
         "verbosity",
     }
 )
-_ROLES = ("system", "developer", "user", "assistant")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question read from a request, and what of the request was not taken into account."""
-
-    question: str
-    notes: tuple[str, ...] = ()
 
 
 class ChatCompletions:
@@ -69,7 +64,7 @@ class ChatCompletions:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         body = await read_json(request, self._body)
-        asked, streams = _asked(body), _flag(body, "stream")
+        asked, streams = _asked(body), flag(body, "stream")
         with_usage = _with_usage(body)
         under_way = await self._service.ask(
             asked.question,
@@ -105,10 +100,10 @@ def _asked(body: Mapping[str, Any]) -> Asked:
     users = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
-        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise Refusal(
                 400,
-                f"{where} must be an object with a role of {', '.join(_ROLES)}",
+                f"{where} must be an object with a role of {', '.join(ROLES)}",
                 param=where,
             )
         if message["role"] == "user":
@@ -118,42 +113,8 @@ def _asked(body: Mapping[str, Any]) -> Asked:
     notes = []
     if len(messages) > 1:
         notes.append("the last message of the user was answered alone, without those before it")
-    further = sorted(body.keys() - _READ - _HARMLESS)
-    if further:
-        notes.append(f"without effect: {', '.join(further)[:200]}")
+    notes += without_effect(body, _READ | _HARMLESS)
     return Asked(question=users[-1], notes=tuple(notes))
-
-
-def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
-    """A message's text: itself, or its parts of these types.
-
-    Raises
-    ------
-    Refusal
-        For a part of another type.
-    """
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise Refusal(400, f"{where}.content must be a text or a list of parts", param=where)
-    texts = []
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in kinds or not isinstance(part.get("text"), str):
-            raise Refusal(
-                400,
-                f"{where}.content: only parts of type {' or '.join(kinds)} are read, found {kind!r:.40}",
-                param=where,
-            )
-        texts.append(part["text"])
-    return "\n".join(texts)
-
-
-def _flag(body: Mapping[str, Any], name: str) -> bool:
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise Refusal(400, f"{name} must be true or false", param=name)
-    return bool(value)
 
 
 def _with_usage(body: Mapping[str, Any]) -> bool:
@@ -182,15 +143,7 @@ def _refuse(body: Mapping[str, Any]) -> None:
         "prediction": body.get("prediction") is not None,
         "web_search_options": body.get("web_search_options") is not None,
     }
-    name = next((name for name, there in refused.items() if there), None)
-    if name is not None:
-        raise Refusal(
-            400,
-            f"{name} cannot be honoured: questions are answered in text from what is searched here; leave "
-            "it out",
-            code="unsupported_parameter",
-            param=name,
-        )
+    refuse_any(refused)
 
 
 def _form(asked: object) -> object:
@@ -252,18 +205,11 @@ async def _chunks(under_way: UnderWay, asked: Asked, *, with_usage: bool) -> Asy
                 else:
                     yield chunk({}, "stop", suffice=said)
             else:
-                yield _comment(told)
+                yield comment(told)
     except Refusal as refusal:
         yield _event(refusal.document)
     yield "data: [DONE]\n\n"
 
 
 def _event(document: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n\n"
-
-
-def _comment(told: Searching | RoundEnded) -> str:
-    if isinstance(told, Searching):
-        return ": searching\n\n"
-    decision: Decision = told.decision
-    return f": round {told.number} {decision.action.value}\n\n"
+    return f"data: {as_line(document)}\n\n"

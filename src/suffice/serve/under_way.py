@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from suffice.serve.service import Places, Served, Service
 
 HUNG_UP = 499
+_QUIET_S = 10.0  # between signs of life
 _LOG = logging.getLogger("suffice.serve")
 
 
@@ -104,7 +105,12 @@ class _Failed:
     refusal: Refusal
 
 
-Told = Searching | RoundEnded | Text | Done
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing happened for a while."""
+
+
+Told = Searching | RoundEnded | Text | Done | Waiting
 
 
 class UnderWay:
@@ -188,10 +194,14 @@ class UnderWay:
 
     async def _items(self) -> AsyncIterator[Told]:
         while True:
+            quiet_until = self._here.time() + _QUIET_S
             try:
-                async with asyncio.timeout_at(self._until):
+                async with asyncio.timeout_at(min(self._until, quiet_until)):
                     told = await self._told.get()
             except TimeoutError:
+                if quiet_until < self._until:
+                    yield Waiting()
+                    continue
                 too_late = self._too_late()
                 self.leave(str(too_late))
                 raise too_late from None
