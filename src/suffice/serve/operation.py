@@ -20,6 +20,7 @@ from starlette.routing import Route
 from suffice.serve.access_log import AccessLog
 from suffice.serve.events import Event, Observer, QuestionEnded, RoundEnded
 from suffice.serve.metrics import Levels, Metrics
+from suffice.serve.openapi import Operation, described
 from suffice.serve.service import Service
 from suffice.serve.settings import ServeSettings
 from suffice.serve.spans import Spans
@@ -27,6 +28,7 @@ from suffice.trace.retention import Retention, prune
 from suffice.web.guard import Door, Guard, check_exposed, read_tokens
 from suffice.web.run import Hooks, Listening
 
+_STATUS = {"type": "object", "required": ["status"]}
 _LOG = logging.getLogger("suffice.serve")
 _LATELY_S = 60.0
 _PROBE_S = 2.0
@@ -51,7 +53,7 @@ class _Lately:
             self.failed = True
 
 
-class Operation:
+class Surroundings:
     """All of it for one service, by its settings.
 
     ``observers`` are given to the service when it is made, then :meth:`attach` takes the service.
@@ -81,6 +83,7 @@ class Operation:
             request_s=settings.limits.seconds + guarded.body_seconds,
         )
         self._service: Service | None = None
+        self._ends = False
         self._held = ExitStack()
         self._lately = _Lately()
         self.metrics = Metrics(
@@ -126,13 +129,15 @@ class Operation:
         return any(s.watch.problem is not None for s in self._service.policies.values())
 
     # --- health --------------------------------------------------------------------------------------
+    @described(Operation(gives={200: _STATUS}))
     async def live(self, _: Request) -> Response:
-        """``GET /health/live``: it answers, so it is."""
+        """Whether it answers at all."""
         return JSONResponse({"status": "live"})
 
+    @described(Operation(gives={200: _STATUS, 503: _STATUS}))
     async def ready(self, _: Request) -> Response:
-        """``GET /health/ready``: whether a question would be taken and answered; why not."""
-        if self._service is None or not self._service.ready:
+        """Whether a question would be taken and answered, and why not."""
+        if self._ends or self._service is None or not self._service.ready:
             return JSONResponse({"status": "ending"}, 503, headers={"Retry-After": "5"})
         problems = await self._problems()
         if problems:
@@ -193,8 +198,7 @@ class Operation:
         )
 
     def _ending(self) -> None:
-        if self._service is not None:
-            self._service.ready = False
+        self._ends = True
 
     def _reload(self) -> None:
         if self._service is None:

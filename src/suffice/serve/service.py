@@ -276,6 +276,7 @@ class Service:
             record=self._record,
             mode=mode,
             explore=self._explore if mode == "live" else 0.0,
+            texts=self._texts,
             answer=self.ground.settings.choose,
             run={"pipeline": "over HTTP"},
         )
