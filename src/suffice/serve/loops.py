@@ -511,7 +511,10 @@ class Loops:
         )
     )
     async def observe(self, request: Request) -> Response:
-        """Take in a finished round and say whether the loop is to go on."""
+        """Take in a finished round and say whether the loop is to go on.
+
+        On return a kill of the service loses nothing of it.
+        """
         document = await read_json(request, self._bodies)
         return await self._workers.run(
             self._observe, request.path_params["id"], document, _key(request)
@@ -724,6 +727,7 @@ class Loops:
             session.replies.append(reply)
             if key:
                 session.keys[key] = len(session.replies)
+            loop.kept()
             return json_response(reply)
 
     def _observed(self, session: _Session, loop: Loop, document: Mapping[str, Any]) -> Observed:

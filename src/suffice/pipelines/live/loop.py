@@ -27,7 +27,7 @@ from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
-from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
+from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished, Reached
 from suffice.trace.rounds.journal import WatchedQuestion
 from suffice.trace.rounds.records import (
     Draft,
@@ -544,6 +544,16 @@ class Loop:
         self._spending.add_round(draft.usage)
 
     # --- recording and the end -------------------------------------------------------------------
+    def kept(self) -> bool:
+        """Wait until a kill loses none of the rounds observed; whether that is so, or nothing is recorded."""
+        if self._watch.writer is None:
+            return True
+        asked = Reached()
+        self._watch.put(asked)
+        with suppress(TooLate):
+            return asked.kept.result(_KEPT_WITHIN_S)
+        return False
+
     def _record(self, asked: Round, score: float | None) -> None:
         watch = self._watch
         if watch.writer is None:
