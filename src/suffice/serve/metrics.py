@@ -187,7 +187,7 @@ class Metrics:
         """All of it in Prometheus' text format."""
         return bytes(generate_latest(self.registry))
 
-    @described(Operation(gives={200: {"type": "string"}}))
+    @described(Operation(gives={200: "text/plain"}))
     async def page(self, _: Request) -> Response:
         """What was counted, in Prometheus' text format."""
         return Response(self.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

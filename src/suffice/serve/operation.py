@@ -1,4 +1,4 @@
-"""What surrounds the service in operation: who may ask, health, metrics, log and spans, retention, its end."""
+"""What surrounds the service in operation: who may ask, health, metrics, log, spans, retention, the end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 from starlette.middleware import Middleware
@@ -17,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from suffice.errors import UsageError
 from suffice.serve.access_log import AccessLog
 from suffice.serve.events import Event, Observer, QuestionEnded, RoundEnded
 from suffice.serve.metrics import Levels, Metrics
@@ -68,9 +70,7 @@ class Surroundings:
         own = settings.operation
         guarded = settings.security
         tokens = () if guarded.tokens is None else read_tokens(Path(guarded.tokens))
-        check_exposed(
-            settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated
-        )
+        check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
         self.settings = settings
         self.door = Door(
             tokens=tokens,
@@ -96,12 +96,7 @@ class Surroundings:
         )
         self.observers: tuple[Observer, ...] = (self._lately, self.metrics)
         if own.log is not None:
-            stream = (
-                None
-                if own.log == "-"
-                else self._held.enter_context(Path(own.log).open("a", encoding="utf-8"))
-            )
-            self.observers += (AccessLog(stream, texts=own.log_texts),)
+            self.observers += (AccessLog(self._stream(own.log), texts=own.log_texts),)
         if own.otel:
             spans = Spans(texts=own.otel_texts)
             self._held.callback(spans.close)
@@ -109,6 +104,15 @@ class Surroundings:
         record = settings.record
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
+
+    def _stream(self, log: str) -> IO[str] | None:
+        """Where lines go; ``None``: standard error."""
+        if log == "-":
+            return None
+        try:
+            return self._held.enter_context(Path(log).open("a", encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"the access log {log} cannot be written: {error}") from error
 
     # --- what the service says -----------------------------------------------------------------------
     def attach(self, service: Service) -> None:
@@ -234,7 +238,9 @@ class Surroundings:
                     done = await asyncio.to_thread(prune, folder, self._retention)
                     if done.files:
                         _LOG.warning(
-                            "%d files of the record are removed, %d bytes", len(done.files), done.bytes
+                            "%d files of the record are removed, %d bytes",
+                            len(done.files),
+                            done.bytes,
                         )
                 except Exception:  # noqa: BLE001
                     _LOG.exception("old files of the record could not be removed")

@@ -166,8 +166,8 @@ class RecordSettings:
         Literal["all", "no-texts", "hashes"],
         Option(
             name="record-texts",
-            help="what of texts is recorded: all; numbers in their place; or keyed hashes, whose key stands in "
-            "DIR.key",
+            help="what of texts is recorded: all; numbers in their place; or keyed hashes, whose key stands "
+            "in DIR.key",
         ),
     ] = "all"
     keep_days: Annotated[
@@ -198,7 +198,9 @@ class SecuritySettings:
     ] = False
     requests_per_minute: Annotated[
         float,
-        Option(help="of each token, or address; more are sent away (429); 0: any number", metavar="N"),
+        Option(
+            help="of each token, or address; more are sent away (429); 0: any number", metavar="N"
+        ),
     ] = 0.0
     burst: int = 20
     hosts: tuple[str, ...] = ()
@@ -299,6 +301,8 @@ class ServeSettings:
     record: RecordSettings = field(default_factory=RecordSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     loops: LoopSettings = field(default_factory=LoopSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+    operation: OperationSettings = field(default_factory=OperationSettings)
 
 
 def load_settings(file: str | Path) -> ServeSettings:

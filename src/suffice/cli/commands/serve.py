@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-token",
         metavar="NAME",
-        help="make a bearer token of that name, keep its hash in the file of --tokens, print it once, and end",
+        help="make a bearer token of that name, keep its hash in the file of --tokens, print it, and end",
     )
     add_json(parser)
     parser.set_defaults(run=run)
@@ -101,7 +101,7 @@ def _made_token(settings: ServeSettings, name: str) -> str:
 
     if settings.security.tokens is None:
         raise UsageError(
-            "where is its hash to be kept? Type --tokens FILE, or write tokens = \"FILE\" under [security]"
+            'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
         )
     return new_token(Path(settings.security.tokens), name)
 

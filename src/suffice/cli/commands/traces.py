@@ -14,13 +14,14 @@ from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.measures.seen import record_banners
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
+from suffice.trace.retention import Retention, prune
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
@@ -361,14 +362,16 @@ class _Checked:
 def _prune(arguments: argparse.Namespace) -> int:
     retention = Retention(days=arguments.keep_days, gigabytes=arguments.keep_gigabytes)
     if not retention.limited:
-        raise UsageError("how much is to be kept? Type --keep-days DAYS, --keep-gigabytes GB or both")
+        raise UsageError(
+            "how much is to be kept? Type --keep-days DAYS, --keep-gigabytes GB or both"
+        )
     done = prune(arguments.traces, retention, dry=arguments.dry_run)
     if arguments.json:
         print_json(asdict(done))
         return 0
     would = "would be " if arguments.dry_run else ""
     put(
-        f"{plural(len(done.files), 'file')} {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
+        f"{len(done.files):,} files {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
         "are kept"
     )
     return 0
