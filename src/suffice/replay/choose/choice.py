@@ -256,8 +256,9 @@ class Choice(Tabular):
             said.append(f"stops by {policy.facts.summary}")
         if len(policy.signals) <= _MOST_SIGNALS:
             known = [SIGNALS[name] for name in policy.signals if name in SIGNALS]
-            said += [f"{signal.name} is {signal.summary}" for signal in known]
-        return f"{_first('; '.join(said))}. " if said else ""
+            if known:
+                said.append(f"reads {' and '.join(f'{one.name} ({one.summary})' for one in known)}")
+        return f"It {', '.join(said)}. " if said else ""
 
     def _looping(self) -> tuple[str, str]:
         """Whether more rounds help, and whether deciding by what was read does."""
@@ -485,11 +486,11 @@ class Choice(Tabular):
         )
         stopping = f"record='live', mode='live', explore=0.05{chosen_live}"
         yield (
-            "beside a loop of your own, in shadow: decides and records, stops nothing",
+            "beside your loop, in shadow",
             f"suffice.Watch({policy!r}, record='live'{chosen_live})",
         )
         yield (
-            "live: stops the loop, but lets one question in twenty run on, to keep measuring",
+            "live, one question in twenty running on to keep measuring",
             f"suffice.Watch({policy!r}, {stopping})",
         )
         yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
