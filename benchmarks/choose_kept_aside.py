@@ -29,7 +29,8 @@ from suffice.numbers.tests.tails import student_t_upper
 from suffice.policies.registry import nameable_methods
 from suffice.replay.choose import candidates
 from suffice.replay.choose.candidates import Candidate
-from suffice.replay.choose.choice import Choice, choose
+from suffice.replay.choose.choice import Choice
+from suffice.replay.choose.procedure import choose
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.settings import ChoiceSettings
 from suffice.trace.rounds.reader import read_traces

@@ -19,7 +19,7 @@ from tests.cut_population import ROUNDS
 from suffice.measures.measures import Measures
 from suffice.protocols import StopPolicy
 from suffice.replay.choose import candidates
-from suffice.replay.choose.choice import choose
+from suffice.replay.choose.procedure import choose
 from suffice.replay.settings import ChoiceSettings
 
 POPULATIONS, QUESTIONS, ERROR_COST, CAP = 200, 300, 8.0, 3.0

@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from suffice.protocols import Decision as Decision
     from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
     from suffice.replay.choose.certified import fit_certified as fit_certified
-    from suffice.replay.choose.choice import choose as choose
     from suffice.replay.choose.families import FamilySettings as FamilySettings
     from suffice.replay.choose.learn_then_test import CertifySettings as CertifySettings
+    from suffice.replay.choose.procedure import choose as choose
     from suffice.replay.choose.search import search as search
     from suffice.replay.choose.sweep import sweep as sweep
     from suffice.replay.diagnose.diagnosis import diagnosis as diagnosis
@@ -168,7 +168,7 @@ _HOMES = {
     "Watch": "pipelines.live.watch",
     "answer_probe": "pipelines.answers.drafts",
     "ask": "pipelines.live.ask",
-    "choose": "replay.choose.choice",
+    "choose": "replay.choose.procedure",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
     "export_traces": "trace.export",

@@ -16,8 +16,8 @@ from suffice.cli.commands.choose import write_choice
 from suffice.measures.measures import Measures
 from suffice.replay.choose import candidates
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.choice import choose
 from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.procedure import choose
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
 from suffice.replay.run.compare import Comparison

@@ -6,7 +6,7 @@ import pytest
 from tests.choice_population import NARROW, Known, just_above, mixed, nothing_helps
 
 from suffice.replay.choose import candidates
-from suffice.replay.choose.choice import choose
+from suffice.replay.choose.procedure import choose
 from suffice.replay.settings import ChoiceSettings
 
 CASES = {"mixed": (mixed, 0.03), "nothing": (nothing_helps, 0.1), "narrow": (just_above, NARROW)}

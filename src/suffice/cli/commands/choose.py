@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose, write and print."""
-    from suffice.replay.choose.choice import choose
+    from suffice.replay.choose.procedure import choose
     from suffice.results.formats import counted
 
     measures = open_measures(arguments, say)

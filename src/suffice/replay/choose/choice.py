@@ -1,45 +1,28 @@
-"""From a record to one policy: fitted on one part, ranked on a second, its promise proven on a third."""
+"""One policy of a record: why it was chosen, what is promised, and what it saves, in words and tables."""
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
-from suffice.measures.measures import Measures, Traces
-from suffice.measures.seen import record_banners
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.options import settings_of
-from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.file import PolicyFile, policy_hash
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.protocols import StopPolicy
-from suffice.replay.choose.attempts import Attempt, spend
-from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept, candidates_of
-from suffice.replay.choose.certified import cut_terms
+from suffice.replay.choose.attempts import Attempt
+from suffice.replay.choose.candidates import LATEST, Candidate
 from suffice.replay.choose.learn_then_test import (
     Bound,
     Certification,
-    CertifySettings,
-    Half,
-    certify,
     describe,
     joined,
-    refuse_caps,
 )
+from suffice.replay.choose.parts import PROVE, RANK
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.engine import ReplaySettings, replay
-from suffice.replay.run.named_policies import Wanted
 from suffice.replay.run.results import PolicyResult, ReplayResult, short_cost
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import counted, decimal, percent, points, signed
@@ -47,15 +30,7 @@ from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.signals.registry import SIGNALS
-from suffice.trace.loops import in_words
 
-RANK, PROVE = "rank", "prove"
-_RANK_SHARE = 1 / 3
-_FEWEST = 4
-"""Labelled questions that each part must hold."""
-_MOST_WRONG = 50
-_MOST_SHOWN = 12
-"""Rules and methods that are replayed beside the chosen one."""
 _MOST_SUMMARY, _MOST_SIGNALS = 80, 2
 """Characters of a policy's summary, and signals, that fit in an answer."""
 _MOST_TIMES = 20
@@ -193,8 +168,10 @@ class Choice(Tabular):
         if self.outcome is None:
             return f"{run}: {self._less(self.measured)}{scored}; nothing is proven"
         promised = joined([self._in_words(bound) for bound in self.outcome.settings.bounds])
-        if self.outcome.fell_back:
+        if self.outcome.fell_back and self._in_full:
             return f"{run}: nothing cheaper is proven to {promised}"
+        if self.outcome.fell_back:
+            return f"{run}: {self._less(self.measured)}; not proven to {promised}"
         if known is None or known.low <= 0:
             scored = ""
         return f"{run}: {self._less(self.measured)}{scored}, proven to {promised}"
@@ -214,6 +191,11 @@ class Choice(Tabular):
             return f"Run {self._all_rounds}"
         rounds = self._measured(candidate).max_rounds
         return "Stop after round 1" if rounds == 1 else f"Always stop after round {rounds}"
+
+    @property
+    def _in_full(self) -> bool:
+        """Whether the full budget is what is chosen."""
+        return self.chosen.candidate.policy.name == self.result.baseline
 
     @property
     def _all_rounds(self) -> str:
@@ -236,14 +218,14 @@ class Choice(Tabular):
         )
         before = {"rule": "Stop once ", "method": "Run "}.get(chosen.group, "")
         short = f"{before}{label}."
-        if self.outcome is None or not self.outcome.fell_back:
+        if self.outcome is None or not self.outcome.fell_back or not self._in_full:
             return short, f"{self._meaning(chosen)}{self.why} Tried: {self.tried}."
         if self.guess is None:
             return short, f"{self.why} No candidate kept that on the questions that rank either."
         guess = self.guess.candidate
         return short, (
-            f"{self.why} To try, not proven: {guess.label}, the cheapest that kept it on the "
-            f"{counted(self.parts[RANK], 'question')} that rank. {self._meaning(guess)}"
+            f"{self.why} To try, not proven: {guess.label}, the cheapest that kept it where candidates were "
+            f"ranked. {self._meaning(guess)}"
         ).rstrip()
 
     def _meaning(self, candidate: Candidate) -> str:
@@ -369,11 +351,11 @@ class Choice(Tabular):
 
     def _saving(self) -> tuple[str, str]:
         aside = f"on {counted(self.parts[PROVE], 'question')} kept aside"
-        if self.chosen.candidate.policy.name != self.result.baseline:
+        if not self._in_full:
             less = self._less(self.measured)
             return f"{_first(less)}.", (
                 f"It costs {self._paid(self.measured)}; {self._scored(self.measured)}, {aside}. "
-                f"{self._stopped_wrong()}"
+                f"{self._above_the_cap()}{self._stopped_wrong()}"
             )
         score = (
             ""
@@ -387,7 +369,10 @@ class Choice(Tabular):
             if own is None
             else f"{short_cost(own)} {unit}"
         )
-        said = f"Running {self._all_rounds} costs {cost} a question{score}, {aside}."
+        said = (
+            f"Running {self._all_rounds} costs {cost} a question{score}, {aside}. "
+            f"{self._above_the_cap()}"
+        ).rstrip()
         if self.guess is not None and (guessed := self.guessed) is not None:
             known = guessed.costs.get(self.axis.name) is not None
             less = f"{self._less(guessed)}: " if known else "takes "
@@ -396,6 +381,13 @@ class Choice(Tabular):
                 f"{self._scored(guessed)}."
             )
         return "Saves nothing.", said
+
+    def _above_the_cap(self) -> str:
+        """That it costs more than was allowed, where it does."""
+        most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)
+        if most is None or own is None or own <= most:
+            return ""
+        return f"That is above the {most:g} allowed. "
 
     def _stopped_wrong(self) -> str:
         """How often it is wrong where the full budget is right."""
@@ -419,7 +411,8 @@ class Choice(Tabular):
         before = "" if self.attempt is None else self._counted(self.attempt)
         if outcome.fell_back:
             return "Not proven.", (
-                f"At {sure} nothing cheaper is proven to {promised}, so nothing is cut short. "
+                f"At {sure} nothing{' cheaper' if self._in_full else ''} is proven to {promised}"
+                f"{', so nothing is cut short' if self._in_full else ''}. "
                 f"{self._needed(outcome)} {before}{sharper}"
             )
         together = f"{counted(len(outcome.parts), 'promise')} together: " * (len(outcome.parts) > 1)
@@ -638,464 +631,3 @@ def _first(text: str) -> str:
 
 def _loss_and_cost(one: Ranked) -> dict[str, float]:
     return {"ranked_loss": one.loss, "ranked_cost": one.cost}
-
-
-# --- choosing ------------------------------------------------------------------------------------
-def choose(
-    traces: Traces,
-    settings: ChoiceSettings | None = None,
-    *,
-    certificates: str | Path | None = None,
-) -> Choice:
-    """The one policy that a record speaks for, with what it promises.
-
-    Every candidate is fitted on the split ``tune``. A third of the other questions ranks: what is tested,
-    in which order, and what is best by an aim without a promise, depends on fits and these alone. The rest
-    proves, by the tests of :mod:`suffice.replay.choose.learn_then_test` (Angelopoulos et al. 2021), and is
-    what all figures of the result are of. By an aim without a promise, what no label was fitted to is ranked
-    by the questions of ``tune`` too.
-
-    Parameters
-    ----------
-    traces
-        The recorded questions.
-    settings
-        What to choose by, and among what.
-    certificates
-        The folder in which promises proven on this record are counted, see
-        :mod:`suffice.replay.choose.attempts`; ``None``: this one is not counted.
-
-    Raises
-    ------
-    UsageError
-        For files of different loops, fewer than 4 labelled questions in a part, a record of one round,
-        scores that never differ, an unknown cost, a cap that no candidate keeps, a record that has been
-        used up.
-    DataError
-        For traces that cannot be read, and a split that is missing where another is there.
-    """
-    settings = settings_of(ChoiceSettings, settings)
-    measures = Measures.of(traces).by(settings.metric)
-    _refuse_several_loops(measures)
-    promise = _promise(measures, settings)
-    record, drawn = _in_parts(measures, settings)
-    fit, rank, prove = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
-    kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
-    _refuse_pointless(measures, kept, settings)
-    everyone = candidates_of(record, kept, settings)
-    field = Kept.of(kept, everyone.members, settings)
-    ranks = kept.traces.in_split(RANK)
-    random = np.random.default_rng(settings.seed)
-    rows = [random.permutation(np.flatnonzero(part)) for part in (ranks, ~ranks)]
-    capped = promise is not None and promise.max_cost is not None
-    most = field.most_paid(rows[0]) if capped else None
-    halves = [field.half(of_part, most) for of_part in rows]
-    members = np.arange(len(everyone.members))
-    loss = 2.0 * halves[0].losses(members, "signed").mean(axis=0) - 1.0
-    loss, cost = loss * field.reach, halves[0].costs
-    if promise is None:
-        paid = replace(settings, cost=field.axis.name)
-        loss, cost = _with_tune(loss, cost, fit, everyone, (len(rows[0]), paid))
-    outcome, attempt = None, None
-    if promise is not None:
-        refuse_caps(halves[0], promise, field.axis.label)
-        attempt = _counted_attempt(certificates, measures, settings)
-        outcome = _proven(halves, loss, everyone.full, promise, attempt)
-    number, why = _best(loss, cost, outcome, settings, field.axis)
-    ranked = _ranked(everyone.members, loss, cost, outcome)
-    order = _by_aim(loss, cost, settings)
-    guess = None
-    if outcome is not None:
-        kept_it = _kept_when_ranked(outcome)
-        order = np.lexsort((cost, np.where(kept_it, 0.0, loss), ~kept_it, ~outcome.certified))
-        guess = _guess(everyone, cost, kept_it) if outcome.fell_back else None
-    first = [number] if guess is None or guess == number else [number, guess]
-    order = np.array([*first, *order[~np.isin(order, first)]], np.intp)
-    chosen = ranked[number]
-    shown = _shown(everyone, [ranked[at] for at in order.tolist()])
-    comparison = _compared(prove, shown, everyone, settings, field.axis)
-    wrong = _wrong(prove, comparison.result, chosen, settings)
-    notes = [*everyone.notes]
-    if outcome is not None and not outcome.fell_back:
-        promised = _with_guarantee(chosen, _guarantee(outcome, record, settings, field.axis))
-        if promised is chosen:
-            notes.append(
-                "the promise stands in choice.json: this policy's file has no room for one"
-            )
-        chosen = promised
-    if promise is not None and (cut := cut_terms(record, promise)):
-        notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
-    return Choice(
-        chosen=chosen,
-        why=why,
-        comparison=comparison,
-        ranked=tuple(ranked[at] for at in order.tolist()),
-        rules_looked_at=everyone.rules_looked_at,
-        outcome=outcome,
-        settings=settings,
-        parts={FIT_SPLIT: _labelled(fit), RANK: _labelled(rank), PROVE: _labelled(prove)},
-        axis=field.axis,
-        wrong=tuple(wrong[:_MOST_WRONG]),
-        wrong_count=len(wrong),
-        left_out={one.name: one.reason for one in everyone.left_out},
-        notes=(
-            *record_banners(measures.traces),
-            *measures.notes(settings.metric),
-            *drawn,
-            *notes,
-        ),
-        warned=everyone.warned,
-        guess=None if guess is None else ranked[guess],
-        attempt=attempt,
-    )
-
-
-def _with_tune(
-    loss: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    fit: Measures,
-    everyone: Candidates,
-    ranked: tuple[int, ChoiceSettings],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Losses and costs on the questions that rank and, of what no label was fitted to, on those of tune too.
-
-    More questions tell more than the slight favour that rules have where they were listed takes away: on
-    200 populations with known truth that regrets less than either part alone (docs/benchmarks.md).
-    """
-    count, settings = ranked
-    alike = np.flatnonzero([_unfitted(member) for member in everyone.members])
-    if fit.seen is not None or everyone.full not in alike:
-        return loss, cost
-    tuned = Kept.of(fit, [everyone.members[number] for number in alike.tolist()], settings)
-    half = tuned.half(np.arange(len(tuned.last)))
-    on_tune = 2.0 * half.losses(np.arange(len(alike)), "signed").mean(axis=0) - 1.0
-    share = len(half) / (len(half) + count)
-    loss, cost = loss.copy(), cost.copy()
-    loss[alike] = share * on_tune + (1.0 - share) * loss[alike]
-    cost[alike] = share * half.costs + (1.0 - share) * cost[alike]
-    return loss, cost
-
-
-def _unfitted(member: Candidate) -> bool:
-    """Whether no label made it what it is."""
-    if member.answer != LATEST or member.group == "method":
-        return False
-    return member.group == "fixed" or not rule_needs(member.policy.name).fitting
-
-
-def _promise(measures: Measures, settings: ChoiceSettings) -> CertifySettings | None:
-    """What is to be proven; ``None``: nothing."""
-    if settings.promised_loss is None and settings.max_wrong_stops is None:
-        if not 0.0 < settings.confidence < 1.0:
-            raise UsageError(
-                f"the confidence must lie above 0 and below 1, found {settings.confidence:g}"
-            )
-        return None
-    metric = measures.metric
-    if settings.max_wrong_stops is not None and not (metric.gold or metric.agreement):
-        raise UsageError(
-            f"wrong stops are told by answers, and {measures.traces.origin.source} is compared by "
-            f"{metric.label}; leave out --max-wrong-stops, or compare by gold answers (--metric f1)"
-        )
-    return CertifySettings(
-        max_loss=settings.promised_loss,
-        confidence=settings.confidence,
-        max_wrong_stops=settings.max_wrong_stops,
-        max_cost=settings.max_cost,
-        attempts=settings.attempts,
-    )
-
-
-def _counted_attempt(
-    certificates: str | Path | None, measures: Measures, settings: ChoiceSettings
-) -> Attempt | None:
-    """What this promise may spend, counted in the folder before anything of it is seen."""
-    if certificates is None:
-        return None
-    named = [_in_the_count(one) for one in settings.policies]
-    asked = asdict(replace(settings, policies=())) | {
-        "chosen": True,
-        "policies": named,
-        "compared_by": measures.metric.name,
-    }
-    return spend(
-        Path(certificates),
-        measures.recorded,
-        asked,
-        confidence=settings.confidence,
-        attempts=settings.attempts,
-    )
-
-
-def _in_the_count(wanted: Wanted) -> str:
-    if isinstance(wanted, str | Path):
-        return str(wanted)
-    return policy_hash(wanted.policy if isinstance(wanted, PolicyFile) else wanted)
-
-
-def _proven(
-    halves: list[Half],
-    loss: NDArray[np.float64],
-    full: int,
-    promise: CertifySettings,
-    attempt: Attempt | None,
-) -> Certification:
-    """What the questions that prove show; where a cost is promised too the best of those proven."""
-    if attempt is not None and attempt.level != promise.delta:
-        promise = replace(promise, level=attempt.level)
-    outcome = certify(halves[0], halves[1], full, promise)
-    if promise.max_cost is None or outcome.fell_back:
-        return outcome
-    least = np.where(outcome.certified, loss, np.inf)
-    return replace(outcome, chosen=int(np.lexsort((outcome.costs, least))[0]))
-
-
-def _kept_when_ranked(outcome: Certification) -> NDArray[np.bool_]:
-    """Which members kept every bound on the questions that rank."""
-    kept = np.ones(len(outcome.costs), np.bool_)
-    for part in outcome.parts:
-        kept &= part.learned <= part.bound.most
-    return kept
-
-
-def _guess(everyone: Candidates, cost: NDArray[np.float64], kept: NDArray[np.bool_]) -> int | None:
-    """The cheapest candidate that kept every bound where it was ranked, cheaper than the full budget."""
-    latest = np.array([member.answer == LATEST for member in everyone.members])
-    able = np.flatnonzero(kept & latest & (cost < cost[everyone.full]))
-    return int(able[np.argmin(cost[able])]) if len(able) else None
-
-
-def _labelled(part: Measures) -> int:
-    return int(part.labelled.sum()) if part.metric.gold else int(part.scores().labelled.sum())
-
-
-def _in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """The record with its labelled questions in the splits tune, rank and prove, and how they were drawn."""
-    traces = measures.traces
-    labelled = measures.scores(settings.f1_kind).labelled
-    splits: list[str | None] = list(traces.of_questions("split"))
-    names = (settings.tune_split, settings.split)
-    random = np.random.default_rng(settings.seed)
-    missing = [name for name in names if name not in traces.splits]
-    if missing and names != (FIT_SPLIT, EVAL_SPLIT):
-        traces.only_split(missing[0])  # refuses, saying which there are
-    if not missing:
-        fit, kept = (traces.in_split(name) & labelled for name in names)
-        drawn = random.permutation(np.flatnonzero(kept))
-        ranks = drawn[: round(len(drawn) * _RANK_SHARE)]
-        notes = [f"a third of split {settings.split} ranks, drawn by seed {settings.seed}"]
-    else:
-        drawn = random.permutation(np.flatnonzero(labelled))
-        first, second = round(0.4 * len(drawn)), round(0.6 * len(drawn))
-        fit = np.isin(np.arange(len(labelled)), drawn[:first])
-        kept, ranks = labelled & ~fit, drawn[first:second]
-        there = ", ".join(f"{name} ({size:,})" for name, size in traces.splits.items()) or "none"
-        notes = [
-            f"the record has no splits {FIT_SPLIT} and {EVAL_SPLIT} (it has {there}): all questions were "
-            f"divided by seed {settings.seed}"
-        ]
-    sizes = {FIT_SPLIT: int(fit.sum()), RANK: len(ranks), PROVE: int(kept.sum()) - len(ranks)}
-    short = [f"{size} to {name} on" for name, size in sizes.items() if size < _FEWEST]
-    if short:
-        raise UsageError(
-            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit on, to rank on and "
-            f"to prove on, and {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record "
-            "or label more, or compare without gold answers: --metric agreement"
-        )
-    for number, label in enumerate(splits):
-        if fit[number]:
-            splits[number] = FIT_SPLIT
-        elif kept[number]:
-            splits[number] = PROVE
-        elif label in (FIT_SPLIT, RANK, PROVE):
-            splits[number] = None
-    for number in ranks.tolist():
-        splits[number] = RANK
-    unlabelled = int((~labelled).sum())
-    if unlabelled:
-        notes.append(f"{unlabelled} questions not {measures.metric.scored} were left out")
-    return measures.in_splits(splits), notes
-
-
-def _refuse_several_loops(measures: Measures) -> None:
-    """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
-    traces = measures.traces
-    apart = [difference for difference in traces.origin.loops if difference.between_files]
-    if apart:
-        file = Path(traces.origin.source) / next(iter(apart[0].files.values()))[0]
-        raise UsageError(
-            f"the files of {traces.origin.source} are of different loops, {in_words(apart)}; a policy is "
-            f"chosen for one: suffice choose {shlex.quote(str(file))} --out NEW (where one "
-            "policy shall serve them all, join them first: suffice traces merge FILE FILE --out NEW)"
-        )
-
-
-def _refuse_pointless(measures: Measures, kept: Measures, settings: ChoiceSettings) -> None:
-    """Refuse a record on which every choice is the same."""
-    source = measures.traces.origin.source
-    if measures.traces.n_rounds < 2 and measures.seen is None:
-        raise UsageError(
-            f"every question of {source} has one round, so there is nothing to choose; record more rounds: "
-            "suffice record --rounds 5"
-        )
-    scored = kept.scores_throughout("choosing", settings.f1_kind).compared
-    if (
-        not np.nanmax(
-            np.ptp(np.where(np.isnan(scored), scored[:, :1], scored), axis=1), initial=0.0
-        )
-        > 0
-    ):
-        raise UsageError(
-            f"{measures.metric.label} is the same in every round of every question kept aside of {source}, "
-            "so no policy loses anything: stop after round 1 (--policy fixed-1), or compare by another "
-            "--metric"
-        )
-
-
-# --- which one -----------------------------------------------------------------------------------
-def _best(
-    loss: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    outcome: Certification | None,
-    settings: ChoiceSettings,
-    axis: CostAxis,
-) -> tuple[int, str]:
-    """The candidate by its number, and why."""
-    if outcome is None and settings.max_cost is not None and not (cost <= settings.max_cost).any():
-        raise UsageError(
-            f"no candidate costs at most {settings.max_cost:g} {axis.per_question}: the least is "
-            f"{cost.min():.4g}; raise --max-cost"
-        )
-    if outcome is not None:
-        if outcome.fell_back:
-            return outcome.chosen, "Nothing cheaper is proven to keep what was asked."
-        if settings.max_cost is not None:
-            return outcome.chosen, "It loses least of those proven to keep what was asked."
-        return outcome.chosen, "It is the cheapest that is proven to keep what was asked."
-    number = int(_by_aim(loss, cost, settings)[0])
-    if settings.cost_per_error is not None:
-        return number, (
-            f"Its cost plus {settings.cost_per_error:g} an error was the least on the questions that rank."
-        )
-    return number, (
-        f"It lost least of those that cost at most {settings.max_cost:g} {axis.label} on the questions "
-        "that rank."
-    )
-
-
-def _by_aim(
-    loss: NDArray[np.float64], cost: NDArray[np.float64], settings: ChoiceSettings
-) -> NDArray[np.intp]:
-    """All candidates, best first."""
-    if settings.cost_per_error is not None:
-        return np.lexsort((cost, cost + settings.cost_per_error * loss))
-    most = math.inf if settings.max_cost is None else settings.max_cost
-    return np.lexsort((cost, loss, cost > most))
-
-
-def _ranked(
-    members: tuple[Candidate, ...],
-    loss: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    outcome: Certification | None,
-) -> list[Ranked]:
-    tested = np.full(len(members), np.nan) if outcome is None else outcome.p_values
-    return [
-        Ranked(
-            candidate=member,
-            loss=float(loss[number]),
-            cost=float(cost[number]),
-            p_value=None if np.isnan(tested[number]) else float(tested[number]),
-            proven=outcome is not None and bool(outcome.certified[number]),
-        )
-        for number, member in enumerate(members)
-    ]
-
-
-# --- on the questions that prove -------------------------------------------------------------------
-def _shown(everyone: Candidates, ranked: list[Ranked]) -> list[Candidate]:
-    """The fixed budgets, the chosen one and the best of the others that return the same answer."""
-    answer = ranked[0].candidate.answer
-    alike = [one.candidate for one in ranked if one.candidate.answer == answer]
-    others = [one for one in alike if one.group != "fixed"]
-    fixed = [replace(one, answer=answer) for one in everyone.members if one.group == "fixed"]
-    return [*fixed, *others[: _MOST_SHOWN + 1]]
-
-
-def _compared(
-    prove: Measures,
-    shown: list[Candidate],
-    everyone: Candidates,
-    settings: ChoiceSettings,
-    axis: CostAxis,
-) -> Comparison:
-    answer = shown[-1].answer if shown else LATEST
-    result = replay(
-        prove,
-        [candidate.policy for candidate in shown],
-        ReplaySettings(
-            baseline=everyone.members[everyone.full].policy.name,
-            split=PROVE,
-            f1_kind=settings.f1_kind,
-            resamples=settings.resamples,
-            seed=settings.seed,
-            cost=axis.name,
-            cost_model=settings.cost_model,
-            answer=answer,
-            banners=record_banners(prove.traces),
-        ),
-    )
-    return Comparison(measures=prove, result=result)
-
-
-def _wrong(
-    prove: Measures, result: ReplayResult, chosen: Ranked, settings: ChoiceSettings
-) -> list[WronglyStopped]:
-    """Where the chosen policy is wrong and the full budget right, in the record's order."""
-    scored, traces = prove.scores(settings.f1_kind), prove.traces
-    policy = next(one for one in result.policies if one.name == chosen.candidate.policy.name)
-    if policy.taken is None or prove.seen is not None:
-        return []
-    rows = np.arange(traces.n_questions)
-    wrong = scored.em[rows, policy.answers - 1] < 1.0
-    right = scored.em[rows, traces.last_rounds - 1] == 1.0
-    at = wrong & right
-    records = traces.take(at).records()
-    stops, answers = policy.stops[at].tolist(), policy.answers[at].tolist()
-    return [
-        WronglyStopped(
-            id=record.question.id,
-            question=record.question.text,
-            round=stop,
-            answer=record.rounds[returned - 1].answer,
-            full_budget_answer=record.rounds[-1].answer,
-        )
-        for record, stop, returned in zip(records, stops, answers, strict=True)
-    ]
-
-
-def _guarantee(
-    outcome: Certification, record: Measures, settings: ChoiceSettings, axis: CostAxis
-) -> dict[str, Any]:
-    """The promise, as a policy's file says it."""
-    return {
-        **describe(outcome),
-        "family": "all candidates",
-        **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
-        "metric": record.metric.key(record.metric.score),
-        "cost": axis.name,
-        "mean_cost": float(outcome.costs[outcome.chosen]),
-        "seed": settings.seed,
-        **cut_terms(record, outcome.settings),
-    }
-
-
-def _with_guarantee(chosen: Ranked, guarantee: Mapping[str, Any]) -> Ranked:
-    """The chosen policy with its promise, where its file has room for one; a budget is a rule too."""
-    policy = chosen.candidate.policy.policy
-    if isinstance(policy, FixedPolicy):
-        policy = RulePolicy(rule=f"round >= {policy.rounds}", kind="certified")
-    if not isinstance(policy, RulePolicy):
-        return chosen
-    named = replace(chosen.candidate.policy, policy=replace(policy, guarantee=guarantee))
-    return replace(chosen, candidate=replace(chosen.candidate, policy=named))

@@ -457,7 +457,7 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
                 bound=bound,
                 p_values=p_values_of,
                 learned=_plain(means, bound, learn),
-                tested=_plain(_means(test, everyone, bound), bound, test),
+                tested=mean_of(test, bound),
             )
             for bound, p_values_of, means in zip(settings.bounds, tested_at, learned, strict=True)
         ),
@@ -501,6 +501,11 @@ def _over_members(
 
 def _means(half: Half, members: NDArray[np.intp], bound: Bound) -> Array:
     return _over_members(members, half, lambda part: half.losses(part, bound.of).mean(axis=0))
+
+
+def mean_of(half: Half, bound: Bound) -> Array:
+    """What a bound is of, on its own scale, of every member, (n_members,)."""
+    return _plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
 
 
 def _p_values(

@@ -13,9 +13,12 @@ from tests.choice_population import reaching
 from tests.cut_population import run_live
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.file import policy_document
+from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates
-from suffice.replay.choose.choice import Choice, choose
+from suffice.replay.choose.choice import Choice
+from suffice.replay.choose.procedure import choose
 from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
 from suffice.replay.settings import ChoiceSettings
 from suffice.testing.traces import to_trace_set
@@ -87,6 +90,43 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert [row[4] for row in table.rows].count("guess") == 1
 
 
+def test_where_nothing_is_proven_a_cap_is_kept_before_the_full_budget() -> None:
+    choice = chosen(record(60), max_loss=0.02, max_cost=2.0, cost="rounds")
+    assert choice.outcome is not None
+    assert choice.outcome.fell_back
+    within = [one for one in choice.ranked if one.cost <= 2.0]
+    assert choice.chosen in within
+    assert choice.chosen.loss == min(one.loss for one in within)
+    assert choice.guess is None
+    said = {answer.question: answer.text for answer in choice.answers()}
+    assert (
+        "the full budget costs 3 rounds per question, above the 2 allowed" in said["Which policy?"]
+    )
+    assert "nothing is cut short" not in said["How sure is that?"]
+    assert "not proven to lose at most" in choice.headline
+    assert not choice.policy.facts.guarantee
+    measured = choice.measured.costs["rounds"]
+    assert measured is not None
+    saving = said["What does it cost, what does it save?"]
+    assert ("That is above the 2 allowed." in saving) == (measured > 2.0)
+    # where the full budget is within the cap it stays
+    choice = chosen(
+        record(60, reached=(0.1, 0.9, 0.0)), max_loss=0.02, max_cost=2.99, cost="rounds"
+    )
+    assert choice.chosen.cost <= 2.99
+
+
+def test_the_guess_is_ranked_by_the_questions_of_tune_too() -> None:
+    traces = record(120, seed=3)
+    choice = chosen(traces, max_loss=0.02)
+    scores, tune = Measures.of(traces).scores().compared, traces.in_split("tune")
+    fixed = next(one for one in choice.ranked if one.candidate.policy.name == "fixed-1")
+    on_tune = float((scores[tune, -1] - scores[tune, 0]).mean())
+    assert choice.parts == {"tune": 60, "rank": 20, "prove": 40}
+    on_rank = (80 * fixed.loss - 60 * on_tune) / 20
+    assert on_rank * 20 == pytest.approx(round(on_rank * 20), abs=1e-6)  # a share of 20 questions
+
+
 def test_questions_out_of_reach_are_no_advice() -> None:
     said = said_of(chosen(record(60, reached=(0.5, 0.52, 0.54)), max_loss=0.02))
     assert (
@@ -106,13 +146,26 @@ def test_several_promises_hold_together() -> None:
     assert len(choice.policy.facts.guarantee["bounds"]) == 3
 
 
+class Unheld(RulePolicy):
+    """A policy that reads and cannot be held back."""
+
+    from_round = None  # type: ignore[assignment]
+
+
 def test_no_candidate_stops_before_the_least_round() -> None:
-    choice = chosen(record(), min_rounds=2, policies=("fixed-1",))
-    names = [one.candidate.policy.name for one in choice.ranked]
-    assert "fixed-1" not in names
+    eager = RulePolicy(rule="answer_token_margin > 0.1", kind="eager")
+    stubborn = Unheld(rule="answer_token_margin > 0.1", kind="stubborn")
+    choice = chosen(record(), min_rounds=2, policies=("fixed-1", eager, stubborn))
+    candidates = {one.candidate.policy.name: one.candidate for one in choice.ranked}
+    assert "fixed-1" not in candidates
     assert "round 2" in choice.left_out["fixed-1"]
-    rules = [one.candidate.label for one in choice.ranked if one.candidate.group == "rule"]
+    assert "cannot be held back" in choice.left_out["stubborn"]
+    rules = [one.label for one in candidates.values() if one.group == "rule"]
     assert all(rule.startswith("round >= 2 and ") for rule in rules)
+    for one in candidates.values():
+        if isinstance(one.policy.policy, RulePolicy):
+            assert one.policy.policy.rule.startswith("round >= 2 and (")
+            assert "round >= 2 and (round" not in one.policy.policy.rule
 
 
 def test_promises_are_counted_in_their_folder(tmp_path: Path) -> None:
