@@ -1,26 +1,34 @@
 """Does any learned combination of a record's signals beat its best rule at equal cost, on unseen questions?
 
-``python -m benchmarks.learned_values [--mixed] RECORD ...`` prints the tables of docs/results/learned.md;
-question types of 200 or more are rows of their own, too. Needs the extra ``learn`` and scikit-learn.
+``python -m benchmarks.learned_values [--keep FOLDER] [--permuted] RECORD ...`` prints the tables of
+docs/results/learned.md; question types of 200 or more are rows of their own, too. Needs the extra ``learn``
+and scikit-learn. What ``--keep`` holds of a record already is not computed again.
 
-Every question is scored by candidates fitted and chosen on other questions (five folds). Within the
+Every question is scored by candidates fitted and chosen on other questions (five folds), under three
+divisions into folds, of whose scores and costs the mean counts. Within the
 questions fitted on, four inner folds choose what there is to choose. At three caps of the mean cost,
 spread between what fixed-1 costs and what reading every answer to the full budget costs, each candidate takes
-the member (``--mixed``: or mix of two by a coin) with the best score for the cap: ``rule`` an OR or AND of
-one or two conditions of certified choice's family, to which ``round``, low values of the record's own signals
-and every signal alone over search's grid, in both directions, are added; the others a threshold on values
+the member (``mixed``: or mix of two by a coin) with the best score for the cap: ``rule`` an OR or AND of
+one or two conditions of certified choice's family, to which ``round`` and every signal alone over search's
+grid, in both directions, are added; the others a threshold on values
 learned from the signals (``network``: Stop-RAG's, on its own validation part). Held out, a
 candidate's gain is its score over the best mix of fixed budgets at
 its own mean cost, as run, averaged over the caps; intervals resample questions, all candidates alike.
+
+``--permuted``: what a candidate is fitted to and chosen by is dealt anew among the questions fitted on, so
+that nothing is left to learn but what every question shares; a gain that stays is no signal's.
 """
 
 from __future__ import annotations
 
+import argparse
+import pickle
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -45,12 +53,12 @@ from suffice.policies.stop_rag.signal_model import ALL, free_inputs
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.frontier import Frontier, best_mix
-from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.registry import resolve
 from suffice.signals.store import with_values
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
-FOLDS, INNER, RESAMPLES, SEED, FEWEST, STEPS = 5, 4, 2000, 42, 200, 500
+FOLDS, DIVISIONS, INNER, RESAMPLES, SEED, FEWEST, STEPS = 5, 3, 4, 2000, 42, 200, 500
 OPERAND = "rule_"
 """Before the names of signals that only rules read."""
 GRID = 40
@@ -58,6 +66,8 @@ SHARES = (0.25, 0.5, 0.75)
 PART = "- "
 """Before the names of question types."""
 LEARNED = ("network", "logistic", "boosted")
+NAMES = ("rule", *LEARNED)
+MODES = (ALONE, MIXED) = ("alone", "mixed")
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
 Chosen = NDArray[np.bool_]
@@ -69,7 +79,7 @@ class Record:
 
     ``inputs``: signals by whether those that cost calls, and the record's own, are among them. ``seen`` are
     the last rounds recorded, ``last`` those of what never stops: later where a question was cut. Rounds past
-    a cut score 0 and cost a round each, the worst there is. ``mixed``: whether two members may be mixed.
+    a cut score 0 and cost a round each, the worst there is.
     """
 
     name: str
@@ -80,7 +90,6 @@ class Record:
     cut: Chosen
     axis: CostAxis
     inputs: Mapping[str, tuple[str, ...]]
-    mixed: bool = False
     paid: dict[CostReads, Array] = field(default_factory=dict)
 
     @property
@@ -163,6 +172,23 @@ class Outcome:
         """Those of some questions."""
         self.scores[rows], self.costs[rows], self.past[rows] = other.scores, other.costs, other.past
 
+    @classmethod
+    def mean(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        """Over several divisions into folds."""
+        return cls(
+            scores=np.mean([one.scores for one in outcomes], axis=0),
+            costs=np.mean([one.costs for one in outcomes], axis=0),
+            past=np.mean([one.past for one in outcomes], axis=0),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a candidate makes of the questions held out, and what was chosen for it."""
+
+    outcome: Outcome
+    chosen: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
@@ -191,20 +217,19 @@ def outcome(
 
 
 def choose(
-    record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads], caps: Array
-) -> list[Mix]:
-    """By cap the best of the members ``stops`` (m, n_rows), or mix of two, else the cheapest."""
-    here, at = np.flatnonzero(rows), stops.astype(np.int64) - 1
+    record: Record, rows: Chosen, stops: Stops, reads: Sequence[CostReads]
+) -> Mapping[str, list[Mix]]:
+    """By mode and cap the best of the members ``stops`` (m, n_rows), or mix of two, else the cheapest."""
+    caps, here, at = record.caps(rows), np.flatnonzero(rows), stops.astype(np.int64) - 1
     scores = record.scores[here, at].mean(axis=1).round(12)
     costs, kinds = np.empty(len(stops)), {kind: n for n, kind in enumerate(dict.fromkeys(reads))}
     of = np.array([kinds[kind] for kind in reads])
     for kind, number in kinds.items():
         costs[of == number] = record.costs(kind)[here, at[of == number]].mean(axis=1).round(12)
-    if not record.mixed:
-        order = np.lexsort((costs, -scores))
-        cheapest = np.lexsort((-scores, costs))[:1]
-        within = [[*order[costs[order] <= cap + 1e-9], *cheapest][0] for cap in caps]
-        return [Mix(low=int(member), high=int(member), share=0.0) for member in within]
+    order = np.lexsort((costs, -scores))
+    cheapest = np.lexsort((-scores, costs))[:1]
+    within = [[*order[costs[order] <= cap + 1e-9], *cheapest][0] for cap in caps]
+    alone = [Mix(low=int(member), high=int(member), share=0.0) for member in within]
     line = Frontier(cost_name="", costs=tuple(costs.tolist()), scores=tuple(scores.tolist())).best
     corners = [int(np.flatnonzero((costs == cost) & (scores == score))[0]) for cost, score in line]
     mixes = []
@@ -214,7 +239,7 @@ def choose(
         width = costs[high] - costs[low]
         share = float((cap - costs[low]) / width) if width > 0 and cap > costs[low] else 0.0
         mixes.append(Mix(low=low, high=high, share=share))
-    return mixes
+    return {ALONE: alone, MIXED: mixes}
 
 
 def gain(record: Record, rows: Chosen, made: Outcome) -> float:
@@ -241,28 +266,32 @@ def divided(rows: Chosen, count: int, seed: int) -> Iterator[tuple[Chosen, Chose
 
 
 # --- rules ---------------------------------------------------------------------------------------
-def by_rules(record: Record, train: Chosen, test: Chosen) -> tuple[Outcome, str]:
+def by_rules(record: Record, train: Chosen, test: Chosen) -> dict[str, Held]:
     """The best rules of the size that does best across inner folds."""
-    inner = {}
+    inner: dict[str, dict[int, float]] = {mode: {} for mode in MODES}
     for size in (1, 2):
-        made = Outcome.none(len(train))
+        made = {mode: Outcome.none(len(train)) for mode in MODES}
         for fitted, held in divided(train, INNER, SEED):
-            made.fill(held, _rules(record, fitted, held, size))
-        inner[size] = gain(record, train, made)
-    size = max(inner, key=lambda one: (inner[one], -one))
-    return _rules(record, train, test, size), f"{size} condition{'s' * (size > 1)}"
+            for mode, of_fold in _rules(record, fitted, held, size).items():
+                made[mode].fill(held, of_fold)
+        for mode in MODES:
+            inner[mode][size] = gain(record, train, made[mode])
+    sizes = {mode: max(of, key=lambda one: (of[one], -one)) for mode, of in inner.items()}
+    rules = {size: _rules(record, train, test, size) for size in set(sizes.values())}
+    return {
+        mode: Held(outcome=rules[size][mode], chosen=f"{size} condition{'s' * (size > 1)}")
+        for mode, size in sizes.items()
+    }
 
 
-def _rules(record: Record, train: Chosen, test: Chosen, size: int) -> Outcome:
+def _rules(record: Record, train: Chosen, test: Chosen, size: int) -> dict[str, Outcome]:
     parts = record.measures.take(train), record.measures.take(test)
     family = build_family(*parts, FIT_SPLIT, FamilySettings(max_signals=size))
     adaptive = len(family.rules) - max(part.traces.n_rounds for part in parts)
     members = np.arange(adaptive)
     reads = family.reads[:adaptive]
     stops = [family.learn_stops[members]], [family.test_stops[members]]
-    for name in record.inputs[
-        "all"
-    ]:  # one condition, over evenly spaced thresholds and in both directions
+    for name in record.inputs["all"]:  # alone, over evenly spaced thresholds and in both directions
         values, kind = record.measures.signals([name]).signal(name), reads_of([name])
         defined = values[train][np.isfinite(values[train])]
         if not defined.size:
@@ -273,9 +302,10 @@ def _rules(record: Record, train: Chosen, test: Chosen, size: int) -> Outcome:
                 of_rows.append(stops_of(record, rows, sign * values, np.sort(sign * grid)))
             reads = (*reads, *(kind for _ in grid))
     learned, held = (np.concatenate(of_rows) for of_rows in stops)
-    return outcome(
-        record, test, held, reads, choose(record, train, learned, reads, record.caps(train))
-    )
+    return {
+        mode: outcome(record, test, held, reads, mixes)
+        for mode, mixes in choose(record, train, learned, reads).items()
+    }
 
 
 # --- values learned from signals -----------------------------------------------------------------
@@ -437,17 +467,24 @@ class Way:
     mixes: Sequence[Mix]
 
 
-def by_model(record: Record, train: Chosen, test: Chosen, name: str) -> tuple[Outcome, str]:
+def by_model(record: Record, train: Chosen, test: Chosen, name: str) -> dict[str, Held]:
     """A learned value: settings, inputs, form and thresholds by inner folds."""
-    best = max(_ways(record, train, name), key=lambda way: way[0])[1]
-    values = best.difference(fitted_values(best.fit, best.states, train, test))
-    stops = stops_of(record, test, values, best.thresholds)
-    kinds = [best.states.reads] * len(stops)
-    return outcome(record, test, stops, kinds, best.mixes), best.name
+    best: dict[str, tuple[float, Way]] = {}
+    for mode, reached, way in _ways(record, train, name):
+        if mode not in best or reached > best[mode][0]:
+            best[mode] = reached, way
+    held = {}
+    for mode, (_, way) in best.items():
+        values = way.difference(fitted_values(way.fit, way.states, train, test))
+        stops = stops_of(record, test, values, way.thresholds)
+        kinds = [way.states.reads] * len(stops)
+        of_test = outcome(record, test, stops, kinds, way.mixes)
+        held[mode] = Held(outcome=of_test, chosen=way.name)
+    return held
 
 
-def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way]]:
-    """All that are tried, with what each gains out of fold, to within rounding."""
+def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[str, float, Way]]:
+    """All that are tried, by mode, with what each gains out of fold, to within rounding."""
     inputs = dict(record.inputs)
     if inputs.get("free") == inputs["all"]:
         del inputs["free"]
@@ -460,23 +497,21 @@ def _ways(record: Record, train: Chosen, name: str) -> Iterator[tuple[float, Way
             here = difference(values)
             tried = thresholds_of(here, train[:, None] & states.known)
             stops, kinds = stops_of(record, train, here, tried), [states.reads] * len(tried)
-            mixes = choose(record, train, stops, kinds, record.caps(train))
-            made = Outcome.none(len(train))
-            made.fill(train, outcome(record, train, stops, kinds, mixes))
-            yield (
-                round(gain(record, train, made), 9),
-                Way(
+            for mode, mixes in choose(record, train, stops, kinds).items():
+                made = Outcome.none(len(train))
+                made.fill(train, outcome(record, train, stops, kinds, mixes))
+                way = Way(
                     name=f"{what}, {how}, {form}",
                     fit=fit,
                     states=states,
                     difference=difference,
                     thresholds=tried,
                     mixes=mixes,
-                ),
-            )
+                )
+                yield mode, round(gain(record, train, made), 9), way
 
 
-def by_network(record: Record, train: Chosen, test: Chosen) -> tuple[Outcome, str]:
+def by_network(record: Record, train: Chosen, test: Chosen) -> dict[str, Held]:
     """Stop-RAG's network over all signals as it is fitted: a fifth of the questions validates."""
     validation = next(divided(train, 5, SEED))[1]
     names = record.inputs["all"]
@@ -497,66 +532,106 @@ def by_network(record: Record, train: Chosen, test: Chosen) -> tuple[Outcome, st
     decided = np.arange(1, record.n_rounds + 1) < record.last[:, None]
     tried = thresholds_of(stop - going_on, validation[:, None] & decided)
     stops, kinds = stops_of(record, validation, stop - going_on, tried), [reads] * len(tried)
-    mixes = choose(record, validation, stops, kinds, record.caps(validation))
+    mixes = choose(record, validation, stops, kinds)
     stops = stops_of(record, test, stop - going_on, tried)
-    return outcome(record, test, stops, kinds, mixes), "all"
+    return {
+        mode: Held(outcome=outcome(record, test, stops, kinds, of_mode), chosen="all")
+        for mode, of_mode in mixes.items()
+    }
 
 
 # --- the study of one record ---------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One candidate's figures; ``over_rule``: its gain less that of the rule, ``spread`` a question's."""
+    """One candidate's figures; ``over_rule``: its gain less that of the rule, ``spread`` a question's.
+
+    ``divisions``: the same difference under each division into folds.
+    """
 
     gain: Interval
     over_rule: Interval
     p_value: float
     spread: float
+    divisions: tuple[float, ...]
     scores: Array
     costs: Array
-    past: float
     chosen: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One record; ``fixed`` the best score fixed budgets reach for each cap, ``told`` by candidate."""
+    """One record; ``fixed`` the best score fixed budgets reach for each cap, ``told`` by mode and candidate.
 
-    record: Record
+    ``made``, by candidate: means over the divisions, of members alone.
+    """
+
+    name: str
+    questions: int
+    rounds: int
+    signals: int
+    cost: str
+    cut: bool
     caps: Array
     fixed: Array
-    told: Mapping[str, Told]
+    told: Mapping[str, Mapping[str, Told]]
     made: Mapping[str, Outcome]
     seconds: float
 
 
-def row_of(record: Record) -> Row:
+def row_of(record: Record, *, permuted: bool = False) -> Row:
     """Fit, choose and score every candidate, each question by those that have not seen it."""
     started = time.process_time()
     everyone = np.ones(len(record.scores), bool)
-    names = ("rule", *LEARNED)
-    made = {name: Outcome.none(len(everyone)) for name in names}
-    chosen: dict[str, Counter[str]] = {name: Counter() for name in names}
-    for train, test in divided(everyone, FOLDS, SEED):
-        for name in names:
-            if name == "rule":
-                of_fold, what = by_rules(record, train, test)
-            elif name == "network":
-                of_fold, what = by_network(record, train, test)
-            else:
-                of_fold, what = by_model(record, train, test, name)
-            made[name].fill(test, of_fold)
-            chosen[name][what] += 1
-    drawn = draws(record, made)
+    made: dict[tuple[str, str], list[Outcome]] = {key: [] for key in product(MODES, NAMES)}
+    chosen: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in made}
+    for division in range(DIVISIONS):
+        for of in made.values():
+            of.append(Outcome.none(len(everyone)))
+        for train, test in divided(everyone, FOLDS, SEED + division):
+            fitted = dealt_anew(record, train, SEED + division) if permuted else record
+            for name in NAMES:
+                for mode, held in _candidate(name)(fitted, train, test).items():
+                    made[mode, name][-1].fill(test, held.outcome)
+                    chosen[mode, name][held.chosen] += 1
     fixed_costs, fixed_scores = (values.mean(axis=0)[None] for values in record.fixed())
     caps = record.caps(everyone)
     return Row(
-        record=record,
+        name=record.name,
+        questions=len(everyone),
+        rounds=record.n_rounds,
+        signals=len(record.inputs["all"]),
+        cost=record.axis.label,
+        cut=bool(record.cut.any()),
         caps=caps,
         fixed=np.array([best_mix(fixed_costs, fixed_scores, caps[[n]]).score[0] for n in range(3)]),
-        told={name: told(record, made, drawn, name, chosen[name]) for name in names},
-        made=made,
+        told={
+            mode: told(
+                record,
+                {name: made[mode, name] for name in NAMES},
+                {name: chosen[mode, name] for name in NAMES},
+            )
+            for mode in MODES
+        },
+        made={name: Outcome.mean(made[ALONE, name]) for name in NAMES},
         seconds=time.process_time() - started,
     )
+
+
+def _candidate(name: str) -> Callable[[Record, Chosen, Chosen], dict[str, Held]]:
+    named: Mapping[str, Callable[[Record, Chosen, Chosen], dict[str, Held]]]
+    named = {"rule": by_rules, "network": by_network}
+    return named.get(name) or partial(by_model, name=name)
+
+
+def dealt_anew(record: Record, train: Chosen, seed: int) -> Record:
+    """The same with scores, and how far they were seen, of other questions of those fitted on."""
+    rows = np.arange(len(train))
+    rows[train] = np.random.default_rng(seed).permutation(rows[train])
+    dealt = replace(record, scores=record.scores[rows])
+    if not record.cut.any():
+        return dealt
+    seen, last, cut = record.seen[rows], record.last[rows], record.cut[rows]
+    return replace(dealt, seen=seen, last=last, cut=cut, paid={})
 
 
 def draws(record: Record, made: Mapping[str, Outcome]) -> Mapping[str, Array]:
@@ -580,26 +655,33 @@ def draws(record: Record, made: Mapping[str, Outcome]) -> Mapping[str, Array]:
 
 def told(
     record: Record,
-    made: Mapping[str, Outcome],
-    drawn: Mapping[str, Array],
-    name: str,
-    chosen: Counter[str],
-) -> Told:
-    """The figures of one candidate."""
+    made: Mapping[str, Sequence[Outcome]],
+    chosen: Mapping[str, Counter[str]],
+) -> dict[str, Told]:
+    """The figures of every candidate, from what it made under each division."""
     everyone = np.ones(len(record.scores), bool)
-    own, rule = (gain(record, everyone, made[one]) for one in (name, "rule"))
-    error = float((drawn[name] - drawn["rule"]).std(ddof=1))
-    t = abs(own - rule) / error if error > 1e-12 else 0.0
-    return Told(
-        gain=percentile_interval(own, drawn[name]),
-        over_rule=percentile_interval(own - rule, drawn[name] - drawn["rule"]),
-        p_value=min(1.0, 2.0 * float(student_t_upper(t, len(everyone) - 1))),
-        spread=error * len(everyone) ** 0.5,
-        scores=made[name].scores.mean(axis=0),
-        costs=made[name].costs.mean(axis=0),
-        past=float(made[name].past.mean()),
-        chosen="; ".join(f"{what} ({count})" for what, count in chosen.most_common(2)),
-    )
+    means = {name: Outcome.mean(of) for name, of in made.items()}
+    drawn = draws(record, means)
+    own = {name: gain(record, everyone, mean) for name, mean in means.items()}
+    singly = {name: [gain(record, everyone, one) for one in of] for name, of in made.items()}
+    figures = {}
+    for name, mean in means.items():
+        over, of_draws = own[name] - own["rule"], drawn[name] - drawn["rule"]
+        error = float(of_draws.std(ddof=1))
+        t = abs(over) / error if error > 1e-12 else 0.0
+        figures[name] = Told(
+            gain=percentile_interval(own[name], drawn[name]),
+            over_rule=percentile_interval(over, of_draws),
+            p_value=min(1.0, 2.0 * float(student_t_upper(t, len(everyone) - 1))),
+            spread=error * len(everyone) ** 0.5,
+            divisions=tuple(
+                mine - rule for mine, rule in zip(singly[name], singly["rule"], strict=True)
+            ),
+            scores=mean.scores.mean(axis=0),
+            costs=mean.costs.mean(axis=0),
+            chosen="; ".join(f"{what} ({count})" for what, count in chosen[name].most_common(2)),
+        )
+    return figures
 
 
 def in_one_split(traces: TraceSet) -> TraceSet:
@@ -609,27 +691,23 @@ def in_one_split(traces: TraceSet) -> TraceSet:
     return replace(traces, table=traces.table.set_column(place, "split", cells))
 
 
-def with_operands(traces: TraceSet) -> TraceSet:
-    """What rules can say and the family lacks: ``round``, and low values of the record's own signals."""
-    own = [name for name in traces.signal_names if name not in SIGNALS]
-    table = Measures(traces).signals(own) if own else None
-    added = {} if table is None else {f"{OPERAND}minus_{name}": -table.signal(name) for name in own}
+def with_round(traces: TraceSet) -> TraceSet:
+    """With ``round`` as a signal, of which the family asks conditions then."""
     rounds = np.arange(1.0, traces.n_rounds + 1)
-    added[f"{OPERAND}round"] = np.where(traces.exists, rounds, np.nan)
-    return with_values(traces, added)
+    return with_values(traces, {f"{OPERAND}round": np.where(traces.exists, rounds, np.nan)})
 
 
-def records_of(path: str, *, mixed: bool = False) -> Iterator[Record]:
+def records_of(path: str) -> Iterator[Record]:
     """The record, then its larger question types."""
-    measures = Measures(with_operands(in_one_split(read_traces(path)))).by(None)
+    measures = Measures(with_round(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
-    yield replace(record_of(name, measures), mixed=mixed)
+    yield record_of(name, measures)
     kinds = np.array([question.type or "" for question in measures.traces.questions])
     large = [
         kind for kind, count in sorted(Counter(kinds.tolist()).items()) if kind and count >= FEWEST
     ]
     for kind in large if len(large) > 1 else []:
-        yield replace(record_of(f"{PART}{kind}", measures.take(kinds == kind)), mixed=mixed)
+        yield record_of(f"{PART}{kind}", measures.take(kinds == kind))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -645,23 +723,23 @@ def points(interval: Interval) -> str:
     return f"{estimate:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def show(rows: Sequence[Row]) -> str:
-    """The tables of all records that were not cut; Holm over all their comparisons."""
-    p_values = holm(np.array([row.told[name].p_value for row in rows for name in LEARNED]))
+def show(rows: Sequence[Row], mode: str) -> str:
+    """The tables of all records that were not cut; Holm over all their comparisons of one mode."""
+    p_values = holm(np.array([row.told[mode][name].p_value for row in rows for name in LEARNED]))
     adjusted = p_values.reshape(len(rows), len(LEARNED))
     gained, compared, needed, at_caps, picked = [], [], [], [], []
     for row, corrected in zip(rows, adjusted, strict=True):
-        record, told = row.record, row.told
-        head = [record.name, str(len(record.scores))]
+        told = row.told[mode]
+        head = [row.name, str(row.questions)]
         gained.append(
-            [*head, str(record.n_rounds), record.axis.label, str(len(record.inputs["all"])),
-             *(points(told[name].gain) for name in ("rule", *LEARNED))]
+            [*head, str(row.rounds), row.cost, str(row.signals),
+             *(points(told[name].gain) for name in NAMES)]
         )  # fmt: skip
         compared.append(
             [
                 *head,
                 *(
-                    f"{points(told[name].over_rule)}, {p:.2g}"
+                    f"{points(told[name].over_rule)}, {p:.2g}; {across(told[name].divisions)}"
                     for name, p in zip(LEARNED, corrected, strict=True)
                 ),
             ]
@@ -682,48 +760,36 @@ def show(rows: Sequence[Row]) -> str:
                 f"{100 * told[name].scores[number]:.1f} at {told[name].costs[number]:,.3g}"
                 for name in told
             )
-            at_caps.append(
-                [
-                    record.name,
-                    f"{share:.0%}",
-                    f"{row.caps[number]:,.3g}",
-                    f"{100 * row.fixed[number]:.1f}",
-                    *cells,
-                ]
-            )
-        picked.append([record.name, *(told[name].chosen for name in told), f"{row.seconds:.0f}"])
-    names = ["rule", *LEARNED]
+            caps = [f"{share:.0%}", f"{row.caps[number]:,.3g}", f"{100 * row.fixed[number]:.1f}"]
+            at_caps.append([row.name, *caps, *cells])
+        picked.append([row.name, *(told[name].chosen for name in told), f"{row.seconds:.0f}"])
+    head = ["record", "questions"]
+    over = [f"{name} - rule, Holm's p; divisions" for name in LEARNED]
     return "\n".join(
         [
-            table(["record", "questions", "rounds", "cost", "signals", *names], gained),
+            table([*head, "rounds", "cost", "signals", *NAMES], gained),
+            table([*head, *over], compared),
             table(
-                ["record", "questions", *(f"{name} - rule, Holm's p" for name in LEARNED)], compared
+                [*head, "best", "difference", "spread", "alone", "corrected", "2 points"], needed
             ),
-            table(
-                [
-                    "record",
-                    "questions",
-                    "best",
-                    "difference",
-                    "spread",
-                    "alone",
-                    "corrected",
-                    "2 points",
-                ],
-                needed,
-            ),
-            table(["record", "cap", "cost", "fixed", *names], at_caps),
-            table(["record", *names, "CPU s"], picked),
+            table(["record", "cap", "cost", "fixed", *NAMES], at_caps),
+            table(["record", *NAMES, "CPU s"], picked),
         ]
     )
 
 
-def together(rows: Sequence[Row]) -> str:
+def across(divisions: Sequence[float]) -> str:
+    """The median over divisions into folds, least and greatest."""
+    of = 100 * np.sort(divisions)
+    return f"{np.median(of):+.1f} ({of[0]:+.1f} to {of[-1]:+.1f})"
+
+
+def together(rows: Sequence[Row], mode: str) -> str:
     """Differences to the rule over whole records, each weighted by the inverse of its variance."""
     lines = []
-    whole = [row for row in rows if not row.record.name.startswith(PART)]
+    whole = [row for row in rows if not row.name.startswith(PART)]
     for name in LEARNED:
-        parts = [(row.told[name], len(row.record.scores)) for row in whole]
+        parts = [(row.told[mode][name], row.questions) for row in whole]
         shown = [
             (one.over_rule.estimate, one.spread**2 / count) for one, count in parts if one.spread
         ]
@@ -749,39 +815,77 @@ def together(rows: Sequence[Row]) -> str:
 
 
 def show_cut(row: Row) -> str:
-    """Ranges of a record with cut questions: what was not seen counts 0 for one and 1 for the other."""
+    """Ranges of a record with cut questions: what was not seen counts 0 for one and 1 for the other.
+
+    Intervals reach from the least of the lower end to the greatest of the upper in 95% of resamples.
+    """
     lines = []
     rule = row.made["rule"]
-    for name in ("rule", *LEARNED):
-        made = row.made[name]
-        low, high = made.scores.mean(axis=0), (made.scores + made.past).mean(axis=0)
+    for name, made in row.made.items():
         over = made.scores - rule.scores  # nothing for what was not seen
-        ends = (over - rule.past).mean(axis=0), (over + made.past).mean(axis=0)
+        ends = {
+            "own": (made.scores, made.scores + made.past),
+            "over": (over - rule.past, over + made.past),
+        }
+        shown = {what: resampled_range(*of) for what, of in ends.items()}
         for number, share in enumerate(SHARES):
-            ranges = ((low, high), ends)
-            own, beyond = (
-                f"{100 * least[number]:+.1f} to {100 * most[number]:+.1f}" for least, most in ranges
-            )
             past = f"{100 * made.past[:, number].mean():.0f}%"
-            lines.append([row.record.name, name, f"{share:.0%}", own, past, beyond])
-    return table(["record", "candidate", "cap", "score", "past the cut", "less the rule's"], lines)
+            own, beyond = shown["own"][number], shown["over"][number] if name != "rule" else ""
+            cost = f"{made.costs[:, number].mean():.2f}"
+            lines.append([row.name, name, f"{share:.0%}", cost, own, past, beyond])
+    heads = ["record", "candidate", "cap", "rounds", "score", "past the cut", "less the rule's"]
+    return table(heads, lines)
 
 
-def main(paths: list[str]) -> None:
+def resampled_range(low: Array, high: Array) -> list[str]:
+    """Two ends (n, caps) in points, by cap, with the interval that holds both."""
+    both = np.hstack([low, high])
+    drawn = [
+        counts @ both / len(both)
+        for counts in resampled_counts(len(both), resamples=RESAMPLES, seed=SEED)
+    ]
+    least, greatest = (np.percentile(np.vstack(drawn), share, axis=0) for share in (2.5, 97.5))
+    means, caps = 100 * both.mean(axis=0), low.shape[1]
+    return [
+        f"{means[n]:+.1f} to {means[n + caps]:+.1f} "
+        f"[{100 * least[n]:+.1f}, {100 * greatest[n + caps]:+.1f}]"
+        for n in range(caps)
+    ]
+
+
+def kept(record: Record, folder: Path | None, *, permuted: bool) -> Row:
+    """The record's row, which ``folder`` keeps."""
+    place = None if folder is None else folder / f"{record.name}{'-permuted' * permuted}.pickle"
+    if place is not None and place.exists():
+        row: Row = pickle.loads(place.read_bytes())
+        return row
+    row = row_of(record, permuted=permuted)
+    print(f"{record.name}: {row.seconds:.0f} s of CPU", file=sys.stderr, flush=True)
+    if place is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(pickle.dumps(row))
+    return row
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    rows: list[Row] = []
-    cut: list[Row] = []
-    mixed = "--mixed" in paths
-    for path in paths:
-        for record in records_of(path, mixed=mixed) if path != "--mixed" else ():
-            row = row_of(record)
-            (cut if record.cut.any() else rows).append(row)
-            print(f"{record.name}: {row.seconds:.0f} s of CPU", file=sys.stderr, flush=True)
-    if rows:
-        print(f"{show(rows)}\n{together(rows)}")
-    for row in cut:
-        print(show_cut(row))
+    parser = argparse.ArgumentParser(description="learned values beside rules, at equal cost")
+    parser.add_argument("records", nargs="+", metavar="RECORD")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--permuted", action="store_true")
+    asked = parser.parse_args(arguments)
+    rows = [
+        kept(record, asked.keep, permuted=asked.permuted)
+        for path in asked.records
+        for record in records_of(path)
+    ]
+    whole = [row for row in rows if not row.cut]
+    for mode in MODES if whole else ():
+        print(f"## {mode}\n\n{show(whole, mode)}\n{together(whole, mode)}")
+    for row in rows:
+        if row.cut:
+            print(show_cut(row))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

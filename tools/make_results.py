@@ -1,8 +1,8 @@
 """Write the tables of docs/results: run each command on recorded traces and keep what it printed.
 
-    python tools/make_results.py FOLDER
+    python tools/make_results.py FOLDER RECORD [RECORD]
 
-FOLDER holds the trace sets named in SETS, recorded with the commands that docs/results/README.md lists.
+FOLDER holds the records, as docs/results/README.md says where from. Two are compared with each other, too.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
+
+from suffice.trace.rounds.reader import read_traces
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "results" / "tables.md"
-SETS = ("hotpotqa.parquet", "2wiki.parquet")
 SIGNALS = (
-    "answer_stable,calibrated(answer_token_margin),overlap,token_probability,"
-    "answer_in_evidence,retrieval_z_robust"
+    "answer_stable",
+    "calibrated(answer_token_margin)",
+    "overlap",
+    "token_probability",
+    "answer_in_evidence",
+    "retrieval_z_robust",
 )
+CANDIDATES = "retrieval_z_robust"
+"""Needs the scores of passages that were not shown, which not every record holds."""
 METHODS = (
     "tasr",
     "tasr-corrected",
@@ -28,7 +36,6 @@ METHODS = (
     "early-stop",
 )
 LOOP_POLICIES = ("fixed-1", "fixed-2", "fixed-3", "fixed-5", *METHODS, "oracle-em", "oracle-f1")
-POLICIES = ("closed-book", *LOOP_POLICIES)
 VARIANTS = (
     "answer_stable",
     *(
@@ -58,47 +65,64 @@ def _policies(names: tuple[str, ...]) -> str:
     return " ".join(f"--policy {name}" for name in names)
 
 
-def sections() -> list[tuple[str, list[str]]]:
-    """Headings, each with its commands."""
+def sections(
+    sources: Sequence[str], closed_book: Collection[str], candidates: Collection[str]
+) -> list[tuple[str, list[str]]]:
+    """Headings, each with its commands.
+
+    ``closed_book`` are the records that hold answers without passages, ``candidates`` those with the scores
+    of passages that were not shown.
+    """
+
+    def known(texts: Sequence[str], source: str) -> tuple[str, ...]:
+        return tuple(text for text in texts if CANDIDATES not in text or source in candidates)
+
     sections = [
         (
             f"Policies side by side: {source}",
-            [f"suffice replay {source} {_policies(POLICIES)}"],
+            [
+                f"suffice replay {source} "
+                + _policies(("closed-book",) * (source in closed_book) + LOOP_POLICIES)
+            ],
         )
-        for source in SETS
+        for source in sources
     ]
-    first, second = SETS
-    sections.append(
+    pairs = [tuple(sources), tuple(reversed(sources))] if len(sources) == 2 else []
+    sections += [
         (
             "Means over both sets",
             [f"suffice replay {first} --macro {second} {_policies(LOOP_POLICIES)}"],
         )
-    )
+        for first, second in pairs[:1]
+    ]
     sections += [
         (
             f"Signals, calibrators, question types: {source}",
             [f"suffice diagnose {source} --policy tasr-corrected --policy fixed-5"],
         )
-        for source in SETS
+        for source in sources
     ]
-    sections += [(f"The floor of TASR: {source}", [f"suffice sweep {source}"]) for source in SETS]
+    sections += [
+        (f"The floor of TASR: {source}", [f"suffice sweep {source}"]) for source in sources
+    ]
     sections += [
         (
             f"Variants of the rule: {source}",
-            [f"suffice replay {source} --baseline fixed-3 {_rules(VARIANTS)}"],
+            [f"suffice replay {source} --baseline fixed-3 {_rules(known(VARIANTS, source))}"],
         )
-        for source in SETS
+        for source in sources
     ]
     sections += [
         (
             f"Search: {source}",
             [
-                f"suffice search {source} --signals '{SIGNALS}' --form {form} --max-calls 3 "
+                f"suffice search {source} --signals '{','.join(known(SIGNALS, source))}' "
+                f"--form {form} --max-calls 3 "
                 "--report-naive --top 8"
                 for form in ("dnf", "or")
             ],
         )
-        for source in SETS
+        for source in sources
     ]
     sections += [
         (
@@ -110,7 +134,7 @@ def sections() -> list[tuple[str, list[str]]]:
                 "--stop-when 'answer_stable and calibrated(answer_token_margin) > 0.25'",
             ],
         )
-        for here, there in ((first, second), (second, first))
+        for here, there in pairs
     ]
     sections += [
         (
@@ -121,7 +145,7 @@ def sections() -> list[tuple[str, list[str]]]:
                 for family, loss in (("rule", 0.02), ("rule", 0.1), ("fixed", 0.1))
             ],
         )
-        for source in SETS
+        for source in sources
     ]
     sections += [
         (
@@ -130,7 +154,7 @@ def sections() -> list[tuple[str, list[str]]]:
                 f"suffice replay {source} {_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
             ],
         )
-        for source in SETS
+        for source in sources
         for cost in ("joules",)
     ]
     return sections
@@ -152,15 +176,21 @@ def run(command: str, folder: Path) -> str:
     return f"{printed}\n{done.stderr.rstrip()}".rstrip()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, sources: Sequence[str]) -> None:
     """Run everything and write the page."""
+    records = {source: read_traces(folder / source) for source in sources}
+    closed_book = [name for name, record in records.items() if record.closed_book.num_rows]
+    candidates = [name for name, record in records.items() if record.has("candidate_scores")]
     parts = [
         "# Result tables",
         "",
         "Every command with what it printed, on the recordings of [this page](README.md). Written by",
-        "`python tools/make_results.py FOLDER`.",
+        f"`python tools/make_results.py FOLDER {' '.join(sources)}`.",
+        "",
+        "Those of two records that are no longer at hand, charged as published:",
+        "[tables-as-published.md](tables-as-published.md).",
     ]
-    for heading, commands in sections():
+    for heading, commands in sections(sources, closed_book, candidates):
         parts += ["", f"## {heading}"]
         for command in commands:
             print(command, file=sys.stderr)
@@ -171,4 +201,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(Path(sys.argv[1]).resolve(), sys.argv[2:])

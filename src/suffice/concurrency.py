@@ -241,10 +241,11 @@ class Aside:
         with suppress(BaseException):
             self._work()
 
-    def cut(self) -> None:
-        """Cut what it waits for, as far as that can be, and wait for its end."""
+    def cut(self, *, wait: bool = True) -> None:
+        """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
         self._cuttable.cut()
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
 
 class WorkAhead(Generic[_Result]):

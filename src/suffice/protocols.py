@@ -137,6 +137,10 @@ class GenerationRequest:
 
     ``soon`` is the request that will follow with the same prompt: a hint, which changes no reply. A model
     that can decodes both in one batch.
+
+    ``tell`` is called, from any thread, with each piece of the one text as it is generated; put together they
+    are the completion's text, or a beginning of it where the model cannot tell more. A model that cannot tell
+    as it goes tells nothing. It changes no reply.
     """
 
     prompt: str | tuple[Message, ...]
@@ -149,6 +153,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
     soon: GenerationRequest | None = field(default=None, compare=False, repr=False)
+    tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.prompt, str):
@@ -351,9 +356,18 @@ class PolicyView:
 class Decision:
     """A policy's verdict after a round.
 
-    ``reason`` says in words what it rests on, ``values`` holds the numbers it used (``None``:
-    undefined). ``confidence`` is the policy's estimate that the answer is right, for policies that
-    have one (``None``: undefined). ``stopped_by`` is set when the loop ends: ``policy`` or ``budget``.
+    Parameters
+    ----------
+    action
+        What the loop is to do.
+    reason
+        What it rests on, in words.
+    values
+        The numbers it used; ``None``: undefined.
+    confidence
+        The policy's estimate that the answer is right, for policies that have one; ``None``: undefined.
+    stopped_by
+        What ends the loop; ``None``: it goes on.
     """
 
     action: Action
@@ -564,6 +578,14 @@ class StopPolicy(Protocol):
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The round each question stops at, (n_questions,), 1-based; ``n_rounds`` when it never fires."""
+
+
+@runtime_checkable
+class DelayedPolicy(StopPolicy, Protocol):
+    """A policy that can be held back."""
+
+    def from_round(self, first: int) -> StopPolicy:
+        """The same, which stops no question before round ``first``."""
 
 
 @runtime_checkable

@@ -43,6 +43,7 @@ ASKING = (
     "record --dataset generated --limit 2 --llm {other_scheme} --out none",
     f"ask 'Where is it?' --corpus notes --retriever dense {LLM} {ENCODER} --json",
     f"ask 'Where is it?' --corpus notes {LLM} --policy fixed-2 --cache replies.sqlite",
+    f"serve --corpus notes {LLM} --policy fixed-2 --retriever dense {ENCODER} --check",
     f"probe drafts.parquet {LLM} --all --out probed.parquet",
     f"signals out --out judged.parquet {LLM} --only judge_support",
     f"signals own.parquet --out near.parquet {ENCODER} --cluster-cosine 0.8 --only sample_clusters",

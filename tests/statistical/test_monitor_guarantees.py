@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
+from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, ProbabilityMonitor
 
 ALPHA, LEVEL, LENGTH, WITHIN = 0.1, 0.05, 2000, 500
 FAST, ALL = 60, 1000
@@ -150,3 +150,39 @@ def test_falls_of_coverage(good: int, n: int) -> None:
 def test_changes_without_labels(good: int) -> None:
     found = share_found(lambda s: label_free_alarm(s, 200, good=good, changed=WITHIN), good, 300)
     assert found >= 0.9
+
+
+# --- stated probabilities ------------------------------------------------------------------------
+def stated_alarm(seed: int, length: int, *, off: float = 0.0, then: int = 0) -> int | None:
+    """When probabilities that are kept, and then ``then`` whose log-odds are ``off``, raise the alarm."""
+    rng = np.random.default_rng(seed)
+    stated = np.round(rng.beta(2.0, 1.0, length + then), 2)
+    odds = np.log(np.clip(stated, 1e-9, 1 - 1e-9) / (1 - np.clip(stated, 1e-9, 1 - 1e-9)))
+    true = np.append(stated[:length], 1 / (1 + np.exp(-(odds[length:] + off))))
+    right = rng.random(length + then) < true
+    monitor = ProbabilityMonitor(LEVEL)
+    for probability, came in zip(stated.tolist(), right.tolist(), strict=True):
+        if monitor.update(probability, float(came)):
+            break
+    return monitor.alarmed_at
+
+
+def test_kept_probabilities_seldom_raise_an_alarm() -> None:
+    alarms = sum(stated_alarm(seed, 150) is not None for seed in range(60))
+    assert alarms <= most_of(60)
+
+
+def test_probabilities_that_are_too_high_are_found() -> None:
+    found = [stated_alarm(seed, 50, off=-1.5, then=400) for seed in range(12)]
+    assert sum(at is not None and at > 50 for at in found) >= 11
+
+
+@pytest.mark.slow
+def test_kept_probabilities_seldom_raise_an_alarm_in_thousands_of_streams() -> None:
+    alarms = sum(stated_alarm(seed, 400) is not None for seed in range(2_000))
+    assert alarms <= most_of(2_000)
+
+
+def most_of(streams: int) -> int:
+    """Three standard errors above the level."""
+    return math.floor(streams * LEVEL + 3.0 * math.sqrt(streams * LEVEL * (1.0 - LEVEL)))

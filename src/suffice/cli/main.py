@@ -24,6 +24,7 @@ from suffice.errors import SufficeError
 COMMANDS = {
     "demo": "the whole story on a small model in this process",
     "ask": "answer a question over your own files",
+    "serve": "adaptive answers over HTTP, for OpenAI's clients",
     "record": "record full-budget rounds of a data set",
     "probe": "ask for the answers that a recorded loop was not asked for",
     "traces": "what is in a record; check, split, join, narrow, import, export it",
@@ -37,6 +38,7 @@ COMMANDS = {
     "measure": "measure a large record once, for the commands that read it",
     "sweep": "sweep the open number of a rule",
     "report": "compare policies in one HTML file",
+    "view": "look at a record in the browser",
     "monitor": "whether a promise of coverage still holds in use",
     "bench": "the published experiments",
 }
@@ -64,7 +66,7 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
 
 
 _MEASURING = frozenset(
-    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep"}
+    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
 _READING = _MEASURING | {"bench", "demo", "monitor", "probe", "record", "signals", "traces"}
 

@@ -46,8 +46,8 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
     UsageError
         When the request's schema cannot be written as JSON.
     """
-    asked = asdict(replace(request, json_schema=None, soon=None))
-    del asked["n"], asked["soon"]
+    asked = asdict(replace(request, json_schema=None, soon=None, tell=None))
+    del asked["n"], asked["soon"], asked["tell"]
     if request.json_schema is None:
         del asked["json_schema"]  # a request without one keeps the key it had before there were any
     else:

@@ -12,7 +12,7 @@ import codecs
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,7 @@ class Order:
 
     ``stops`` end a text before themselves; ``grammar`` is where each text starts in one. ``soon`` is what
     will be asked of the same prompt next: its texts are begun beside these, and go on when ordered.
+    ``tell`` is told of the only text as it grows, by the decoder's thread.
     """
 
     tokens: tuple[int, ...]
@@ -46,6 +47,7 @@ class Order:
     stops: tuple[bytes, ...] = ()
     grammar: Grammar | None = None
     soon: Order | None = None
+    tell: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +154,42 @@ class _Strand:
         self.content = bytearray()
         self.steps: list[Drawn] = []
         self.finish: str | None = None
+        self._told = 0  # bytes
+        self._letters = _letters()
+
+    def tell(self) -> None:
+        """Tell of what no stop can take back any more."""
+        if self.order.tell is None:
+            return
+        held = 0 if self.finish is not None else _stop_begun(self.content, self.order.stops)
+        sure = len(self.content) - held
+        if sure > self._told:
+            piece = self._letters.decode(bytes(self.content[self._told : sure]))
+            self._told = sure
+            if piece:
+                self.order.tell(piece)
 
     def text(self) -> Text:
         """What it became; an incomplete character at its end is left out."""
-        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        decoder = _letters()
         return Text(
             content=decoder.decode(bytes(self.content)),
             size=len(self.content),
             steps=tuple(self.steps),
             finish=self.finish or "length",
         )
+
+
+def _letters() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+
+def _stop_begun(content: bytearray, stops: Sequence[bytes]) -> int:
+    """How many of the last bytes may be the beginning of a stop."""
+    return max(
+        (size for stop in stops for size in range(1, len(stop)) if content.endswith(stop[:size])),
+        default=0,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -547,6 +575,7 @@ class Decoder:
                 logprob, logits = float(there.logprobs[0]) + lead, None
             self._take(strand, order, Drawn(token, logprob, len(strand.content), there))
             strand.node = strand.node.child(token, unevaluated=strand.grammar is not None)
+        strand.tell()
         if strand.finish is not None and order is job.order:
             job.texts[strand.number] = strand.text()
             job.strands.pop(strand.number, None)

@@ -347,6 +347,7 @@ class EmbeddedModel:
             max_tokens=request.max_tokens,
             stops=tuple(stop.encode() for stop in request.stop if stop),
             grammar=self._grammar(request),
+            tell=request.tell if request.n == 1 else None,
         )
 
     def _tokens(self, prompt: str | tuple[Message, ...]) -> list[int]:

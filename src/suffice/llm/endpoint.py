@@ -22,7 +22,7 @@ from suffice._optional import require
 from suffice.concurrency import AdaptiveLimit, CallTally, Slots, may_be_cut, rest
 from suffice.errors import UsageError, keep_secret, struck, without_credentials, without_keys
 from suffice.llm.translation import BrokenReply, NoReply, late, translate
-from suffice.llm.wire import Api
+from suffice.llm.wire import Api, EventReply, joined_events
 
 _Read = TypeVar("_Read")
 
@@ -32,6 +32,8 @@ _LONGEST_PAUSE_S = 8.0  # of those that are ours
 _MOST_VALUES = 2_000_000  # in a reply: each takes up to 72 bytes when read
 _LOGGING_URLS = ("httpx", "httpx2")
 _LEAST_READ_S = 0.001
+_FINE = 200
+_OF_EVENTS = (b"data:", b"event:", b":")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,13 +166,16 @@ class Endpoint:
         self._settings = settings
         self.max_retries = settings.max_retries
         self._failures = openai.OpenAIError
+        self._here = threading.local()
         self._client = openai.OpenAI(
             api_key=key,
             base_url=address.asked,
             default_query=address.query,
             timeout=settings.timeout_s,
             max_retries=0,  # they are made here
-            http_client=_bounded(openai.DefaultHttpxClient, self.url, settings.max_reply_bytes),
+            http_client=_bounded(
+                openai.DefaultHttpxClient, self.url, settings.max_reply_bytes, self._here
+            ),
         )
 
     def but(self, *, max_retries: int, timeout_s: float | None = None) -> Self:
@@ -191,8 +196,11 @@ class Endpoint:
         read: Callable[[object], _Read],
         *,
         model: str,
+        events: EventReply | None = None,
     ) -> _Read:
         """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none.
+
+        ``events`` hears the reply as it comes, where ``send`` asks for it as events.
 
         Raises
         ------
@@ -206,7 +214,7 @@ class Endpoint:
         waited = 0.0
         for attempt in range(self.max_retries + 1):
             try:
-                reply = read(self._json(send, model))
+                reply = read(self._json(send, model, events))
             except NoReply as failure:
                 self.tally.note(failed=True)
                 if not isinstance(failure, BrokenReply):
@@ -227,13 +235,20 @@ class Endpoint:
         longest = min(self._settings.first_pause_s * 2.0**attempt, _LONGEST_PAUSE_S)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads threads, guards nothing
 
-    def _json(self, send: Callable[[Any], Any], model: str) -> object:
+    def _json(self, send: Callable[[Any], Any], model: str, events: EventReply | None) -> object:
+        if events is not None:
+            events.begin()
+        self._here.hear = None if events is None else events.feed
         try:
             raw = send(self._client)
         except self._failures as error:
             failure = translate(error, url=self.url, model=model)
             raise failure from (None if failure is error.__cause__ else error)
-        return _json_of(raw.http_response.content, self.url)
+        content = raw.http_response.content
+        if events is not None and content.lstrip().startswith(_OF_EVENTS):
+            _check_values(content, self.url)
+            return joined_events(content, self.url)
+        return _json_of(content, self.url)
 
 
 def _asked_for_too_much(failure: NoReply, waited: float) -> NoReply:
@@ -269,26 +284,32 @@ def _struck_record(record: logging.LogRecord) -> bool:
 # --- how much is read ------------------------------------------------------------------------------
 def _json_of(content: bytes, url: str) -> object:
     """The JSON of a reply; :class:`BrokenReply` where it is none."""
-    where = f"Check that {url} is the URL of an OpenAI-compatible interface (it often ends in /v1)"
-    if content.count(b",") > _MOST_VALUES:
-        raise BrokenReply(f"{url} sent a reply of more than {_MOST_VALUES:,} values. {where}")
+    _check_values(content, url)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         begins = struck(content[:2000].decode(errors="replace"))[:200]
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         raise BrokenReply(
-            f"{url} sent a reply that is not JSON ({why}): {begins!r}. {where}"
+            f"{url} sent a reply that is not JSON ({why}): {begins!r}. {_where(url)}"
         ) from error
 
 
-def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
+def _check_values(content: bytes, url: str) -> None:
+    if content.count(b",") > _MOST_VALUES:
+        raise BrokenReply(f"{url} sent a reply of more than {_MOST_VALUES:,} values. {_where(url)}")
+
+
+def _where(url: str) -> str:
+    return f"Check that {url} is the URL of an OpenAI-compatible interface (it often ends in /v1)"
+
+
+def _bounded(kind: Any, url: str, most_bytes: int, here: threading.local) -> Any:
     """A client of the ``openai`` package's kind that reads so much, so long, and follows no redirect.
 
     A read that gets a byte now and then is never late by itself, so each is given what is left of the
-    request's time.
+    request's time. What this thread's ``here.hear`` is, if anything, is given a reply as it comes.
     """
-    here = threading.local()
 
     class Bounded(kind):  # type: ignore[misc]
         def send(self, request: Any, *, stream: bool = False, **how: Any) -> Any:
@@ -299,6 +320,9 @@ def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
             response = super().send(request, stream=True, **how)
             try:
                 chunks = _parts(url, response.iter_bytes(), most_bytes, here.until)
+                hear = getattr(here, "hear", None)
+                if hear is not None and response.status_code == _FINE:
+                    chunks = _heard(chunks, hear)
                 content = without_keys(b"".join(chunks))
             finally:
                 response.close()
@@ -332,6 +356,12 @@ def _bounded(kind: Any, url: str, most_bytes: int) -> Any:
         stream.read = in_time
 
     return Bounded(follow_redirects=False)
+
+
+def _heard(chunks: Iterable[bytes], hear: Callable[[bytes], None]) -> Iterator[bytes]:
+    for chunk in chunks:
+        hear(without_keys(chunk))
+        yield chunk
 
 
 def _parts(url: str, chunks: Iterable[bytes], most_bytes: int, until: float) -> Iterator[bytes]:

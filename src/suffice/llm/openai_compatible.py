@@ -18,6 +18,7 @@ from suffice.llm.translation import BrokenReply
 from suffice.llm.wire import (
     Api,
     Counts,
+    EventReply,
     NullReply,
     check_request,
     counts,
@@ -39,6 +40,7 @@ class _Learnt:
 
     no_logprobs: bool = False
     no_n: bool = False
+    no_stream: bool = False
     completion_tokens_name: bool = False
     counts_first_choice: bool = False
     null_is_empty: bool = False
@@ -87,7 +89,8 @@ class OpenAICompatibleModel(ServedModel):
     longer asked for (``tokens`` is then ``None``), samples it does not give are asked for side by side, with
     ``seed + i`` for sample i where a seed is set. Usage is summed over the requests this takes. Where a
     ``json_schema`` is rejected, any JSON object is asked for instead, and where that is rejected, nothing:
-    a reply may have any form, as it may from a server that leaves out what it does not know.
+    a reply may have any form, as it may from a server that leaves out what it does not know. A text that is
+    told as it comes is asked for as events, unless the server refuses them or counts no tokens with them.
 
     llama.cpp counts the tokens of the first of several choices only. From such a server the count is
     taken from the tokens themselves, or is ``None`` while they are not known.
@@ -231,6 +234,10 @@ class OpenAICompatibleModel(ServedModel):
             request = replace(request, n=1)
         form = max(form, learnt.schema_form)
         body = self._body(request, _FORMS[form])
+        events = None
+        if request.tell is not None and request.n == 1 and not learnt.no_stream:
+            events = EventReply(request.tell)
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         asked = request.top_logprobs
         source = f"{self._where} (model {self.name!r})"
 
@@ -243,7 +250,9 @@ class OpenAICompatibleModel(ServedModel):
             return completions, self._honest(payload, completions)
 
         try:
-            completions, cost = self._server.ask(self._sending(body), read, model=self.name)
+            completions, cost = self._server.ask(
+                self._sending(body), read, model=self.name, events=events
+            )
         except UsageError as error:
             if not _of_the_request(error):
                 raise
@@ -259,6 +268,8 @@ class OpenAICompatibleModel(ServedModel):
             # every attempt said so: the model means it
             learnt.null_is_empty = True
             completions, cost = read(error.payload)
+        if events is not None and cost.completion is None:
+            learnt.no_stream = True  # what it does not count cannot be kept within a budget
         # not before it worked: servers that refuse a request for another reason may quote all of it
         learnt.schema_form = max(form, learnt.schema_form)
         if not asked:
@@ -297,6 +308,8 @@ class OpenAICompatibleModel(ServedModel):
         learnt, said = self._learnt, message.lower()
         if "logprob" in said and "logprobs" in body:
             learnt.no_logprobs = True
+        elif "stream" in said and "stream" in body:
+            learnt.no_stream = True
         elif "max_completion_tokens" in said and "max_tokens" in body:
             learnt.completion_tokens_name = True
         elif body.get("n", 1) > 1 and any(quoted in said for quoted in ("'n'", '"n"', "`n`")):

@@ -8,7 +8,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor, pause
@@ -335,6 +335,7 @@ class ServerPool(ServedModel):
                 reply = server.generate(request)
             except NoReply as error:
                 tried.add(turn.number)
+                request = replace(request, tell=None)  # what was told cannot be taken back
                 self._note(
                     self._roster.failed,
                     turn,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -155,6 +155,101 @@ def parse_completions(
         raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}", payload)
     ordered = sorted(choices, key=_index)
     return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
+
+
+# --- replies that come as events -----------------------------------------------------------------
+class EventReply:
+    """A reply of one text that comes as server-sent events, whose pieces are told as they come.
+
+    Parameters
+    ----------
+    tell
+        Told of each piece.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._line = b""
+        self._began = self._silent = False
+
+    def begin(self) -> None:
+        """The request is sent, perhaps again: what was told cannot be taken back, and nothing more is."""
+        self._line, self._silent = b"", self._began
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in what came."""
+        if self._silent:
+            return
+        *lines, self._line = (self._line + chunk).split(b"\n")
+        for line in lines:
+            event = _event(line)
+            for choice in () if event is None else _choices(event):
+                piece = _piece(choice)
+                if piece:
+                    self._began = True
+                    self._tell(piece)
+
+
+def joined_events(content: bytes, source: str) -> object:
+    """The reply that events make up, as it would have come in one piece.
+
+    Raises
+    ------
+    BrokenReply
+        When they end before the reply does.
+    """
+    text, finish, usage = [], None, None
+    further: dict[str, Any] = {}
+    logprobs: dict[str, list[Any]] = {}
+    for event in map(_event, content.split(b"\n")):
+        if event is None:
+            continue
+        if "error" in event:
+            raise BrokenReply(f"{source} broke off its reply: {excerpt(event['error'])}")
+        usage = event.get("usage") or usage
+        if "timings" in event:
+            further["timings"] = event["timings"]
+        for choice in _choices(event):
+            text.append(_piece(choice))
+            finish = choice.get("finish_reason") or finish
+            held = choice.get("logprobs")
+            for name, values in held.items() if isinstance(held, Mapping) else ():
+                if isinstance(values, list):
+                    logprobs.setdefault(name, []).extend(values)
+    if finish is None:
+        raise BrokenReply(f"{source} broke off its reply after {len(''.join(text))} letters")
+    choice = {
+        "index": 0,
+        "message": {"content": "".join(text)},
+        "logprobs": logprobs or None,
+        "finish_reason": finish,
+    }
+    return {"choices": [choice], "usage": usage, **further}
+
+
+def _event(line: bytes) -> Mapping[str, Any] | None:
+    """What a line of an event stream holds; ``None``: nothing."""
+    name, _, value = line.strip().partition(b":")
+    if name != b"data":
+        return None
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):  # [DONE], or broken: then its end is missing
+        return None
+    return document if isinstance(document, Mapping) else None
+
+
+def _choices(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    choices = event.get("choices")
+    if not isinstance(choices, list):
+        return []
+    return [choice for choice in choices if isinstance(choice, Mapping) and not _index(choice)]
+
+
+def _piece(choice: Mapping[str, Any]) -> str:
+    delta = choice.get("delta")
+    text = delta.get("content") if isinstance(delta, Mapping) else choice.get("text")
+    return text if isinstance(text, str) else ""
 
 
 def counts(payload: object) -> Counts:

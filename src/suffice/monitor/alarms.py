@@ -4,15 +4,16 @@ A promise of coverage holds while answers are exchangeable with the calibration 
 test that. :class:`CoverageMonitor` needs to know whether answers covered, so their right answers; its
 alarm says that more miss than the promise and the luck of calibration explain.
 :class:`ExchangeabilityMonitor` needs only a score of each answer; its alarm says that questions,
-retriever or model changed, not that coverage fell. Both may be looked at after every answer: over an
-endless stream that is exchangeable, each raises an alarm with probability at most its level.
+retriever or model changed, not that coverage fell. :class:`ProbabilityMonitor` tests stated probabilities,
+such as a policy's confidence that an answer is right. All may be looked at after every answer: over an
+endless stream on which all is well, each raises an alarm with probability at most its level.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -30,6 +31,12 @@ _UNDEFINED = math.inf  # where NaN stands among scores: above every number
 _WORSE = (0.05, 0.1, 0.2, 0.4)  # miss rates bet on, as shares of the way from the limit to 1
 _MOST_SCORES = 50_000_000  # a wrong count may not take all memory
 _STAKES = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
+_SHIFTS = (-1.6, -0.8, -0.4, 0.4, 0.8, 1.6)  # of log-odds, for all probabilities alike
+_SLOPES = (-0.5, 0.5)  # log-odds times one plus this: less sure than stated, or surer
+_BIN_SHIFTS = (-0.8, 0.8)
+BINS = 5
+"""Equal parts of [0, 1] in which probabilities are looked at by themselves."""
+_NEAREST = 0.001  # to 0 and 1 that a bet is made against
 
 
 def miss_rate_limit(alpha: float, n_calibration: int, confidence: float) -> float:
@@ -192,7 +199,7 @@ class ExchangeabilityMonitor(Monitor):
     """
 
     kind = "exchangeability"
-    __slots__ = ("_n", "_scores", "_seed", "_undefined")
+    __slots__ = ("_counts", "_n", "_seed", "_total", "_undefined", "_values")
 
     def __init__(
         self,
@@ -205,8 +212,11 @@ class ExchangeabilityMonitor(Monitor):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             raise UsageError(f"seed must be a whole number, found {seed!r}")
         self._seed = int(seed)
-        self._scores = sorted(_score(score) for score in calibration_scores)
-        self._n = len(self._scores)
+        runs = groupby(sorted(_score(score) for score in calibration_scores))
+        counted = [(value, sum(1 for _ in run)) for value, run in runs]
+        self._values = [value for value, _ in counted]
+        self._counts = np.array([count for _, count in counted], np.int64)
+        self._n = self._total = int(self._counts.sum())
         if self._n == 0:
             raise UsageError("needs at least one calibration score to compare with")
         self._undefined = 0
@@ -221,16 +231,20 @@ class ExchangeabilityMonitor(Monitor):
         """
         value = _score(score)
         p = self._p_value_of(value)
-        insort(self._scores, value)
+        self._counts[bisect_left(self._values, value)] += 1
+        self._total += 1
         self._undefined += value == _UNDEFINED
         once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
         return self._settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
 
     def _p_value_of(self, value: float) -> float:
-        """The rank of a score among those so far, from above, in [0, 1]."""
-        low, high = bisect_left(self._scores, value), bisect_right(self._scores, value)
-        total = len(self._scores)
-        return (total - high + self._draw() * (high - low + 1)) / (total + 1)
+        """The rank of a score among those so far, from above, in [0, 1]; the score has its place after."""
+        place = bisect_left(self._values, value)
+        if place == len(self._values) or self._values[place] != value:
+            self._values.insert(place, value)
+            self._counts = np.insert(self._counts, place, 0)
+        above, equal = int(self._counts[place + 1 :].sum()), int(self._counts[place])
+        return (above + self._draw() * (equal + 1)) / (self._total + 1)
 
     def _draw(self) -> float:
         """Uniform in [0, 1), by seed and number of the answer, so that there is no state to keep."""
@@ -249,13 +263,12 @@ class ExchangeabilityMonitor(Monitor):
 
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON; as long as there are distinct scores."""
-        runs = [(value, sum(1 for _ in run)) for value, run in groupby(self._scores)]
         own = {
             "seed": self._seed,
             "n_calibration": self._n,
             "undefined": self._undefined,
-            "values": [None if value == _UNDEFINED else value for value, _ in runs],
-            "counts": [count for _, count in runs],
+            "values": [None if value == _UNDEFINED else value for value in self._values],
+            "counts": self._counts.tolist(),
         }
         return self._document(self.kind, own)
 
@@ -285,6 +298,92 @@ class ExchangeabilityMonitor(Monitor):
             )
         monitor._undefined = whole(fields.get("undefined"), "undefined")  # noqa: SLF001
         return monitor
+
+
+class ProbabilityMonitor(Monitor):
+    """Whether what was stated to be likely comes true as often as stated.
+
+    It bets on other log-odds: shifted for all probabilities, stretched or drawn together, or shifted in one
+    of :data:`BINS` bins alone. No bet wins in expectation where each outcome's mean, given all before, is the
+    probability stated. Outcomes that are shares between 0 and 1 are taken as such.
+
+    Parameters
+    ----------
+    level
+        The probability of a false alarm, ever; in (0, 1).
+
+    >>> monitor = ProbabilityMonitor()
+    >>> next(n for n in range(1, 200) if monitor.update(0.9, right=n % 2))
+    22
+    """
+
+    kind = "calibration"
+    __slots__ = ()
+    _GAMBLERS = len(_SHIFTS) + len(_SLOPES) + BINS * len(_BIN_SHIFTS)
+
+    def __init__(self, level: float = 0.05) -> None:
+        super().__init__(level, self._GAMBLERS)
+
+    def update(self, probability: float, right: float) -> bool:
+        """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm.
+
+        Raises
+        ------
+        UsageError
+            Outside [0, 1].
+        """
+        if not (0.0 <= probability <= 1.0 and 0.0 <= right <= 1.0):
+            raise UsageError(
+                f"a probability and an outcome lie in [0, 1], found {probability!r} and {right!r}"
+            )
+        own = bin_of(probability)
+        near = min(max(probability, _NEAREST), 1.0 - _NEAREST)
+        odds = math.log(near / (1.0 - near))
+        shifts = [*_SHIFTS, *(slope * odds for slope in _SLOPES)]
+        factors = [_odds_bet(probability, right, shift) for shift in shifts]
+        in_bin = [_odds_bet(probability, right, shift) for shift in _BIN_SHIFTS]
+        idle = [1.0] * len(_BIN_SHIFTS)
+        for place in range(BINS):
+            factors += in_bin if place == own else idle
+        return self._settle(factors)
+
+    def to_json(self) -> dict[str, Any]:
+        """All it needs to go on, as strict JSON."""
+        return self._document(self.kind, {})
+
+    @classmethod
+    def from_json(cls, document: object) -> ProbabilityMonitor:
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be, or for a newer version.
+        """
+        fields = saved_fields(document, cls.kind, ())
+        level = number(fields.get("level"), "level")
+        monitor = built(lambda: cls(level))
+        monitor._resume(fields, cls._GAMBLERS)  # noqa: SLF001 - its own class
+        return monitor
+
+
+def bin_of(probability: float) -> int:
+    """Which of :data:`BINS` bins it lies in."""
+    return min(int(probability * BINS), BINS - 1)
+
+
+def _odds_bet(probability: float, right: float, shift: float) -> float:
+    """What a unit becomes that bets on these log-odds, shifted; of mean at most 1.
+
+    A bet on less never comes nearer to 1, one on more never nearer to 0, than what can be lost there allows;
+    drawn away from there it wins less than it might.
+    """
+    base = min(probability, 1.0 - _NEAREST) if shift < 0 else max(probability, _NEAREST)
+    if base in (0.0, 1.0):
+        return 1.0
+    scale = math.exp(shift)
+    other = base * scale / (1.0 - base + base * scale)
+    return right * other / base + (1.0 - right) * (1.0 - other) / (1.0 - base)
 
 
 def scores_by_count(values: object, counts: object) -> list[float]:

@@ -299,15 +299,19 @@ class Watch:
     def take(self, arrived: Arrived) -> tuple[str, ...]:
         """Count one answer; the kinds of monitors that raised their alarm at it."""
         self._counts["answers"] += 1
+        score = self._promise.score(arrived)
+        if score is not None and self._exchangeability is not None:
+            self._exchangeability.update(score)
+        return self.label(arrived)
+
+    def label(self, arrived: Arrived) -> tuple[str, ...]:
+        """What became known of an answer that was counted before; the kinds that raised their alarm."""
         if arrived.covered is not None or arrived.undecided:
             covered = arrived.covered is not False  # undecided can only delay an alarm
             self._counts["labelled"] += 1
             self._counts["undecided"] += arrived.undecided
             self._counts["misses"] += not covered
             self._coverage.update(covered)
-        score = self._promise.score(arrived)
-        if score is not None and self._exchangeability is not None:
-            self._exchangeability.update(score)
         raised = tuple(
             monitor.kind
             for monitor in self._monitors

@@ -319,7 +319,13 @@ class ChoiceSettings:
         ),
     ] = None
     min_rounds: Annotated[
-        int, Option(metavar="K", at_least=1, help="no candidate stops a question before this round")
+        int,
+        Option(
+            metavar="K",
+            at_least=1,
+            help="no candidate stops a question before this round, live too: rules and learned values are "
+            "held back, what cannot be is left out",
+        ),
     ] = 1
     attempts: Annotated[
         int,

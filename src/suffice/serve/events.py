@@ -57,7 +57,8 @@ class QuestionEnded:
     rounds
         How many it had.
     stopped_by, reason
-        What ended it, as in a record; ``gone``: the client hung up; ``refused``: an error before a round.
+        What ended it, as in a record; ``gone``: the client hung up; ``refused``: an error before a round;
+        ``goes-on``: nothing, a decision was asked for and it says so.
     declined
         Whether an answer was withheld.
     took_s
@@ -72,7 +73,7 @@ class QuestionEnded:
 
     trace_id: str
     rounds: int
-    stopped_by: StoppedBy | Literal["gone", "refused"]
+    stopped_by: StoppedBy | Literal["gone", "refused", "goes-on"]
     reason: str = ""
     declined: bool = False
     took_s: float

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.numbers import series
 from suffice.protocols import Absence
 from suffice.signals.registry import resolve
@@ -71,6 +71,7 @@ DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
 )
 """By the word that stands before the brackets."""
 
+_CALIBRATED = "calibrated"  # what a rule, not a signal, makes of one
 _FORM = re.compile(
     r"\s*(?P<how>[A-Za-z_]\w*)\s*\(\s*(?:(?P<top>\d+\.?\d*|\.\d+)\s*-\s*)?(?P<of>[A-Za-z_]\w*)\s*\)\s*"
 )
@@ -100,6 +101,12 @@ class DerivedName:
         if "(" not in text:
             return None
         match = _FORM.fullmatch(text)
+        word = text.partition("(")[0].strip()
+        if word == _CALIBRATED or did_you_mean(word, [_CALIBRATED]):
+            raise UsageError(
+                f"no signal: {text!r}; a calibrated one is written calibrated(NAME), with the name of "
+                "a signal, in a rule and in --signals"
+            )
         if match is None:
             raise UsageError(
                 f"no signal: {text!r}; one made of another is written since_lowest(NAME) or, of a score of "
@@ -138,15 +145,20 @@ class _OfRounds:
 _FIRST = Absence("there is no earlier round", lambda view: view.previous is None)
 
 
-def derived_signal(name: DerivedName, also: Iterable[str] = ()) -> SignalSpec:
+def derived_signal(
+    name: DerivedName, also: Iterable[str] = (), *, made_of: SignalSpec | None = None
+) -> SignalSpec:
     """The declaration; it needs and charges what the signal it is made of does.
+
+    ``made_of``: that signal, where a policy changed its meaning.
 
     Raises
     ------
     UsageError
         For an unknown signal between the brackets; names in ``also`` are the user's own.
     """
-    of, how = resolve(name.of, also=also), DERIVATIONS[name.how]
+    of = resolve(name.of, also=also) if made_of is None else made_of
+    how = DERIVATIONS[name.how]
     earlier = f"an earlier round has no {of.name}, or one that is no error"
     return SignalSpec(
         name=str(name),
@@ -159,10 +171,19 @@ def derived_signal(name: DerivedName, also: Iterable[str] = ()) -> SignalSpec:
         high=how.high,
         direction=how.direction,
         compute=_OfRounds(name, of),
-        in_columns=InColumns("derived", "derived", (name,)),
+        in_columns=InColumns("derived", "derived", (name, made_of)),
         binary=how.binary,
         instead=of.instead,
         asking=of.asking,
         undefined=(*of.absences, _FIRST, Absence(earlier, lambda _: True)),
+        own_settings=of.own_settings,
         of=of,
     )
+
+
+def with_meaning(spec: SignalSpec, own: SignalSpec) -> SignalSpec:
+    """``own`` where the signal is called so; where it is made of that one, made of ``own``."""
+    if spec.name == own.name:
+        return own
+    name = None if spec.of is None or spec.of.name != own.name else DerivedName.parse(spec.name)
+    return spec if name is None else derived_signal(name, made_of=own)

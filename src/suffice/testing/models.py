@@ -155,6 +155,9 @@ class ScriptedModel:
             self._finish(self._reply(request, prompt, start, index), request, index)
             for index in range(request.n)
         )
+        if request.tell is not None and request.n == 1:
+            for piece in _pieces(completions[0].text):
+                request.tell(piece)
         return Generation(
             completions=completions,
             model=self._name,

@@ -43,6 +43,7 @@ _ONCE = (b"host", b"authorization", b"content-length", b"transfer-encoding", b"o
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_HEAD_BYTES = 32 << 10
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
@@ -361,10 +362,14 @@ class Guard:
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     """By name; those of which two would let two readers understand two requests are refused."""
     headers: MutableMapping[bytes, bytes] = {}
+    size = 0
     for name, value in scope["headers"]:
+        size += len(name) + len(value)
         if name in headers and name in _ONCE:
             raise Refusal(400, f"the header {name.decode('latin-1')} stands twice")
         headers[name] = value
+    if size > _MOST_HEAD_BYTES:
+        raise Refusal(431, f"the headers may have {_MOST_HEAD_BYTES:,} bytes, found {size:,}")
     if b"content-length" in headers and b"transfer-encoding" in headers:
         raise Refusal(400, "a body has a length or is sent in chunks, not both")
     return headers

@@ -95,6 +95,18 @@ def test_a_growing_prompt_is_evaluated_once(model: EmbeddedModel) -> None:
 
 
 @pytest.mark.model
+def test_what_is_told_as_it_grows_is_the_text_cut_at_its_stop(model: EmbeddedModel) -> None:
+    told: list[str] = []
+    model.generate(replace(GREEDY, prompt=f"{STORY} she", tell=told.append))
+    assert len(told) > 1
+    for stop in (("\n",), ("metres deep",), ("the city of",), ()):
+        pieces: list[str] = []
+        request = replace(GREEDY, stop=stop, max_tokens=12, tell=pieces.append)
+        reply = model.generate(request)
+        assert "".join(pieces) == reply.completions[0].text
+        assert model.generate(replace(request, tell=None)).completions == reply.completions
+
+
 def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     reply = model.generate(SAMPLES)
     texts = [completion.text for completion in reply.completions]
@@ -167,6 +179,21 @@ def test_over_http_the_same_text_tokens_and_counts(
 
 
 @pytest.mark.model
+def test_what_is_told_over_http(model: EmbeddedModel, over_http: OpenAICompatibleModel) -> None:
+    pieces: list[str] = []
+    told = over_http.generate(replace(GREEDY, tell=pieces.append))
+    whole = over_http.generate(GREEDY)
+    assert len(pieces) > 1
+    assert "".join(pieces) == told.completions[0].text == whole.completions[0].text
+    assert told.completion_tokens == whole.completion_tokens
+    assert told.prompt_tokens == whole.prompt_tokens
+    assert told.completions[0].tokens is not None
+    assert whole.completions[0].tokens is not None
+    assert [token.token for token in told.completions[0].tokens] == [
+        token.token for token in whole.completions[0].tokens
+    ]
+
+
 def test_samples_over_http(over_http: OpenAICompatibleModel) -> None:
     over_http.generate(replace(GREEDY, max_tokens=1))
     reply = over_http.generate(SAMPLES)

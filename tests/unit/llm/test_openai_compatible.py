@@ -422,3 +422,67 @@ def test_other_refusals_of_a_shaped_request_are_errors(server: Server) -> None:
     with pytest.raises(UsageError, match="top_p"):
         ask(server, SHAPED)
     assert len(server.bodies) == 1
+
+
+# --- told as it comes -----------------------------------------------------------------------------
+def events(*documents: object, end: bool = True) -> bytes:
+    """A stream of them."""
+    lines = [f"data: {json.dumps(document)}\n\n" for document in documents]
+    return "".join([": hello\n\n", *lines, "data: [DONE]\n\n" if end else ""]).encode()
+
+
+def delta(text: str, finish: str | None = None, logprob: float = -0.5) -> dict[str, Any]:
+    held = {"content": [{"token": text, "logprob": logprob, "top_logprobs": []}]}
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish, "logprobs": held}
+    return {"choices": [choice], "usage": None}
+
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+
+
+def test_a_reply_in_events_is_told_and_read_like_one_in_a_piece(server: Server) -> None:
+    def answer(body: Body) -> Answer:
+        assert body["stream"]
+        assert body["stream_options"] == {"include_usage": True}
+        return 200, {"content-type": "text/event-stream"}, stream
+
+    stream = events(delta("Os"), delta("lø", "stop"), USAGE)
+    server.answer = answer
+    pieces: list[str] = []
+    model = OpenAICompatibleModel(server.url)
+    reply = model.generate(replace(CHAT, top_logprobs=1, tell=pieces.append))
+    assert pieces == ["Os", "lø"]
+    assert reply.completions[0].text == "Oslø"
+    assert reply.completions[0].tokens is not None
+    assert [token.token for token in reply.completions[0].tokens] == ["Os", "lø"]
+    assert (reply.prompt_tokens, reply.completion_tokens) == (7, 2)
+
+
+def test_what_was_told_is_not_told_again_after_a_broken_stream(server: Server) -> None:
+    broken = events(delta("Os"), end=False)
+    whole = events(delta("Os"), delta("lo", "stop"), USAGE)
+    kind = {"content-type": "text/event-stream"}
+    server.answers((200, kind, broken), (200, kind, whole))
+    pieces: list[str] = []
+    settings = OpenAISettings(first_pause_s=0.001)
+    reply = OpenAICompatibleModel(server.url, settings=settings).generate(
+        replace(CHAT, tell=pieces.append)
+    )
+    assert pieces == ["Os"]
+    assert reply.completions[0].text == "Oslo"
+
+
+def test_a_server_without_events_answers_in_one_piece(server: Server) -> None:
+    def answer(body: Body) -> Answer:
+        return (
+            refuse(400, "unknown field: stream_options") if "stream" in body else chat_reply(body)
+        )
+
+    server.answer = answer
+    pieces: list[str] = []
+    model = OpenAICompatibleModel(server.url)
+    for _ in range(2):
+        reply = model.generate(replace(CHAT, tell=pieces.append))
+        assert reply.completions[0].text == "ok 0"
+    assert pieces == []
+    assert ["stream" in body for body in server.bodies] == [True, False, False]

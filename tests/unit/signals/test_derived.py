@@ -40,11 +40,30 @@ def test_a_name_says_it_all() -> None:
         ("since_lowset(error)", "did you mean 'since_lowest'"),
         ("change(1 + error)", r"since_lowest\(NAME\)"),
         ("change(eror)", "unknown signal 'eror'"),
+        ("calibrated(error", r"written calibrated\(NAME\)"),
+        ("calibrate(error)", r"written calibrated\(NAME\)"),
     ],
 )
 def test_no_such_signal(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve(name, also=("error",))
+
+
+def test_one_made_of_abstained_means_the_policys_own_phrases() -> None:
+    policy = RulePolicy(rule="since_highest(abstained) >= 1", abstention=("pass",))
+    record = make_record("a", ["x", "pass", "unknown", "x"], gold=["x"])
+    traces = to_trace_set([record])
+    (spec,) = policy.specs
+    assert spec.own_settings
+    live = [
+        signal_value(spec, LoopView("q", record.rounds[: number + 1]))
+        for number in range(len(record.rounds))
+    ]
+    assert live == [0.0, 0.0, 1.0, 2.0]
+    assert signal_table(traces, policy.specs).signal(spec.name).tolist() == [live]
+    assert policy.stop_rounds(signal_table(traces, policy.specs)).tolist() == [3]
+    there = pickle.loads(pickle.dumps(spec))
+    assert there(LoopView("q", record.rounds)) == 2.0
 
 
 def test_every_derivation_is_the_same_live_and_in_a_record() -> None:

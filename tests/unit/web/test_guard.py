@@ -134,7 +134,8 @@ def test_a_page_of_another_origin_changes_nothing(headers: dict[str, str], statu
         ({"authorization": SECRET}, 401),
         ({"authorization": "Bearer"}, 401),
         ({"authorization": f"Bearer {SECRET}x"}, 401),
-        ({"authorization": "Bearer " + "x" * 100_000}, 401),
+        ({"authorization": "Bearer " + "x" * 10_000}, 401),
+        ({"authorization": "Bearer " + "x" * 100_000}, 431),
         ({"authorization": f"Bearer {TOKEN.sha256}"}, 401),  # the hash opens nothing
         ({"authorization": [f"Bearer {SECRET}", "Bearer x"]}, 400),
         ({"authorization": f"Bearer {SECRET}", "host": ["localhost", "evil.example"]}, 400),

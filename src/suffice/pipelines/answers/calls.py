@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -96,9 +97,16 @@ class AnswerCall:
 
 
 def ask_greedy(
-    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int = 0
+    model: ChatModel,
+    call: AnswerCall,
+    settings: AnswerSettings,
+    *,
+    samples: int = 0,
+    tell: Callable[[str], None] | None = None,
 ) -> Round:
     """A round of the greedy reply, with that many stochastic answers beside it; no passages.
+
+    ``tell`` is told of the reply as it comes, where the model does so.
 
     Raises
     ------
@@ -112,6 +120,7 @@ def ask_greedy(
             top_logprobs=settings.top_logprobs,
             stop=_stop(settings, model),
             soon=_sampling(model, call, settings, samples) if samples else None,
+            tell=tell,
         )
     )
     sampled = _sampled(model, call, settings, samples) if samples else None
@@ -255,6 +264,42 @@ def _answer_line(text: str) -> tuple[str, str | None]:
     if _CONFIDENCE.match(first):
         return "", "no answer line"
     return first, None
+
+
+class ComingAnswer:
+    r"""The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give.
+
+    >>> coming = ComingAnswer()
+    >>> [coming.feed(piece) for piece in ("Ans", "wer: Os", "lo, ", "Norway ", "\nConfidence: 4")]
+    ['', 'Os', 'lo,', ' Norway', '']
+    """
+
+    def __init__(self) -> None:
+        self._before = ""  # the marker, as long as it did not come
+        self._in_line = False
+        self._over = False
+        self._held = ""  # white space, which is part of the answer where more follows
+        self.told = ""
+
+    def feed(self, piece: str) -> str:
+        """What is certain of the answer now and was not before."""
+        if self._over:
+            return ""
+        if not self._in_line:
+            self._before += piece
+            _, marker, piece = self._before.partition(ANSWER_MARKER)
+            if not marker:
+                return ""
+            self._in_line, self._before = True, ""
+        line, end, _ = piece.partition("\n")
+        self._over = bool(end)
+        certain = self._held + line
+        if not self.told:
+            certain = certain.lstrip()
+        more = certain.rstrip()
+        self._held = certain[len(more) :]
+        self.told += more
+        return more
 
 
 def sampling_seed(seed: int, question_id: str, number: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from suffice.errors import UsageError
@@ -85,10 +85,12 @@ class Answerer:
         *,
         samples: int | None = None,
         greedy: bool = True,
+        tell: Callable[[str], None] | None = None,
     ) -> Round:
         """Round ``number`` by a prompt; it names no passage itself.
 
         ``samples``: how many, where not as the settings say; without ``greedy`` nothing else is asked.
+        ``tell`` is told of a greedy reply as it comes.
 
         Raises
         ------
@@ -100,10 +102,17 @@ class Answerer:
         call = AnswerCall(prompt=prompt, question_id=question.id, number=number)
         if loop.majority:
             return ask_majority(self._model, call, loop, samples=drawn)
-        ask = ask_greedy if greedy else ask_samples
-        return ask(self._model, call, loop, samples=drawn)
+        if not greedy:
+            return ask_samples(self._model, call, loop, samples=drawn)
+        return ask_greedy(self._model, call, loop, samples=drawn, tell=tell)
 
-    def draft(self, question: Question, number: int, prompt: Prompt) -> Draft:
+    def draft(
+        self,
+        question: Question,
+        number: int,
+        prompt: Prompt,
+        tell: Callable[[str], None] | None = None,
+    ) -> Draft:
         """The answer of round ``number`` alone, without samples that it is not made of.
 
         Raises
@@ -113,11 +122,21 @@ class Answerer:
         """
         started = time.perf_counter()
         samples = self.samples if self.majority else 0
-        made = self.ask(question, number, prompt, samples=samples)
+        made = self.ask(question, number, prompt, samples=samples, tell=tell)
         return draft_of(made, seconds=time.perf_counter() - started)
 
-    def beside(self, question: Question, rounds: tuple[Round, ...], *, rate: bool = True) -> Round:
-        """The last round with what the encoder and the judge find; without ``rate`` no judge is asked.
+    def beside(
+        self,
+        question: Question,
+        rounds: tuple[Round, ...],
+        *,
+        rate: bool = True,
+        novelty: bool = True,
+    ) -> Round:
+        """The last round with what the encoder and the judge find.
+
+        Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
+        earlier ones.
 
         Raises
         ------
@@ -126,8 +145,9 @@ class Answerer:
         """
         if self._encoder is not None:
             started = time.perf_counter()
-            compared = with_novelty(LoopView(question.text, rounds), self._encoder)
-            rounds = (*rounds[:-1], compared)
+            if novelty:
+                compared = with_novelty(LoopView(question.text, rounds), self._encoder)
+                rounds = (*rounds[:-1], compared)
             encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
             if self._loop.cluster_cosine is not None and encoded.samples is not None:
                 encoded = with_clusters(encoded, self._encoder, self._loop.cluster_cosine)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 from suffice.errors import InternalError, SufficeError, UsageError
 from suffice.pipelines.live.ahead import Ahead, ToBeAsked, Wasted
 from suffice.pipelines.live.budgets import Budgets, Meter
-from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.loop import answer_round
 from suffice.pipelines.live.requirements import check_confidence, has_confidence
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import make_pipeline
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.loops.steps import RoundReads, Step
+from suffice.pipelines.loops.steps import EVERYTHING, RoundReads, Step
 from suffice.protocols import (
     AnswerSet,
     ChatModel,
@@ -29,11 +28,40 @@ from suffice.protocols import (
     whole_text,
 )
 from suffice.scoring import AnswerChoice
+from suffice.signals.asking.embedded_novelty import NOVELTY
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
+from suffice.signals.spec import given_by
 from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy, Usage
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
+
+
+class Follower(Protocol):
+    """What decides about the rounds of one question: a controller, or a watched loop that records them."""
+
+    @property
+    def policy(self) -> StopPolicy:
+        """What decides."""
+        ...
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Those it was told of."""
+        ...
+
+    @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read in them."""
+        ...
+
+    def start(self, question: str) -> object:
+        """The question begins."""
+        ...
+
+    def observe(self, finished: Round) -> Decision:
+        """Take in a round and decide."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +88,11 @@ class Answering:
         Whether the next round is begun while one is answered and decided about; see
         :class:`suffice.pipelines.live.ahead.Ahead`. The answer is the same, and the model is asked from
         two threads.
+    every_answer
+        Whether each round is asked for an answer although nothing reads it, as in a recording.
+    tell
+        Told of the returned answer's text as it is generated, where a round is asked for it at the end and
+        it is surely returned; see :class:`suffice.protocols.GenerationRequest`.
     """
 
     loop: LoopSettings = field(default_factory=CumulativeSettings)
@@ -69,6 +102,8 @@ class Answering:
     choose: str = "latest"
     decline_below: float | None = None
     speculate: bool = False
+    every_answer: bool = False
+    tell: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         AnswerChoice.parse(self.choose)
@@ -177,7 +212,7 @@ class Answered:
                 for finished in self.rounds
                 for passage in finished.passages or ()
             ],
-            "usage": {**_total_usage(self.rounds), "usd": self.usd},
+            "usage": {**total_usage(self.rounds), "usd": self.usd},
             "saved": asdict(self.saved),
             "unasked": self.unasked,
             "wasted": None if self.wasted is None else asdict(self.wasted),
@@ -189,7 +224,7 @@ class Answered:
         }
 
 
-def _total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
+def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
     """Sums over the rounds; ``None`` where one does not say."""
     usages = [finished.usage for finished in rounds]
     tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
@@ -210,7 +245,7 @@ _TOKENS = ("prompt_tokens", "completion_tokens")
 
 def _spent(rounds: Sequence[Round]) -> Spent:
     """What rounds cost; without a count of the calls or tokens that every round has, unknown."""
-    usage = _total_usage(rounds)
+    usage = total_usage(rounds)
     further = sum(usage[f"{kind}_{name}"] or 0 for kind in ("sample", "judge") for name in _TOKENS)
     calls, tokens = usage["llm_calls"], [usage[name] for name in _TOKENS]
     return Spent(
@@ -257,10 +292,10 @@ def answer(
     question: str,
     retriever: Retriever,
     model: ChatModel,
-    controller: Controller,
+    controller: Follower,
     settings: Answering,
 ) -> Answered:
-    """Run the loop until the controller, a budget or the passages end it.
+    """Run the loop until what follows it, a budget or the passages end it.
 
     A round is asked for an answer where something reads it: the policy, or the choice among answers. Else the
     last one alone is, when the loop has ended.
@@ -288,7 +323,11 @@ def answer(
     decisions: list[Decision] = []
     if settings.choose == "latest":
         settings = replace(settings, choose=controller.policy.needs.returns)
-    reads = reads_of(controller.policy, loop, choose=settings.choose)
+    reads = (
+        EVERYTHING
+        if settings.every_answer
+        else reads_of(controller.policy, loop, choose=settings.choose)
+    )
     steps: list[Step] = []
 
     def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
@@ -328,7 +367,7 @@ def answer(
         stopped_by, reason = "error", str(error)
     read = controller.rounds[: len(decisions)]
     left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
-    decided, failed = _with_answer(read, steps)
+    decided, failed = _with_answer(read, steps, _telling(settings, controller.policy, decisions))
     if failed is not None:
         stopped_by, reason = "error", str(failed)
     answered = _answered(
@@ -358,7 +397,9 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
     It is what replay charges (METHODS, costs as run), save that a policy with a confidence is shown what it
     is made of at the end of a budget, too.
     """
-    chooses = AnswerChoice.parse(choose).or_own(policy.needs.returns).rule != "latest"
+    returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
+    chooses = returned.rule != "latest"
+    read = {given_by(spec).name for spec in policy.specs} | {returned.signal}
     of_samples = loop.majority and policy.needs.samples > 0
     return RoundReads(
         answers=chooses
@@ -366,11 +407,25 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
         or policy.needs.answers
         or any(spec.answers for spec in policy.specs),
         at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
+        novelty=not read.isdisjoint(NOVELTY),
     )
 
 
+def _telling(
+    settings: Answering, policy: StopPolicy, decisions: Sequence[Decision]
+) -> Callable[[str], None] | None:
+    """Who is told of the last answer as it comes; ``None`` where it may be withheld."""
+    held_back = isinstance(policy, SetPolicy) or _declines(settings, decisions[-1])
+    return None if held_back else settings.tell
+
+
+def _declines(settings: Answering, decision: Decision) -> bool:
+    least, confidence = settings.decline_below, decision.confidence
+    return least is not None and (confidence is None or confidence < least)
+
+
 def _with_answer(
-    rounds: tuple[Round, ...], steps: Sequence[Step]
+    rounds: tuple[Round, ...], steps: Sequence[Step], tell: Callable[[str], None] | None
 ) -> tuple[tuple[Round, ...], SufficeError | None]:
     """The rounds with an answer of the last one, asked for unless it is there.
 
@@ -381,7 +436,7 @@ def _with_answer(
     number = len(rounds)
     while True:
         try:
-            last = steps[number - 1].answered(rounds[number - 1])
+            last = steps[number - 1].answered(rounds[number - 1], tell)
         except InternalError:
             raise
         except SufficeError as error:
@@ -406,8 +461,7 @@ def _answered(
     choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
     chosen = answer_round(choice, view, decisions, signals) or len(rounds)
     confidence = decisions[chosen - 1].confidence
-    least = settings.decline_below
-    declined = least is not None and (confidence is None or confidence < least)
+    declined = _declines(settings, decisions[chosen - 1])
     return Answered(
         answer=DECLINED if declined else rounds[chosen - 1].answer_text,
         rounds=rounds,

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.concurrency import computes_here
 from suffice.errors import UsageError, did_you_mean, unknown_name
-from suffice.pipelines.live.answering import Answered, Answering, answer
+from suffice.pipelines.live.answering import Answered, Answering, Follower, answer
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import (
@@ -276,13 +276,25 @@ class LiveLoop:
             return True
         return bool(getattr(self.model, "supports_logprobs", lambda: True)())
 
-    def answer(self, question: str, retriever: Retriever) -> Answered:
-        """Answer a question, stopping when the policy says so; see :func:`answer`."""
+    def answer(
+        self,
+        question: str,
+        retriever: Retriever,
+        *,
+        follower: Follower | None = None,
+        every_answer: bool = False,
+        tell: Callable[[str], None] | None = None,
+    ) -> Answered:
+        """Answer a question, stopping when the policy says so; see :func:`answer`.
+
+        ``follower`` decides by this loop's policy; ``None``: a controller of its own does. For the others see
+        :class:`Answering`.
+        """
         return answer(
             question,
             retriever,
             self.model,
-            Controller(self.policy, max_rounds=self.loop.rounds),
+            follower or Controller(self.policy, max_rounds=self.loop.rounds),
             Answering(
                 loop=self.loop,
                 budgets=self.settings.budgets,
@@ -291,6 +303,8 @@ class LiveLoop:
                 choose=self.settings.choose,
                 decline_below=self.settings.decline_below,
                 speculate=self.settings.speculate,
+                every_answer=every_answer,
+                tell=tell,
             ),
         )
 

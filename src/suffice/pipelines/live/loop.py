@@ -27,7 +27,7 @@ from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
-from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
+from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished, Reached
 from suffice.trace.rounds.journal import WatchedQuestion
 from suffice.trace.rounds.records import (
     Draft,
@@ -187,6 +187,11 @@ class Loop:
         return self._watch.policy_hash
 
     @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read in its rounds, by the signal's name; NaN: undefined."""
+        return self._state.signals
+
+    @property
     def rounds(self) -> tuple[Round, ...]:
         """As observed."""
         rounds = self._state.loop.rounds
@@ -331,6 +336,16 @@ class Loop:
                 f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
             )
         self._replace_last(draft_of(answer, held))
+
+    def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
+        """How a loop of this package ended, which keeps its own budgets; ``last`` is its last round then.
+
+        ``None``: that is as it was observed.
+        """
+        self._check_open()
+        self._last = last
+        if self._stopped_by is None:
+            self._stopped_by, self._reason = stopped_by, reason
 
     def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
         """Begin what the next round needs while this one is answered and decided about.
@@ -529,6 +544,16 @@ class Loop:
         self._spending.add_round(draft.usage)
 
     # --- recording and the end -------------------------------------------------------------------
+    def kept(self) -> bool:
+        """Wait until a kill loses none of the rounds observed; whether that is so, or nothing is recorded."""
+        if self._watch.writer is None:
+            return True
+        asked = Reached()
+        self._watch.put(asked)
+        with suppress(TooLate):
+            return asked.kept.result(_KEPT_WITHIN_S)
+        return False
+
     def _record(self, asked: Round, score: float | None) -> None:
         watch = self._watch
         if watch.writer is None:

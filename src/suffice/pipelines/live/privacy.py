@@ -127,13 +127,17 @@ class Veiled:
         )
 
     def round(self, view: LoopView) -> Round:
-        """The last round of a view, with its signals."""
-        held = view.current
+        """The last round of a view, with all signals that it gives."""
         computed = {
             name: signal_value(spec, view)
             for name, spec in SIGNALS.items()
             if not spec.recorded_only
         }
+        named = self.named(view.current)
+        return replace(named, signals={**computed, **named.signals})
+
+    def named(self, held: Round) -> Round:
+        """A round with names in place of its texts."""
         return replace(
             held,
             answer=self._of(self._answer, held.answer),
@@ -147,7 +151,6 @@ class Veiled:
             samples=None if held.samples is None else tuple(map(self._answer, held.samples)),
             intermediate_answer=self._of(self._answer, held.intermediate_answer),
             parse_failure=self._of(self._text, held.parse_failure),
-            signals={**computed, **held.signals},
         )
 
     # --- names in place of texts -----------------------------------------------------------------

@@ -264,7 +264,8 @@ def _count(document: Mapping[str, Any], names: Sequence[str]) -> int | None:
 _PLAIN = ("query", "action", "intermediate_answer", "candidate_scores", "signals")
 _ANSWERED = ("response", "answer_starts", "samples", "sample_clusters", "verbalized_confidence")
 OF_ANSWER = frozenset({*_ANSWERED, "logprobs", "tokens", "usage"})
-_PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
+PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
+"""What ``observe`` takes of a round."""
 
 
 def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
@@ -277,9 +278,9 @@ def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     DataError
         For a value of another shape, naming it; for nothing at all.
     """
-    unknown = held.keys() - _PARTS
+    unknown = held.keys() - PARTS
     if unknown:
-        raise UsageError(f"observe() takes {', '.join(sorted(_PARTS))}; found {named(unknown)}")
+        raise UsageError(f"observe() takes {', '.join(sorted(PARTS))}; found {named(unknown)}")
     if not any(value is not None for value in held.values()):
         raise DataError("a round without anything was observed; give at least passages= or answer=")
     passages, refound = _divided(held.get("passages"), earlier)

@@ -26,10 +26,13 @@ class RoundReads:
         Whether answers are. Else a round is asked for one by :meth:`Step.answered` alone.
     at_end
         Whether samples, verdicts and ratings of the last budgeted round are, where nothing is left to decide.
+    novelty
+        Whether that of queries and passages is, which an encoder measures.
     """
 
     answers: bool = True
     at_end: bool = True
+    novelty: bool = True
 
 
 EVERYTHING = RoundReads()
@@ -122,10 +125,14 @@ class Step:
         """
         followed = asked if self.then is None else self.then(asked)
         rounds = (*self.before, followed)
-        return self.answerer.beside(self.question, rounds, rate=self.reads_more)
+        return self.answerer.beside(
+            self.question, rounds, rate=self.reads_more, novelty=self.reads.novelty
+        )
 
-    def answered(self, finished: Round) -> Round:
+    def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.
+
+        ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
 
         Raises
         ------
@@ -136,7 +143,7 @@ class Step:
             finished = self.then.ended(finished)
         if finished.answer is not None:
             return finished
-        draft = self.answerer.draft(self.question, self.number, self.prompt())
+        draft = self.answerer.draft(self.question, self.number, self.prompt(), tell)
         return with_draft(finished, draft, probed=None)
 
 

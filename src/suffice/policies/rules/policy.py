@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,15 @@ def rule_needs(rule: str) -> RuleNeeds:
         calibrated=tuple(dict.fromkeys(calibrated)),
         base_rate=any(isinstance(operand, BaseRate) for operand in read),
     )
+
+
+def not_before(rule: str, round_number: int) -> str:
+    """The rule from a round on.
+
+    >>> not_before("overlap > 0.5 or answer_stable", 3), not_before("answer_stable", 1)
+    ('round >= 3 and (overlap > 0.5 or answer_stable)', 'answer_stable')
+    """
+    return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 
 def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
@@ -131,6 +140,10 @@ class RulePolicy:
                 "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
 
+    def from_round(self, first: int) -> RulePolicy:
+        """See :class:`suffice.protocols.DelayedPolicy`; what was promised of it is not of this one."""
+        return replace(self, rule=not_before(self.rule, first), guarantee={})
+
     @cached_property
     def signals(self) -> tuple[str, ...]:
         """Names of the signals it reads."""
@@ -169,9 +182,11 @@ class RulePolicy:
         )
 
     def _with_settings(self, spec: SignalSpec) -> SignalSpec:
-        if spec.name != "abstained" or self.abstention is None:
+        if self.abstention is None:
             return spec
-        return abstained_signal(self.abstention)
+        from suffice.signals.derived import with_meaning
+
+        return with_meaning(spec, abstained_signal(self.abstention))
 
     @cached_property
     def _holds(self) -> Any:

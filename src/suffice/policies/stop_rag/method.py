@@ -74,6 +74,7 @@ class StopRAG(Method):
             model=_MODELS[features](network, data),
             threshold=fields.number("threshold"),
             rounds=fields.of("rounds", int),
+            first=fields.of("first", int, default=1),
             target=document.get("target", "q-lambda"),
             **read_told(fields),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,7 +63,7 @@ class StopRAGPolicy:
     """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last.
 
     Section 5.3 of the paper: the threshold is tuned on validation questions, so this is not the greedy
-    policy of the network. The rounds decided are 1 to ``rounds`` - 1.
+    policy of the network. The rounds decided are ``first`` to ``rounds`` - 1.
 
     Parameters
     ----------
@@ -73,6 +73,8 @@ class StopRAGPolicy:
         Chosen on validation.
     rounds
         The full budget T it was trained for; there it stops in any case.
+    first
+        It stops no question before this round.
     target
         What it was trained towards.
     preset
@@ -84,6 +86,7 @@ class StopRAGPolicy:
     model: ValueModel
     threshold: float
     rounds: int
+    first: int = 1
     target: Target = "q-lambda"
     preset: Preset | None = None
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
@@ -94,8 +97,14 @@ class StopRAGPolicy:
             raise UsageError(f"the threshold must be a finite number, found {self.threshold!r}")
         if self.rounds < 1:
             raise UsageError(f"rounds must be at least 1, found {self.rounds}")
+        if not 1 <= self.first <= self.rounds:
+            raise UsageError(f"first must be a round from 1 to {self.rounds}, found {self.first!r}")
         if self.target not in TARGETS:
             raise UsageError(f"target must be one of {', '.join(TARGETS)}, found {self.target!r}")
+
+    def from_round(self, first: int) -> StopRAGPolicy:
+        """See :class:`suffice.protocols.DelayedPolicy`."""
+        return replace(self, first=min(max(first, self.first), self.rounds))
 
     @property
     def kind(self) -> str:
@@ -122,7 +131,8 @@ class StopRAGPolicy:
         """Its threshold, and what training left to say."""
         return Facts(
             summary=f"stop when q_stop - q_cont > {self.threshold:.6g}, learned towards {self.target} "
-            f"by {self.model.summary}",
+            f"by {self.model.summary}"
+            + (f", from round {self.first} on" if self.first > 1 else ""),
             fitted_on=self.fitted_on,
             notes=self.notes,
             max_rounds=self.rounds,
@@ -145,6 +155,9 @@ class StopRAGPolicy:
         if view.round >= self.rounds:
             reason = f"round {view.round} is the last of the {self.rounds} it was trained for"
             return Decision(action=Action.STOP, reason=reason, values=values)
+        if view.round < self.first:
+            reason = f"round {view.round} is before round {self.first}, its first to stop at"
+            return Decision(action=Action.CONTINUE, reason=reason, values=values)
         if math.isnan(difference):
             missing = "; ".join(
                 f"{spec.name} is {undefined_in_words(spec, view.loop)}"
@@ -170,6 +183,7 @@ class StopRAGPolicy:
         difference = stop - cont
         most = min(self.rounds, table.n_rounds)
         lengths = np.full(table.n_questions, most, np.int16)
+        difference[:, : self.first - 1] = np.nan
         return stop_rounds(difference[:, :most], lengths, self.threshold)
 
     def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -188,6 +202,8 @@ class StopRAGPolicy:
             "target": self.target,
             "network": self.model.to_json(),
         }
+        if self.first > 1:
+            body["first"] = self.first
         if self.preset is not None:
             body["preset"] = self.preset
         if self.fitted_on:

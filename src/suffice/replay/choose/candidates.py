@@ -19,7 +19,7 @@ from suffice.measures.seen import Seen
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import find_method, fit_method, nameable_methods
-from suffice.protocols import ConfidentPolicy
+from suffice.protocols import ConfidentPolicy, DelayedPolicy
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.rule_stops import RuleStops
@@ -103,10 +103,11 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     able, left_out = runnable(asked, kept, settings.f1_kind)
     if why is not None:
         left_out.append(LeftOut(name="rules", reason=why))
+    texts = set(rules)
+    able = [_held_back(policy, settings.min_rounds, texts) for policy in able]
     unfit = {policy.name: _unfit(policy, kept, settings.min_rounds) for policy in able}
     left_out += [LeftOut(name=name, reason=reason) for name, reason in unfit.items() if reason]
     policies = numbered([policy for policy in able if not unfit[policy.name]])
-    texts = set(rules)
     members = [Candidate(policy=policy, group=_group(policy, texts)) for policy in policies]
     if kept.seen is None and not kept.metric.agreement:
         members += [
@@ -137,13 +138,22 @@ def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
     return built
 
 
-def _unfit(policy: NamedPolicy, kept: Measures, min_rounds: int) -> str:
+def _held_back(policy: NamedPolicy, first: int, rules: set[str]) -> NamedPolicy:
+    """From the least round on, where it can be; rules of the family say so already."""
+    if first == 1 or policy.name in rules or not isinstance(policy.policy, DelayedPolicy):
+        return policy
+    return replace(policy, policy=policy.policy.from_round(first))
+
+
+def _unfit(policy: NamedPolicy, kept: Measures, first: int) -> str:
     """Why a policy cannot be chosen; empty: it can."""
     if policy.policy is None:
         return "it decides by what a loop does not know, or answers before the first round"
-    if min_rounds > 1 and kept.wanted_rounds(policy.policy).min() < min_rounds:
-        return f"it stops some questions before round {min_rounds}"
-    return ""
+    if first == 1 or isinstance(policy.policy, DelayedPolicy):
+        return ""
+    if not policy.adaptive and kept.wanted_rounds(policy.policy).min() >= first:
+        return ""
+    return f"it may stop a question before round {first}, and cannot be held back"
 
 
 def _group(policy: NamedPolicy, rules: set[str]) -> Group:

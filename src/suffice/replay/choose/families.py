@@ -19,7 +19,7 @@ from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE
 from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.meaning import RuleColumns
-from suffice.policies.rules.policy import rule_needs
+from suffice.policies.rules.policy import not_before, rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
 from suffice.replay.choose.formulas import over_groups
 from suffice.replay.choose.rule_stops import RuleStops
@@ -103,7 +103,7 @@ class FamilySettings:
     min_rounds: Annotated[
         int,
         Option(
-            help="no member stops a question before this round; its rule says so, live too",
+            help="no member of any family stops a question before this round; its rule says so, live too",
             metavar="K",
             at_least=1,
         ),
@@ -150,15 +150,6 @@ class _Halves:
     def budget(self) -> int:
         """The full budget, in rounds."""
         return max(self.learn.traces.n_rounds, self.test.traces.n_rounds)
-
-
-def not_before(rule: str, round_number: int) -> str:
-    """The rule from a round on.
-
-    >>> not_before("overlap > 0.5 or answer_stable", 3), not_before("answer_stable", 1)
-    ('round >= 3 and (overlap > 0.5 or answer_stable)', 'answer_stable')
-    """
-    return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 
 def build_family(

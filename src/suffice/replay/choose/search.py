@@ -33,6 +33,7 @@ from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
 from suffice.replay.choose.thresholded_signals import (
     Operand,
+    both_ways,
     calibrators_of,
     grid_of,
     operands_of,
@@ -162,7 +163,7 @@ def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tupl
 def _choose(
     tune: RuleScorer, operand: Operand, settings: SearchSettings, budget: int
 ) -> ChosenThreshold:
-    """One signal's threshold on tune; ``budget`` is the last round of tune and eval."""
+    """One signal's threshold on tune, of one's own the better way; ``budget`` is the last round of both."""
     if operand.binary:
         return ChosenThreshold(
             signal=operand.text, condition=operand.condition(), threshold=None, tried=0
@@ -170,24 +171,33 @@ def _choose(
     tried = grid_of(operand.values(tune.columns), settings.grid).tolist()
     if not tried:
         return _never(operand, budget, ())
-    stops, reads = tune.threshold_stops(operand, tried), [cost_reads((operand.spec,))] * len(tried)
-    figures = tune.figures(stops, reads, _ordered_by(tune, settings))
-    objective, costs = tune.objective(_objective(tune, settings), figures), figures.costs
-    objective = np.where(np.isnan(objective), -np.inf, objective)  # stops past a cut
-    if settings.max_cost is not None:
-        objective = np.where(costs <= settings.max_cost, objective, -np.inf)
-    # the first of equals: the lowest threshold; sums in another order differ by rounding alone
-    best = int(np.round(objective, _DIGITS).argmax())
-    if objective[best] == -np.inf or not operand.can_hold(tried[best]):
+    ways = both_ways((operand,))
+    objective = np.stack([_objectives(tune, way, tried, settings) for way in ways])
+    # the first of equals: as declared, the lowest threshold; sums in another order differ by rounding alone
+    way, best = np.unravel_index(np.round(objective, _DIGITS).argmax(), objective.shape)
+    if objective[way, best] == -np.inf or not ways[way].can_hold(tried[best]):
         return _never(operand, budget, tuple(tried))
-    threshold = operand.shortest(tried[best], tune.columns)
+    threshold = ways[way].shortest(tried[best], tune.columns)
     return ChosenThreshold(
         signal=operand.text,
-        condition=operand.condition(threshold),
+        condition=ways[way].condition(threshold),
         threshold=threshold,
-        tried=len(tried),
+        tried=len(tried) * len(ways),
         grid=tuple(tried),
     )
+
+
+def _objectives(
+    tune: RuleScorer, operand: Operand, tried: Sequence[float], settings: SearchSettings
+) -> Array:
+    """What each threshold reaches on tune, -inf where it is unknown or above the cost cap."""
+    stops, reads = tune.threshold_stops(operand, tried), [cost_reads((operand.spec,))] * len(tried)
+    figures = tune.figures(stops, reads, _ordered_by(tune, settings))
+    objective = tune.objective(_objective(tune, settings), figures)
+    kept = ~np.isnan(objective)  # stops past a cut
+    if settings.max_cost is not None:
+        kept &= figures.costs <= settings.max_cost
+    return np.where(kept, objective, -np.inf)
 
 
 def _objective(tune: RuleScorer, settings: SearchSettings) -> str:
@@ -207,7 +217,7 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
         signal=operand.text,
         condition=f"round >= {budget}",
         threshold=None,
-        tried=len(tried),
+        tried=len(tried) * len(both_ways((operand,))),
         never=True,
         grid=tried,
     )
@@ -385,8 +395,9 @@ def _tried_stops(searched: _Searched) -> list[RuleStops]:
     """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
     held_out = searched.held_out
     tried = [
-        held_out.threshold_stops(operand, chosen.grid)
+        held_out.threshold_stops(way, chosen.grid)
         for operand, chosen in zip(searched.operands, searched.chosen, strict=True)
+        for way in both_ways((operand,))
         if chosen.grid
     ]
     return [stops.take(np.flatnonzero(held_out.known(stops))) for stops in tried]

@@ -28,7 +28,7 @@ _ELSEWHERE = {"json": None}  # the document holds these in another form, or not 
 class ChosenThreshold:
     """A signal with its threshold (``None``: it takes none, or ``never``: none kept the cost cap).
 
-    ``tried`` counts the thresholds of its grid, listed in ``grid``.
+    ``tried`` counts the thresholds of its ``grid``, twice where both directions were tried.
     """
 
     signal: str

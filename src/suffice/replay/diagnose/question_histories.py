@@ -13,7 +13,7 @@ from suffice.columns.texts import Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
-from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView
+from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.engine import again
@@ -220,20 +220,26 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
     elif policy.policy is None:
         reason = "the oracle knows the gold answers"
     else:
-        view = PolicyView(
-            round=stop,
-            signals={
-                name: shown.read[policy.name].signal(name)[index, :stop].tolist()
-                for name in policy.policy.signals
-            },
-            loop=LoopView(record.question.text, record.rounds[:stop]),
-            question_id=record.question.id,
-        )
-        decision = policy.policy.decide(view)
-        reason = decision.reason
-        if not decision.stop:
-            reason = f"the record or the budget ends here; {reason}"
+        table = shown.read[policy.name]
+        read = {name: table.signal(name)[index, :stop].tolist() for name in policy.policy.signals}
+        reason = stop_reason(policy.policy, stop, read, record)
     if (returned := int(policy.answers[index])) != stop:
         reason = f"{reason}; the answer of round {returned} is returned"
     answers = None if policy.sets is None else policy.sets.sets[index]
     return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)
+
+
+def stop_reason(
+    policy: StopPolicy, stop: int, signals: Mapping[str, list[float]], record: QuestionRecord
+) -> str:
+    """Why a policy stops a question at a round, in words; ``signals`` are those it read up to there."""
+    view = PolicyView(
+        round=stop,
+        signals=signals,
+        loop=LoopView(record.question.text, record.rounds[:stop]),
+        question_id=record.question.id,
+    )
+    decision = policy.decide(view)
+    if decision.stop:
+        return decision.reason
+    return f"the record or the budget ends here; {decision.reason}"

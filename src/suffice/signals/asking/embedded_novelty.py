@@ -17,6 +17,9 @@ from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passag
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
 
+NOVELTY = ("query_novelty", "passage_novelty")
+"""Names of the two signals."""
+
 
 def novelties(
     encoder: Encoder,

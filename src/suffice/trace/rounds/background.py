@@ -76,7 +76,14 @@ class Ended:
     kept: Future[bool] = field(default_factory=Future)
 
 
-Event = Begun | Finished | Ended
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Asks when a kill loses nothing more of what was put before: ``kept`` is told then."""
+
+    kept: Future[bool] = field(default_factory=Future)
+
+
+Event = Begun | Finished | Ended | Reached
 
 
 def _as_recorded(event: Finished) -> Round:
@@ -163,7 +170,7 @@ class BackgroundWriter:
             self._lose(event, "its writer is stuck")
             return
         waiting.append(event)  # wakes nobody, which would cost the loop more than all the rest
-        if isinstance(event, Ended):
+        if isinstance(event, Ended | Reached):
             self._woken.set()
             if not self._thread.is_alive():
                 while waiting:
@@ -174,7 +181,7 @@ class BackgroundWriter:
     def _lose(self, event: Event, why: str) -> None:
         self.problem = self.problem or why
         self.lost += isinstance(event, Finished)
-        if isinstance(event, Ended):
+        if isinstance(event, Ended | Reached):
             event.kept.set_result(False)
 
     def close(self, timeout: float = 30.0) -> None:
@@ -215,7 +222,7 @@ class BackgroundWriter:
         written = self._guarded(self._work.write)
         self.lost += self._work.dropped()
         for event in events:
-            if isinstance(event, Ended):
+            if isinstance(event, Ended | Reached):
                 event.kept.set_result(written)
 
     def _guarded(self, act: Any) -> bool:
@@ -281,7 +288,7 @@ class _Work:
             )
             self._open[event.question_id].take(finished, event.score)
             self._say(line)
-        else:
+        elif isinstance(event, Ended):
             self._end(event)
 
     def _end(self, event: Ended) -> None:

@@ -367,7 +367,7 @@ def _read(root: Path) -> LabelFile:
         if not line.strip():
             continue
         try:
-            _merged(_label(json.loads(line), f"{file}, row {number}").parts(), entries)
+            _merged(read_label(json.loads(line), f"{file}, row {number}").parts(), entries)
         except DataError as error:
             errors.append(DataError(error.message, file=str(file), row=number, column=error.column))
         except (ValueError, RecursionError) as error:
@@ -378,7 +378,14 @@ def _read(root: Path) -> LabelFile:
     return LabelFile(Labels(entries), tuple(errors), remarks)
 
 
-def _label(document: Any, place: str) -> Label:
+def read_label(document: Any, place: str) -> Label:
+    """What one line of labels says; ``place`` is where it stands.
+
+    Raises
+    ------
+    DataError
+        Naming the column that is not what it must be.
+    """
     if not isinstance(document, dict) or document.get("question_id") is None:
         raise DataError(
             'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, or score '

@@ -466,7 +466,7 @@ def inspect_traces(
     errors.extend(beside.errors)
     remarks |= dict.fromkeys(beside.remarks, str(root))
     combined = beside.labels.onto(combined, _Wanted(columns if kept is None else kept, False))
-    traces = _sorted_set(
+    traces = as_trace_set(
         combined,
         TraceSetOrigin(
             source=str(root),
@@ -693,7 +693,8 @@ def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:
     return table.filter(keep)
 
 
-def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
+def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
+    """Rows in the schema, each question's rounds complete, as a trace set."""
     order = pc.sort_indices(table, sort_keys=[("question_id", "ascending"), ("round", "ascending")])
     table = table.take(order)
     is_round = pc.greater(table.column("round"), 0)

@@ -318,7 +318,10 @@ class Round:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
         if self.candidate_scores is not None:
-            scores = tuple(float32(score, "candidate_scores") for score in self.candidate_scores)
+            told: Sequence[Any] = self.candidate_scores
+            scores = tuple(
+                float32(math.nan if score is None else score, "candidate_scores") for score in told
+            )
             object.__setattr__(self, "candidate_scores", scores)
         object.__setattr__(
             self,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +27,7 @@ from suffice.trace.rounds.records import (
 
 QUESTION, ROUND = "suffice.question", "suffice.round"
 DOCUMENTS = "gen_ai.retrieval.documents"
-_OPERATION = "gen_ai.operation.name"
+OPERATION = "gen_ai.operation.name"
 _SECOND = 1_000_000_000
 _UNTIMED = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -42,26 +43,13 @@ def spans_of(record: QuestionRecord, *, model: str | None = None) -> dict[str, A
     first = record.rounds[0]
     now = _nanoseconds(first.time or _UNTIMED) - (_duration(first) if first.time else 0)
     began = now
-    for number, round_ in enumerate(record.rounds, start=1):
+    for round_ in record.rounds:
         ended = max(now + _duration(round_), _nanoseconds(round_.time) if round_.time else 0)
-        middle = (now + ended) // 2
-        query = {} if round_.query is None else {"gen_ai.retrieval.query.text": round_.query}
-        found = (*(round_.passages or ()), *(round_.refound or ()))
-        documents = {} if round_.passages is None else {DOCUMENTS: json.dumps(_documents(found))}
-        held = {_OPERATION: "retrieval", **query, **documents, ROUND: json.dumps(_rest(round_))}
-        spans.add("retrieval", root, now, middle, held)
-        if round_.usage.llm_calls != 0:
-            spans.add(
-                "chat" if model is None else f"chat {model}",
-                root,
-                middle,
-                ended,
-                _chat(round_, model),
-            )
+        for step in steps_of(round_, now, ended, model=model):
+            spans.add(root, step)
         now = ended
-        last = number == len(record.rounds)
-        if last:
-            spans.add("invoke_agent", "", began, ended, _agent(record), own=root)
+    whole = Step(name="invoke_agent", start=began, end=now, attributes=agent_attributes(record))
+    spans.add("", whole, own=root)
     if record.stopped_by == "error":
         spans.spans[-1]["status"] = {"code": 2}
     return {
@@ -74,6 +62,29 @@ def spans_of(record: QuestionRecord, *, model: str | None = None) -> dict[str, A
             }
         ]
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A span to be: from and to are nanoseconds since 1970."""
+
+    name: str
+    start: int
+    end: int
+    attributes: Mapping[str, Any]
+
+
+def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Iterator[Step]:
+    """The search and the calls of a round, as two steps that share its time."""
+    middle = (began + ended) // 2
+    query = {} if round_.query is None else {"gen_ai.retrieval.query.text": round_.query}
+    found = (*(round_.passages or ()), *(round_.refound or ()))
+    documents = {} if round_.passages is None else {DOCUMENTS: json.dumps(_documents(found))}
+    held = {OPERATION: "retrieval", **query, **documents, ROUND: json.dumps(_rest(round_))}
+    yield Step(name="retrieval", start=began, end=middle, attributes=held)
+    if round_.usage.llm_calls != 0:
+        name = "chat" if model is None else f"chat {model}"
+        yield Step(name=name, start=middle, end=ended, attributes=_chat(round_, model))
 
 
 class _Trace:
@@ -92,25 +103,16 @@ class _Trace:
         self._count += 1
         return self._hex(str(self._count), 16)
 
-    def add(
-        self,
-        name: str,
-        parent: str,
-        start: int,
-        end: int,
-        attributes: Mapping[str, Any],
-        *,
-        own: str | None = None,
-    ) -> None:
+    def add(self, parent: str, step: Step, *, own: str | None = None) -> None:
         span = {
             "traceId": self._hex("trace", 32),
             "spanId": own or self.new_id(),
             **({"parentSpanId": parent} if parent else {}),
-            "name": name,
+            "name": step.name,
             "kind": 1,
-            "startTimeUnixNano": str(start),
-            "endTimeUnixNano": str(end),
-            "attributes": _attributes(attributes),
+            "startTimeUnixNano": str(step.start),
+            "endTimeUnixNano": str(step.end),
+            "attributes": _attributes(step.attributes),
         }
         self.spans.append(span)
 
@@ -154,7 +156,7 @@ def _chat(round_: Round, model: str | None) -> dict[str, Any]:
     said = round_.answer if round_.response is None else round_.response
     usage = round_.usage
     held = {
-        _OPERATION: "chat",
+        OPERATION: "chat",
         "gen_ai.request.model": model,
         "gen_ai.usage.input_tokens": usage.prompt_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
@@ -164,13 +166,14 @@ def _chat(round_: Round, model: str | None) -> dict[str, Any]:
     return {name: value for name, value in held.items() if value is not None}
 
 
-def _agent(record: QuestionRecord) -> dict[str, Any]:
+def agent_attributes(record: QuestionRecord) -> dict[str, Any]:
+    """What the span of a whole question says."""
     answer = record.rounds[-1].answer
     said = {} if answer is None else {"gen_ai.output.messages": _message("assistant", answer)}
     whole = as_document(record)
     rest = {name: value for name, value in whole.items() if name != "rounds"}
     return {
-        _OPERATION: "invoke_agent",
+        OPERATION: "invoke_agent",
         "gen_ai.input.messages": _message("user", record.question.text),
         **said,
         QUESTION: json.dumps(rest),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from suffice import RulePolicy, Watch
 from suffice.cli.main import main
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.file import save_policy
@@ -164,3 +165,58 @@ def test_an_interrupt_keeps_what_was_read(policy: Path, tmp_path: Path) -> None:
     found = json.loads(printed)
     assert found["answers"] >= 51
     assert json.loads(state.read_text())["answers"] == found["answers"]
+
+
+# --- a record ------------------------------------------------------------------------------------
+@pytest.fixture
+def live(tmp_path: Path) -> tuple[str, str]:
+    """A record that a rule stopped in round 1, wrongly, with 70% explored; and the rule's file."""
+    rule = RulePolicy(rule="round >= 1")
+    with Watch(rule, record=tmp_path / "live", mode="live", explore=0.7, max_rounds=2) as watch:
+        for number in range(40):
+            with watch.question(f"{number}?", question_id=f"q{number}") as loop:
+                while not loop.done:
+                    loop.observe(answer="yes" if loop.rounds else "no")
+            watch.label(loop.question_id, gold_answers=["yes"])
+    file = save_policy(rule, tmp_path / "rule.json", max_rounds=2)
+    return str(tmp_path / "live"), str(file)
+
+
+def test_a_record_is_watched_and_its_alarms_are_lines(
+    live: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, rule = live
+    lines, state = tmp_path / "alarms.jsonl", tmp_path / "state.json"
+    told = ["--alarms", str(lines), "--state", str(state), "--first", "10", "--max-loss", "0.1"]
+    for _ in range(2):  # the second has nothing to add
+        assert main(["monitor", record, "--policy", rule, *told, "--json", "--fail-on-alarm"]) == 1
+    shown = capsys.readouterr()
+    first, second = (json.loads(text) for text in shown.out.replace("}\n{", "}\x00{").split("\x00"))
+    assert first == second
+    assert (first["questions"], first["labelled"], first["waiting_for_labels"]) == (40, 26, 0)
+    assert first["loss"]["estimate"] == 1.0
+    (alarm,) = map(json.loads, lines.read_text().splitlines())
+    assert (alarm["alarm"], alarm["evidence"]["promised"]) == ("loss", 0.1)
+    assert shown.err.count("loss alarm: stopping loses more than was promised") == 1
+    assert main(["monitor", record, "--policy", rule, "--reference", record]) == 0
+    assert "100.0 [" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["x"], "POLICY and ANSWERS"),
+        (["x", "y", "--policy", "{rule}"], "one record is watched, found 2"),
+        (["nowhere", "--policy", "{rule}"], "--follow waits for it"),
+        (["{record}", "--policy", "{rule}", "--metric", "best"], "no metric 'best'"),
+        (["{record}", "--policy", "{rule}", "--webhook", "http://x.org/"], "https only"),
+        (["{record}", "--policy", "{rule}", "--level", "2"], "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_watched(
+    live: tuple[str, str], typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, rule = live
+    typed = [word.format(record=record, rule=rule) for word in typed]
+    assert main(["monitor", *typed]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

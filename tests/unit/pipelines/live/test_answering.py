@@ -294,6 +294,28 @@ def test_the_most_confident_answer_may_still_be_declined() -> None:
     assert (found.declined, found.confidence, found.answer_round) == (True, 0.3, 1)
 
 
+class LazyScores(Scores):
+    """The same, reading no answers."""
+
+    needs = LoopNeeds()
+
+
+@pytest.mark.parametrize(("confidence", "told"), [(0.4, []), (0.6, ["Answer:", " Skien"])])
+def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
+    confidence: float, told: list[str]
+) -> None:
+    pieces: list[str] = []
+    answered = answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(lambda *_: "Answer: Skien"),
+        Controller(LazyScores(0.9, confidence)),
+        Answering(loop=CumulativeSettings(rounds=2), decline_below=0.5, tell=pieces.append),
+    )
+    assert answered.declined == (not told)
+    assert pieces == told
+
+
 @pytest.mark.parametrize("settings", [{"decline_below": 0.5}, {"choose": "most-confident"}])
 def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
     settings: dict[str, Any],

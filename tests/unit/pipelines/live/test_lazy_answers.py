@@ -18,7 +18,7 @@ from suffice.errors import BackendError
 from suffice.measures.costs import policy_reads
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.pipelines.live.answering import Answered, Answering, answer
+from suffice.pipelines.live.answering import Answered, Answering, answer, reads_of
 from suffice.pipelines.live.ask import AskSettings, ChosenPolicy, LiveLoop
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.loops.query_loop import QueryLoopSettings
@@ -241,6 +241,18 @@ def test_who_chooses_among_answers_has_them_all(choose: str) -> None:
     document = answered.to_json()
     assert document["unasked"] == answered.unasked
     assert document["usage"]["llm_calls"] == len(model.requests)
+
+
+@pytest.mark.parametrize(
+    ("rule", "choose", "novelty"),
+    [
+        ("answer_repeats", "latest", False),
+        ("since_lowest(passage_novelty) > 1", "latest", True),
+        ("round >= 2", "first-lowest:query_novelty", True),
+    ],
+)
+def test_novelty_is_read_where_it_decides(rule: str, choose: str, *, novelty: bool) -> None:
+    assert reads_of(RulePolicy(rule=rule), CumulativeSettings(), choose=choose).novelty == novelty
 
 
 def test_one_round_asks_nothing_to_decide_by() -> None:

@@ -21,6 +21,7 @@ from suffice.pipelines.loops.ranked import (
     settle_certainty,
 )
 from suffice.pipelines.loops.registry import make_pipeline
+from suffice.pipelines.loops.steps import RoundReads
 from suffice.pipelines.record.recorder import RecorderSettings, Task, record
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
@@ -144,6 +145,17 @@ def test_the_encoder_compares_each_answer_with_its_evidence() -> None:
     encoded = [text for call in encoder.calls for text in call]
     assert len(encoded) == len(set(encoded)) == 9  # eight passages and one answer, each once
     assert not rounds(8)[0].signals
+
+
+def test_novelty_is_measured_where_it_is_read() -> None:
+    for read in (True, False):
+        loop = BudgetedPipeline(
+            ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=HashingEncoder()
+        )
+        steps = loop.steps(QUESTION, Listed(passages(8), []), RoundReads(novelty=read))
+        signals = [step.finished(step.asked()).signals for step in steps]
+        assert all(("passage_novelty" in each) == read for each in signals)
+        assert all("evidence_consistency" in each for each in signals)
 
 
 # --- certainty ------------------------------------------------------------------------------------

@@ -81,6 +81,16 @@ def test_it_stops_where_the_difference_exceeds_the_threshold() -> None:
     assert "+0.500 is above +0.250" in decision.reason
 
 
+def test_held_back_it_stops_no_question_sooner() -> None:
+    policy = signal_policy()
+    table = signal_table(to_trace_set(RECORDS), policy.specs)
+    stops, later = policy.stop_rounds(table), policy.from_round(3).stop_rounds(table)
+    assert stops.min() < 3
+    assert later.min() == 3
+    np.testing.assert_array_equal(later[stops >= 3], stops[stops >= 3])
+    assert policy.from_round(9).first == policy.rounds
+
+
 def test_the_last_round_it_was_trained_for_ends_it() -> None:
     controller = Controller(StopRAGPolicy(model=Given(), threshold=0.0, rounds=2))
     controller.start("q")
@@ -98,6 +108,7 @@ def test_the_last_round_it_was_trained_for_ends_it() -> None:
         ({"threshold": float("inf")}, "finite number"),
         ({"rounds": 0}, "at least 1"),
         ({"target": "q1"}, "q-lambda, mc, q0, binary"),
+        ({"first": 4}, "a round from 1 to 3"),
     ],
 )
 def test_what_it_cannot_be_made_of(wrong: dict[str, Any], said: str) -> None:
@@ -136,7 +147,10 @@ def live_stop(policy: StopRAGPolicy, record: QuestionRecord) -> int:
     return len(record.rounds)
 
 
-@pytest.mark.parametrize("make", [text_policy, lambda _: signal_policy()])
+@pytest.mark.parametrize(
+    "make",
+    [text_policy, lambda _: signal_policy(), lambda _: signal_policy().from_round(3)],
+)
 def test_what_was_replayed_is_what_runs(make: Any, tiny: Path, tmp_path: Path) -> None:
     traces = to_trace_set(RECORDS)
     policy = make(tiny)

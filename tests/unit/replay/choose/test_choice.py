@@ -15,6 +15,7 @@ from tests.cut_population import run_live
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.file import policy_document
+from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.procedure import choose
@@ -145,13 +146,26 @@ def test_several_promises_hold_together() -> None:
     assert len(choice.policy.facts.guarantee["bounds"]) == 3
 
 
+class Unheld(RulePolicy):
+    """A policy that reads and cannot be held back."""
+
+    from_round = None  # type: ignore[assignment]
+
+
 def test_no_candidate_stops_before_the_least_round() -> None:
-    choice = chosen(record(), min_rounds=2, policies=("fixed-1",))
-    names = [one.candidate.policy.name for one in choice.ranked]
-    assert "fixed-1" not in names
+    eager = RulePolicy(rule="answer_token_margin > 0.1", kind="eager")
+    stubborn = Unheld(rule="answer_token_margin > 0.1", kind="stubborn")
+    choice = chosen(record(), min_rounds=2, policies=("fixed-1", eager, stubborn))
+    candidates = {one.candidate.policy.name: one.candidate for one in choice.ranked}
+    assert "fixed-1" not in candidates
     assert "round 2" in choice.left_out["fixed-1"]
-    rules = [one.candidate.label for one in choice.ranked if one.candidate.group == "rule"]
+    assert "cannot be held back" in choice.left_out["stubborn"]
+    rules = [one.label for one in candidates.values() if one.group == "rule"]
     assert all(rule.startswith("round >= 2 and ") for rule in rules)
+    for one in candidates.values():
+        if isinstance(one.policy.policy, RulePolicy):
+            assert one.policy.policy.rule.startswith("round >= 2 and (")
+            assert "round >= 2 and (round" not in one.policy.policy.rule
 
 
 def test_promises_are_counted_in_their_folder(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from suffice.trace.rounds.table import TraceSet
 NAMES = ("answer_stable", "own", "normalized_entropy", "coarse")
 LOW = {"normalized_entropy"}
 BINARY = {"answer_stable"}
+TURNED = {"own": "low own", "coarse": "low coarse"}  # nobody stated a direction
 SAMPLED = {"normalized_entropy"}  # its samples are three of the four calls of a round
 
 
@@ -73,13 +75,13 @@ class Twin:
         self.last = part.last_rounds
 
     def holds(self, name: str, question: int, t: int, threshold: float | None) -> bool:
-        value = float(self.values[name][question, t])
+        value = float(self.values[name.removeprefix("low ")][question, t])
         if threshold is None:
             return not math.isnan(value) and value != 0.0
-        return value < threshold if name in LOW else value > threshold
+        return value < threshold if name in (*LOW, *TURNED.values()) else value > threshold
 
     def fires(self, name: str, threshold: float) -> list[bool]:
-        questions, rounds = self.values[name].shape
+        questions, rounds = self.values["own"].shape
         return [self.holds(name, q, t, threshold) for q in range(questions) for t in range(rounds)]
 
     def stops(self, fires: Any) -> list[int]:
@@ -111,27 +113,28 @@ class Twin:
         return self.mean(self.f1, stops) - float(np.interp(cost, costs, scores))
 
 
-def thresholds(tune: Twin, settings: SearchSettings) -> dict[str, float | None]:
-    """Best on tune, the first of equals; ``None``: none under the cap."""
+def thresholds(tune: Twin, settings: SearchSettings) -> dict[str, tuple[str, float] | None]:
+    """The way and threshold best on tune, the first of equals; ``None``: none under the cap."""
     assert settings.grid != "quantiles"
-    chosen: dict[str, float | None] = {}
+    chosen: dict[str, tuple[str, float] | None] = {}
     for name in NAMES:
         if name in BINARY:
             continue
         values = [float(each) for each in tune.values[name].ravel() if math.isfinite(each)]
         low, high = min(values), max(values)
         step = (high - low) / (settings.grid - 1) if settings.grid > 1 else 0.0
-        best: tuple[float, float] | None = None
-        for number in range(settings.grid):
+        best: tuple[float, str, float] | None = None
+        ways = [name, TURNED[name]] if name in TURNED else [name]
+        for way, number in product(ways, range(settings.grid)):
             threshold = high if number and number == settings.grid - 1 else low + number * step
-            stops = tune.stops(lambda q, t, n=name, c=threshold: tune.holds(n, q, t, c))
+            stops = tune.stops(lambda q, t, n=way, c=threshold: tune.holds(n, q, t, c))
             cost = tune.cost(stops, {name})
             if settings.max_cost is not None and cost > settings.max_cost:
                 continue
             score = round(tune.objective(settings.objective or "f1", stops, cost), 12)
             if best is None or score > best[0]:
-                best = (score, threshold)
-        chosen[name] = None if best is None or nothing_passes(name, best[1]) else best[1]
+                best = (score, way, threshold)
+        chosen[name] = None if best is None or nothing_passes(name, best[2]) else best[1:]
     return chosen
 
 
@@ -223,11 +226,12 @@ def test_a_search_is_what_loops_find(
             assert found.threshold is not None
             written = found.condition.split()[-1]
             assert float(written) == found.threshold
-            assert len(written) <= len(repr(expected))
-            assert sides[0].fires(found.signal, found.threshold) == sides[0].fires(
-                found.signal, expected
-            )
-            conditions[found.condition] = (found.signal, found.threshold)
+            way, threshold = expected
+            assert len(written) <= len(repr(threshold))
+            assert sides[0].fires(way, found.threshold) == sides[0].fires(way, threshold)
+            assert (" < " in found.condition) == (way in (*LOW, *TURNED.values()))
+            conditions[found.condition] = (way, found.threshold)
+        assert found.tried == (grid if found.signal in LOW else 2 * grid)
     assert result.evaluated == EXPECTED[form]
     for each in result.rules:
         check_rule(each, sides, conditions)
@@ -343,10 +347,10 @@ def test_the_family_is_everything_looked_at() -> None:
         made(1), SearchSettings(signals=("own", "coarse", "answer_stable"), resamples=50)
     )
     tried = {each.signal: each.tried for each in result.thresholds}
-    assert tried == {"own": 40, "coarse": 40, "answer_stable": 0}
-    assert result.thresholds_tried == 80
+    assert tried == {"own": 80, "coarse": 80, "answer_stable": 0}  # both ways
+    assert result.thresholds_tried == 160
     assert result.evaluated == 7
-    assert result.family == 87
+    assert result.family == 167
     one = search(made(1), SearchSettings(signals=("answer_stable",), resamples=50))
     assert result.critical_score > one.critical_score
     assert all(each.interval.low <= each.f1 <= each.interval.high for each in result.rules)

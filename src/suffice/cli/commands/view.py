@@ -1,0 +1,111 @@
+"""``suffice view``: a record to look at in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import webbrowser
+from functools import partial
+from pathlib import Path
+
+from suffice._optional import require
+from suffice.cli.options import add_traces, natural, open_traces, out_path, workers_of
+from suffice.cli.output import put, say, waiting
+from suffice.scoring import METRICS
+
+_PORT = 7577
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Opens a record in the browser: every question round by round with its evidence, signals and "
+        "decisions, filters and sorting over any number of them, a rule tried as it is typed, two policies "
+        "side by side, new questions of a folder that is being recorded, promises. It listens on this "
+        "machine alone. Without --policy it shows every fixed-K and, where the trace allows, the usual "
+        "methods."
+    )
+    add_traces(parser, measured=True)
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="P",
+        help="a policy to show, as of suffice replay; may be given several times",
+    )
+    parser.add_argument(
+        "--stop-when",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="a rule to show; may be given several times",
+    )
+    parser.add_argument(
+        "--metric", choices=tuple(METRICS), help="what answers are scored by, as of suffice replay"
+    )
+    parser.add_argument(
+        "--cost", metavar="NAME", help="the cost that is shown, as of suffice replay"
+    )
+    parser.add_argument(
+        "--fit-on", metavar="TRACES2", help="fit what must be fitted on split tune of these traces"
+    )
+    parser.add_argument(
+        "--port",
+        type=natural,
+        default=_PORT,
+        metavar="N",
+        help=f"where to listen on 127.0.0.1; 0: any that is free (default: {_PORT})",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    parser.add_argument(
+        "--bundle",
+        type=out_path(folder=True),
+        metavar="OUT",
+        help="write the viewer with the record's data as static files into this folder, for any web server, "
+        "and listen to nothing",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the record until an interrupt, or write it as files."""
+    purpose = "suffice view"
+    require("starlette", purpose=purpose, extra="serve")
+    require("uvicorn", purpose=purpose, extra="serve")
+    from suffice.measures.measures import Measures
+    from suffice.view.app import Shown
+    from suffice.view.bundle import write_bundle
+    from suffice.view.data import RecordView, ViewSettings
+    from suffice.view.listen import listen
+
+    settings = ViewSettings(
+        policies=tuple(arguments.policy),
+        rules=tuple(arguments.stop_when),
+        metric=arguments.metric,
+        cost=arguments.cost,
+        fit_on=arguments.fit_on,
+    )
+    workers = workers_of(arguments)
+
+    def opened() -> RecordView:
+        return RecordView(Measures(open_traces(arguments, say), executor=workers), settings)
+
+    if arguments.bundle is not None:
+        view = opened()
+        with waiting("measuring"):
+            view.work()
+            written = write_bundle(view, Path(arguments.bundle))
+        for line in written.lines():
+            put(line)
+        return 0
+    shown = Shown(None, Path(arguments.traces), opened)
+    opening = threading.Thread(target=shown.open, daemon=True)
+
+    def up(address: str) -> None:
+        say(f"showing {arguments.traces} at {address}; end with Ctrl-C")
+        opening.start()
+        if not arguments.no_browser:
+            threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
+
+    listen(shown, arguments.port, up)
+    return 0

@@ -1,0 +1,253 @@
+"""A record as it grows: its questions once each, as they end, and its labels as they come."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.monitor.questions import Asked, Reading
+from suffice.numbers.fields import map_fields
+from suffice.numbers.tests.e_process import whole
+from suffice.trace.reader import StoredFile, parquet_files
+from suffice.trace.rounds.journal import Journal, free_id, journal_files
+from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
+from suffice.trace.rounds.reader import as_trace_set, read_traces
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.writer import records_to_table
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_JOURNALLED = "watch-"  # files whose questions stood in a journal before, in the same order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is new: questions in the order in which they ended, then labels.
+
+    ``others`` counts questions of other policies, ``damaged`` lines that were left out.
+    """
+
+    questions: tuple[Asked, ...] = ()
+    labels: tuple[Label, ...] = ()
+    others: int = 0
+    damaged: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.questions or self.labels or self.others or self.damaged)
+
+
+@dataclass(slots=True)
+class _Part:
+    """How many questions of a file and of the journal it was made of were read, and a digest of their ids."""
+
+    taken: int = 0
+    digest: str = ""
+    seen: tuple[int, int] = (0, 0)  # size and time of the file when it was last read
+
+
+@dataclass(slots=True)
+class _Open:
+    """A journal of which everything up to a byte was read."""
+
+    journal: Journal
+    offset: int = 0
+    read: int = 0  # finished questions
+
+
+class Folder:
+    """A trace file, or a folder of them that loops may be writing to.
+
+    New questions of one look come in the order in which their last rounds ended, of equal times and without
+    any in the order of files by name and of rows. What a look costs depends on what is new, not on what was
+    read before.
+
+    Parameters
+    ----------
+    root
+        The file or folder; one that does not exist yet is empty.
+    reading
+        How questions are read.
+    """
+
+    def __init__(self, root: Path, reading: Reading) -> None:
+        self._root, self._reading = root, reading
+        self._parts: dict[str, _Part] = {}
+        self._open: dict[Path, _Open] = {}
+        self._labels = 0
+
+    def look(self) -> Found:
+        """What came since the last look.
+
+        Raises
+        ------
+        DataError
+            When a file is damaged, or is no longer what was read of it.
+        """
+        found: list[Asked] = []
+        others = damaged = 0
+        for traces, order in self._new_sets():
+            asked = {question.id: question for question in self._reading.questions(traces)}
+            found += [asked[name] for name in order if name in asked]
+            others += len(order) - len(asked)
+        for held in self._open.values():
+            damaged += held.journal.damaged
+            held.journal.damaged = 0
+        found.sort(key=lambda question: question.time or _EARLIEST)
+        labels, torn = self._new_labels()
+        return Found(
+            questions=tuple(found), labels=tuple(labels), others=others, damaged=damaged + torn
+        )
+
+    # --- questions -------------------------------------------------------------------------------
+    def _new_sets(self) -> Iterator[tuple[TraceSet, Sequence[str]]]:
+        """New questions, with their ids in the order in which they stand there."""
+        # journals first: one that becomes a file meanwhile is found there by its number of questions
+        journals = journal_files(self._root) if self._root.is_dir() else []
+        for gone in self._open.keys() - set(journals):
+            del self._open[gone]
+        for file in journals:
+            try:
+                records, run = self._of_journal(file)
+            except FileNotFoundError:
+                continue
+            if records:
+                yield _as_traces(records, run), [record.question.id for record in records]
+        for file in self._files():
+            yield from self._of_file(file)
+
+    def _files(self) -> list[Path]:
+        there = self._root.is_file() or (
+            self._root.is_dir() and any(self._root.glob("[!.]*.parquet"))
+        )
+        return parquet_files(self._root) if there else []
+
+    def _of_journal(self, file: Path) -> tuple[list[QuestionRecord], Mapping[str, Any]]:
+        held = self._open.setdefault(file, _Open(Journal(file=file)))
+        with file.open("rb") as stream:
+            stream.seek(held.offset)
+            content = stream.read()
+        whole_lines = content[: content.rfind(b"\n") + 1]
+        held.offset += len(whole_lines)
+        journal = held.journal
+        for line in whole_lines.splitlines():
+            try:
+                journal.take(line)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                journal.damaged += 1
+        part = self._parts.setdefault(file.stem, _Part())
+        first = max(part.taken - held.read, 0)
+        new = _distinct(journal.finished[first:])
+        held.read += len(journal.finished)
+        journal.finished.clear()
+        part.taken = max(part.taken, held.read)
+        return new, journal.run
+
+    def _of_file(self, file: Path) -> Iterator[tuple[TraceSet, Sequence[str]]]:
+        part = self._parts.setdefault(file.stem, _Part())
+        stat = file.stat()
+        now = (stat.st_size, stat.st_mtime_ns)
+        if part.seen == now:
+            return
+        stored = StoredFile.open(file, {"question_id"}, QUESTIONS)
+        ids = stored.read(["question_id"]).column(0).unique().to_pylist()
+        known, new = ids[: part.taken], ids[part.taken :]
+        if not file.stem.startswith(_JOURNALLED):
+            if len(known) < part.taken or _digest("", known) != part.digest:
+                raise DataError(
+                    f"other questions stand where {part.taken:,} were read before; a record that was "
+                    "rewritten is watched with another --state",
+                    file=str(file),
+                )
+            part.digest = _digest(part.digest, new)
+        if new:
+            columns = self._reading.columns
+            read = read_traces(file, columns=columns)
+            yield (read if not known else read.only_questions(new)), new
+        part.taken, part.seen = max(part.taken, len(ids)), now
+
+    # --- labels ----------------------------------------------------------------------------------
+    def _new_labels(self) -> tuple[list[Label], int]:
+        file = self._root / LABELS_FILE
+        if not self._root.is_dir() or not file.exists():
+            return [], 0
+        with file.open("rb") as stream:
+            if stream.seek(0, 2) < self._labels:
+                raise DataError(
+                    f"is shorter than the {self._labels:,} bytes that were read before; labels are added "
+                    "at its end",
+                    file=str(file),
+                )
+            stream.seek(self._labels)
+            content = stream.read()
+        labels: list[Label] = []
+        damaged = 0
+        for line in content.splitlines(keepends=True):
+            try:
+                read = read_label(json.loads(line), str(file)) if line.strip() else None
+            except (ValueError, RecursionError):  # DataError is one
+                if not line.endswith(b"\n"):
+                    break  # being written
+                damaged += 1
+                read = None
+            self._labels += len(line)
+            if read is not None:
+                labels.append(read)
+        return labels, damaged
+
+    # --- state -----------------------------------------------------------------------------------
+    def to_json(self) -> dict[str, Any]:
+        """How far it was read, as strict JSON; as long as there are files."""
+        return {
+            "files": {name: [part.taken, part.digest] for name, part in self._parts.items()},
+            "labels": self._labels,
+        }
+
+    def resume(self, document: object) -> None:
+        """Go on from what :meth:`to_json` gave.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be.
+        """
+        fields = map_fields(document, "how far a record was read", ("files", "labels"))
+        files = fields.get("files")
+        if not isinstance(files, Mapping):
+            raise DataError("must be counts by file", column="files")
+        for name, held in files.items():
+            if not (isinstance(held, list) and len(held) == 2 and isinstance(held[1], str)):
+                raise DataError(f"must be a count and a digest, found {held!r:.60}", column="files")
+            self._parts[str(name)] = _Part(whole(held[0], f"files.{name}"), held[1])
+        self._labels = whole(fields.get("labels"), "labels")
+
+
+def _as_traces(records: Iterable[QuestionRecord], run: Mapping[str, Any]) -> TraceSet:
+    return as_trace_set(
+        records_to_table(records), TraceSetOrigin(source="a journal", run=dict(run))
+    )
+
+
+def _distinct(records: Sequence[QuestionRecord]) -> list[QuestionRecord]:
+    """The records, an id that came before with a number."""
+    taken: set[str] = set()
+    distinct = []
+    for record in records:
+        name = free_id(record.question.id, taken)
+        taken.add(name)
+        asked = replace(record.question, id=name)
+        distinct.append(record if name == record.question.id else replace(record, question=asked))
+    return distinct
+
+
+def _digest(before: str, ids: Iterable[str]) -> str:
+    """Twelve hexadecimal digits over all ids so far; empty: none."""
+    for name in ids:
+        before = hashlib.blake2b(f"{before} {name}".encode(), digest_size=6).hexdigest()
+    return before

@@ -1,0 +1,506 @@
+"""``POST /v1/decisions``: a question and its rounds in, a decision out; nothing is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from suffice.errors import SufficeError, UsageError, unknown_name
+from suffice.pipelines.live.controller import Decider, QuestionState
+from suffice.pipelines.live.loop import Loop, answer_round
+from suffice.pipelines.live.reported import PARTS, round_of
+from suffice.policies.file import PolicyFile, policy_hash
+from suffice.protocols import Decision, Signal, StopPolicy
+from suffice.scoring import AnswerChoice
+from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.openapi import As, Operation, Shape, described, read_body, said_of
+from suffice.signals.available import lack_live
+from suffice.trace.rounds.records import (
+    LoopView,
+    Question,
+    Round,
+    as_document,
+    round_of_document,
+)
+from suffice.web.bodies import BodyLimits, read_json
+from suffice.web.replies import Refusal, refusal_of
+
+_Made = TypeVar("_Made")
+_WORKERS = 8
+POLICY_HEADER = "X-Suffice-Policy"
+Tell = Callable[[Event], None]
+
+
+# --- what decides ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPolicy:
+    """A policy as clients name it, with all that is computed of it once."""
+
+    name: str
+    file: PolicyFile
+    hash: str | None
+    choice: AnswerChoice
+    _deciders: dict[int | None, Decider] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> StopPolicy:
+        """What decides."""
+        return self.file.policy
+
+    def decider(self, max_rounds: int | None) -> Decider:
+        """What decides under a budget; ``None``: that of the policy's file."""
+        decider = self._deciders.get(max_rounds)
+        if decider is None:
+            decider = Decider(self.file, max_rounds=max_rounds, strict=False)
+            if len(self._deciders) < 1_000:  # budgets that clients ask for
+                self._deciders[max_rounds] = decider
+        return decider
+
+
+class Policies:
+    """What decides, by name.
+
+    Parameters
+    ----------
+    files
+        Gives what there is now; a file that was read again is another policy.
+    """
+
+    def __init__(self, files: Callable[[], Mapping[str, PolicyFile]]) -> None:
+        self._files = files
+        self._named: dict[str, NamedPolicy] = {}
+
+    def named(self, name: str | None) -> NamedPolicy:
+        """The one of a name; without a name the first.
+
+        Raises
+        ------
+        Refusal
+            Saying which there are.
+        """
+        files = self._files()
+        name = next(iter(files)) if name is None else name
+        file = files.get(name)
+        if file is None:
+            said = unknown_name("policy", name[:100], files)
+            raise Refusal(404, said, code="policy_not_found", param="policy")
+        named = self._named.get(name)
+        if named is None or named.file is not file:
+            policy = file.policy
+            named = self._named[name] = NamedPolicy(
+                name=name,
+                file=file,
+                hash=_hash(policy),
+                choice=AnswerChoice.parse(policy.needs.returns),
+            )
+        return named
+
+    @property
+    def first(self) -> str:
+        """The name of the first."""
+        return next(iter(self._files()))
+
+    def holds(self, named: NamedPolicy) -> bool:
+        """Whether it is what its name stands for now."""
+        return self._files().get(named.name) is named.file
+
+
+def _hash(policy: StopPolicy) -> str | None:
+    try:
+        return policy_hash(policy)
+    except UsageError:  # without a file format
+        return None
+
+
+# --- rounds ----------------------------------------------------------------------------------------
+_DOCUMENTS: Mapping[str, Any] = {"type": "array", "items": {"type": ["string", "object"]}}
+_REPORTED: Mapping[str, Mapping[str, Any]] = {
+    "passages": _DOCUMENTS,
+    "logprobs": {"type": ["array", "object", "null"]},
+    "tokens": {"type": ["array", "object", "null"]},
+    "usage": {"type": ["array", "object", "null"]},
+    "answer_usage": {"type": ["array", "object", "null"]},
+    "samples": {"type": ["array", "null"], "items": {"type": "string"}},
+    "sample_clusters": {"type": ["array", "null"], "items": {"type": "integer"}},
+    "candidate_scores": {"type": ["array", "null"], "items": {"type": "number"}},
+    "answer_starts": {"type": ["integer", "null"]},
+    "verbalized_confidence": {"type": ["number", "null"]},
+    "signals": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
+}
+
+
+def _observed_schema() -> Mapping[str, Any]:
+    """A round as ``observe`` takes it: by parts, or whole as a record holds it."""
+    said = {name: said_of(Loop.observe, name) or said_of(Round, name) for name in sorted(PARTS)}
+    parts = {
+        name: {**_REPORTED.get(name, {"type": ["string", "null"]}), "description": text}
+        for name, text in said.items()
+    }
+    whole = {"type": "object", "description": "The round as a record holds it, in place of parts."}
+    return {
+        "type": "object",
+        "properties": {"finished": whole, **parts},
+        "additionalProperties": False,
+    }
+
+
+OBSERVED = _observed_schema()
+
+
+def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
+    """A round of what a client sent: ``finished``, or the parts that ``observe`` takes.
+
+    Raises
+    ------
+    SufficeError
+        For what is no round.
+    """
+    if "finished" not in held:
+        return round_of(held, earlier)
+    if len(held) > 1:
+        others = ", ".join(sorted(held.keys() - {"finished"}))
+        raise UsageError(f"give the round as finished or by its parts, not both; found {others}")
+    return round_of_document(held["finished"])
+
+
+def undefined_of(
+    specs: Sequence[Signal], signals: Mapping[str, Sequence[float]], view: LoopView
+) -> dict[str, str]:
+    """Why signals that a policy reads are undefined in the last round, by name."""
+    return {spec.name: _why(spec, view) for spec in specs if math.isnan(signals[spec.name][-1])}
+
+
+def _why(spec: Signal, view: LoopView) -> str:
+    if spec.name in view.current.signals:
+        return "given as undefined"
+    lack = lack_live(spec, view)
+    if lack is not None and lack.columns:
+        return f"the round has no {' and no '.join(lack.columns)}"
+    cases = (case.why for case in spec.absences if case.holds(view))
+    return next(cases, "undefined in this round")
+
+
+# --- bodies ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRequest:
+    """A question and its rounds so far.
+
+    Parameters
+    ----------
+    policy
+        Which decides; left out: the one that the header names, else the first.
+    question_id
+        For policies that draw lots, the same for a question in every request; left out: the question.
+    max_rounds
+        The budget: at this round the loop stops whatever the policy says; left out: that of the policy.
+    rounds
+        All of them, in order, as ``observe`` takes them.
+    """
+
+    question: Annotated[str, As(Question, "text")]
+    rounds: Annotated[
+        tuple[dict[str, Any], ...], Shape({"type": "array", "minItems": 1, "items": OBSERVED})
+    ]
+    policy: str | None = None
+    question_id: str | None = None
+    max_rounds: Annotated[int | None, Shape({"type": ["integer", "null"], "minimum": 1})] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What a policy says after a round.
+
+    Parameters
+    ----------
+    round
+        The last one, from 1.
+    undefined
+        Signals that it reads and that are undefined in this round, with the reason.
+    would_stop
+        The first of the rounds after which the policy said stop; null: none.
+    answer_round
+        The round whose answer is returned if the loop ends here; null: none was asked for one.
+    policy
+        Which decided.
+    policy_hash
+        What tells it from others, as records name it; null: it has no file.
+    """
+
+    round: int
+    action: Annotated[Literal["stop", "continue"], As(Decision)]
+    reason: Annotated[str, As(Decision)]
+    values: Annotated[Mapping[str, float | None], As(Decision)]
+    confidence: Annotated[float | None, As(Decision)]
+    stopped_by: Annotated[Literal["policy", "budget"] | None, As(Decision)]
+    undefined: Mapping[str, str]
+    would_stop: int | None
+    answer_round: int | None
+    policy: str
+    policy_hash: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralRequests:
+    """Several questions at once.
+
+    Parameters
+    ----------
+    requests
+        Each as it would be sent alone.
+    """
+
+    requests: tuple[DecisionRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralDecided:
+    """As many replies.
+
+    Parameters
+    ----------
+    decisions
+        In the order of the requests; for one that is refused its error.
+    """
+
+    decisions: Annotated[
+        tuple[Decided, ...],
+        Shape(
+            {
+                "type": "array",
+                "items": {
+                    "anyOf": [
+                        {"$ref": "#/components/schemas/Decided"},
+                        {"$ref": "#/components/schemas/Error"},
+                    ]
+                },
+            }
+        ),
+    ]
+
+
+EXAMPLE: Mapping[str, Any] = {
+    "question": "Where was Ibsen born?",
+    "rounds": [
+        {"answer": "Oslo", "passages": ["Ibsen died in Oslo."]},
+        {"answer": "Skien", "passages": [{"id": "p2", "text": "Ibsen was born in Skien."}]},
+        {"answer": "Skien.", "usage": {"prompt_tokens": 812, "completion_tokens": 9}},
+    ],
+}
+
+
+# --- replies ---------------------------------------------------------------------------------------
+def written(reply: Any) -> dict[str, Any]:
+    """A reply as JSON, every field of it; what JSON has no numbers for is text."""
+    return {part.name: as_document(getattr(reply, part.name)) for part in fields(reply)}
+
+
+def json_response(document: Mapping[str, Any], status: int = 200) -> Response:
+    """A response, its text made where this is called."""
+    content = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(content.encode(), status, media_type="application/json")
+
+
+class Workers:
+    """Threads for what must not hold up the event loop."""
+
+    def __init__(self, name: str, most: int = _WORKERS) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+
+    async def run(self, work: Callable[..., _Made], *arguments: Any) -> _Made:
+        """Its result; work that was begun is done whether or not anybody waits."""
+        running = asyncio.get_running_loop()
+        return await running.run_in_executor(self._pool, partial(work, *arguments))
+
+
+class Decisions:
+    """The route of stateless decisions.
+
+    Parameters
+    ----------
+    policies
+        What decides.
+    limits
+        Of bodies.
+    tell
+        Told of each.
+    most_requests, most_rounds
+        In a body; in a request.
+    """
+
+    def __init__(
+        self,
+        policies: Policies,
+        *,
+        limits: BodyLimits | None = None,
+        tell: Tell | None = None,
+        most_requests: int = 256,
+        most_rounds: int = 256,
+    ) -> None:
+        self._policies = policies
+        self._limits = limits or BodyLimits()
+        self._tell = tell
+        self._most_requests = most_requests
+        self._most_rounds = most_rounds
+        self._workers = Workers("suffice-decisions")
+
+    def routes(self) -> list[Route]:
+        """For an app."""
+        return [Route("/v1/decisions", self.decide, methods=["POST"])]
+
+    @described(
+        Operation(
+            takes={
+                "anyOf": [
+                    {"$ref": "#/components/schemas/DecisionRequest"},
+                    {"$ref": "#/components/schemas/SeveralRequests"},
+                ]
+            },
+            gives={
+                200: {
+                    "anyOf": [
+                        {"$ref": "#/components/schemas/Decided"},
+                        {"$ref": "#/components/schemas/SeveralDecided"},
+                    ]
+                }
+            },
+            uses=(DecisionRequest, SeveralRequests, Decided, SeveralDecided),
+            example=EXAMPLE,
+            headers={POLICY_HEADER: "which policy decides, where the body does not say"},
+        )
+    )
+    async def decide(self, request: Request) -> Response:
+        """Decide about the rounds of a question, or of several.
+
+        Nothing is kept: a request may be repeated. The decision is the one that the policy took in replay and
+        takes in a loop of Python, to the bit.
+        """
+        document = await read_json(request, self._limits)
+        named = request.headers.get(POLICY_HEADER)
+        return await self._workers.run(self._response, document, named)
+
+    def _response(self, document: Mapping[str, Any], named: str | None) -> Response:
+        if "requests" not in document:
+            return json_response(self._decided(document, named))
+        requests = document["requests"]
+        if len(document) > 1 or not isinstance(requests, list):
+            raise Refusal(400, "several are sent as {'requests': [...]} alone", param="requests")
+        if len(requests) > self._most_requests:
+            raise Refusal(
+                400,
+                f"a body may hold {self._most_requests} requests, found {len(requests)}",
+                param="requests",
+            )
+        return json_response({"decisions": [self._one_of(one, named) for one in requests]})
+
+    def _one_of(self, document: Any, named: str | None) -> Mapping[str, Any]:
+        """The reply to one of several."""
+        try:
+            return self._decided(document, named)
+        except Refusal as refusal:
+            return refusal.document
+        except SufficeError as error:
+            return refusal_of(error).document
+
+    def _decided(self, document: Any, named: str | None) -> Mapping[str, Any]:
+        begun = time.perf_counter()
+        if not isinstance(document, dict):
+            raise Refusal(400, f"a request is an object, found {document!r:.60}", param="requests")
+        asked = read_body(DecisionRequest, document)
+        if not 1 <= len(asked.rounds) <= self._most_rounds:
+            raise Refusal(
+                400,
+                f"rounds holds 1 to {self._most_rounds} rounds, found {len(asked.rounds)}",
+                param="rounds",
+            )
+        policy = self._policies.named(asked.policy or named)
+        if asked.max_rounds is not None and asked.max_rounds < 1:
+            raise Refusal(
+                400, f"max_rounds is at least 1, found {asked.max_rounds}", param="max_rounds"
+            )
+        reply, last, decision = decided(asked, policy)
+        if self._tell is not None:
+            took_s = time.perf_counter() - begun
+            for event in _events(asked.question, reply, last, decision, took_s):
+                self._tell(event)
+        return written(reply)
+
+
+def _events(
+    question: str, reply: Decided, last: Round, decision: Decision, took_s: float
+) -> tuple[Event, ...]:
+    name = uuid.uuid4().hex
+    return (
+        QuestionBegun(
+            trace_id=name,
+            endpoint="decisions",
+            policy=reply.policy,
+            policy_hash=reply.policy_hash,
+            model="",
+            text=question,
+        ),
+        RoundEnded(trace_id=name, number=reply.round, round=last, decision=decision, took_s=took_s),
+        QuestionEnded(
+            trace_id=name,
+            rounds=reply.round,
+            stopped_by=reply.stopped_by or "goes-on",
+            reason=reply.reason,
+            took_s=took_s,
+        ),
+    )
+
+
+def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
+    """What a policy says of a question's rounds, the last of them, and the decision.
+
+    Raises
+    ------
+    SufficeError
+        For what is no round, naming which.
+    """
+    decider = named.decider(asked.max_rounds)
+    state = QuestionState(
+        loop=LoopView(asked.question, ()),
+        question_id=asked.question if asked.question_id is None else asked.question_id,
+        signals=decider.no_signals(),
+    )
+    decisions: list[Decision] = []
+    earlier: set[str] = set()
+    for number, held in enumerate(asked.rounds, start=1):
+        try:
+            finished = observed(held, earlier)
+        except SufficeError as error:
+            raise Refusal(400, f"round {number}: {error}", param="rounds") from error
+        decisions.append(decider.decide(state, finished))
+        earlier.update(passage.id for passage in finished.passages or ())
+    last = decisions[-1]
+    stops = (
+        number
+        for number, decision in enumerate(decisions, start=1)
+        if decision.stopped_by == "policy"
+    )
+    reply = Decided(
+        round=len(decisions),
+        action=last.action.value,
+        reason=last.reason,
+        values=last.values,
+        confidence=last.confidence,
+        stopped_by=last.stopped_by,
+        undefined=undefined_of(named.policy.specs, state.signals, state.loop),
+        would_stop=next(stops, None),
+        answer_round=answer_round(named.choice, state.loop, decisions, state.signals),
+        policy=named.name,
+        policy_hash=named.hash,
+    )
+    return reply, state.loop.current, last

@@ -1,0 +1,343 @@
+"""``/v1/responses``: each round is a ``file_search_call``, and the answer the message after them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from suffice.serve.asking import (
+    ROLES,
+    Asked,
+    Stream,
+    as_line,
+    comment,
+    flag,
+    headers_of,
+    hung_up,
+    model_id,
+    refuse_any,
+    suffice_object,
+    text_of,
+    wanted_of,
+    without_effect,
+)
+from suffice.serve.events import RoundEnded
+from suffice.serve.service import Service
+from suffice.serve.under_way import Done, Searching, Text, Tokens, UnderWay
+from suffice.trace.rounds.records import Passage, Round
+from suffice.web.bodies import BodyLimits, read_json
+from suffice.web.replies import Refusal
+
+_READ = frozenset({"model", "input", "stream", "include", "suffice", "instructions", "tools"})
+_HARMLESS = frozenset(
+    {
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "reasoning",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+_TEXTS = ("input_text", "output_text", "text")
+_RESULTS = "file_search_call.results"
+
+
+class Responses:
+    """The endpoint of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        limits = service.limits
+        self._body = BodyLimits(bytes=limits.body_bytes, depth=limits.body_depth)
+
+    async def create(self, request: Request) -> Response:
+        """Answer one request."""
+        body = await read_json(request, self._body)
+        asked, streams, results = _asked(body), flag(body, "stream"), _with_results(body)
+        under_way = await self._service.ask(
+            asked.question,
+            wanted_of(request, body, self._service),
+            endpoint="responses",
+            streams=streams,
+            hung_up=hung_up(request),
+        )
+        told = _Response(under_way, asked, results=results)
+        if streams:
+            return Stream(under_way, told.events())
+        try:
+            done = await under_way.done()
+        finally:
+            under_way.leave()
+        return JSONResponse(told.completed(done), headers=headers_of(under_way, done.answered))
+
+
+# --- what is asked ----------------------------------------------------------------------------------
+def _asked(body: Mapping[str, Any]) -> Asked:
+    """The question, and what of the request is left out.
+
+    Raises
+    ------
+    Refusal
+        For what cannot be honoured.
+    """
+    _refuse(body)
+    given, notes = body.get("input"), list[str]()
+    if isinstance(given, str):
+        question, further = given, 0
+    else:
+        question, further = _last_of_user(given), len(given or ()) - 1
+    if further or body.get("instructions"):
+        notes.append(
+            "the last message of the user was answered alone, without instructions and what was said before"
+        )
+    notes += without_effect(body, _READ | _HARMLESS)
+    return Asked(question=question, notes=tuple(notes))
+
+
+def _last_of_user(given: object) -> str:
+    if not isinstance(given, list) or not given:
+        raise Refusal(400, "input must be a text or a list of messages", param="input")
+    texts = []
+    for number, item in enumerate(given):
+        where = f"input[{number}]"
+        kind = item.get("type", "message") if isinstance(item, dict) else None
+        if kind == "file_search_call":  # of an earlier answer, given back
+            continue
+        if kind != "message" or item.get("role") not in ROLES:
+            raise Refusal(
+                400, f"{where} must be a message with a role of {', '.join(ROLES)}", param=where
+            )
+        if item["role"] == "user":
+            texts.append(text_of(item.get("content"), where, kinds=_TEXTS))
+    if not texts:
+        raise Refusal(400, "no message of the role user, whose last one is the question")
+    return texts[-1]
+
+
+def _refuse(body: Mapping[str, Any]) -> None:
+    tools = body.get("tools") or []
+    own = isinstance(tools, list) and all(
+        isinstance(tool, dict) and tool.get("type") == "file_search" for tool in tools
+    )
+    text = body.get("text")
+    form = text.get("format") if isinstance(text, dict) else None
+    refuse_any(
+        {
+            "tools": not own,
+            "previous_response_id": body.get("previous_response_id") is not None,
+            "conversation": body.get("conversation") is not None,
+            "prompt": body.get("prompt") is not None,
+            "background": bool(body.get("background")),
+            "top_logprobs": bool(body.get("top_logprobs")),
+            "text.format": isinstance(form, dict) and form.get("type", "text") != "text",
+        }
+    )
+
+
+def _with_results(body: Mapping[str, Any]) -> bool:
+    """Whether the passages that were found are wanted with each search."""
+    include = body.get("include") or []
+    if not isinstance(include, list):
+        raise Refusal(400, "include must be a list", param="include")
+    return _RESULTS in include
+
+
+# --- what is answered -------------------------------------------------------------------------------
+class _Response:
+    """One response as it is built."""
+
+    def __init__(self, under_way: UnderWay, asked: Asked, *, results: bool) -> None:
+        self._under_way = under_way
+        self._asked = asked
+        self._results = results
+        self._created = time.time()
+        self._output: list[dict[str, Any]] = []
+        self._number = -1
+
+    def completed(self, done: Done) -> dict[str, Any]:
+        """The response of an answered question."""
+        searches = [
+            self._search(number, found, "completed")
+            for number, found in enumerate(done.answered.rounds, start=1)
+        ]
+        output = [*searches, self._message(done.answered.answer, "completed")]
+        return self._document("completed", output, done)
+
+    def _document(
+        self, status: str, output: Sequence[Mapping[str, Any]], done: Done | None = None
+    ) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "id": f"resp_{self._under_way.trace_id}",
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "model": model_id(self._under_way.served),
+            "output": list(output),
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": False,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "usage": None if done is None else _usage(done.tokens),
+        }
+        if done is not None:
+            said = suffice_object(self._under_way, done.answered, self._asked.notes)
+            document["suffice"] = said
+        return document
+
+    def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
+        """The search of a round."""
+        queries = [] if found is None else [found.query or self._asked.question]
+        passages = () if found is None else found.passages or ()
+        results = [_result(passage, number) for passage in passages]
+        return {
+            "id": f"fs_{self._under_way.trace_id}_{number}",
+            "type": "file_search_call",
+            "status": status,
+            "queries": queries,
+            "results": results if self._results and found is not None else None,
+        }
+
+    def _message(self, text: str | None, status: str) -> dict[str, Any]:
+        return {
+            "id": f"msg_{self._under_way.trace_id}",
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": [] if text is None else [_part(text)],
+        }
+
+    # --- as events -------------------------------------------------------------------------------
+    async def events(self) -> AsyncIterator[str]:
+        """In the order and form of OpenAI's."""
+        yield self._event("created", response=self._document("in_progress", ()))
+        yield self._event("in_progress", response=self._document("in_progress", ()))
+        searching, text = False, list[str]()
+        try:
+            async for told in self._under_way:
+                if isinstance(told, Searching | RoundEnded):
+                    if not searching:
+                        for line in self._begin_search():
+                            yield line
+                    searching = isinstance(told, Searching)
+                    if isinstance(told, RoundEnded):
+                        for line in self._end_search(told.round):
+                            yield line
+                elif isinstance(told, Text):
+                    if not text:
+                        if searching:  # it found nothing to show
+                            for line in self._end_search(None):
+                                yield line
+                        searching = False
+                        for line in self._begin_message():
+                            yield line
+                    text.append(told.piece)
+                    yield self._of_text("output_text.delta", delta=told.piece, logprobs=[])
+                elif isinstance(told, Done):
+                    if not text:
+                        for line in self._begin_message():
+                            yield line
+                    for line in self._end(told):
+                        yield line
+                else:
+                    yield comment(told)
+        except Refusal as refusal:
+            said = refusal.document["error"]
+            error = {"code": "server_error", "message": said["message"]}
+            failed = {**self._document("failed", self._output), "error": error}
+            yield self._event("failed", response=failed)
+
+    def _event(self, kind: str, **fields: Any) -> str:
+        self._number += 1
+        name = f"response.{kind}"
+        line = as_line({"type": name, "sequence_number": self._number, **fields})
+        return f"event: {name}\ndata: {line}\n\n"
+
+    def _begin_search(self) -> list[str]:
+        item = self._search(len(self._output) + 1, None, "in_progress")
+        at = {"output_index": len(self._output), "item_id": item["id"]}
+        return [
+            self._event("output_item.added", output_index=len(self._output), item=item),
+            self._event("file_search_call.in_progress", **at),
+            self._event("file_search_call.searching", **at),
+        ]
+
+    def _end_search(self, found: Round | None) -> list[str]:
+        index = len(self._output)
+        item = self._search(index + 1, found, "completed")
+        self._output.append(item)
+        return [
+            self._event("file_search_call.completed", output_index=index, item_id=item["id"]),
+            self._event("output_item.done", output_index=index, item=item),
+        ]
+
+    def _begin_message(self) -> list[str]:
+        item = self._message(None, "in_progress")
+        return [
+            self._event("output_item.added", output_index=len(self._output), item=item),
+            self._of_text("content_part.added", part=_part("")),
+        ]
+
+    def _of_text(self, kind: str, **fields: Any) -> str:
+        at = {"item_id": self._message(None, "")["id"], "output_index": len(self._output)}
+        return self._event(kind, **at, content_index=0, **fields)
+
+    def _end(self, done: Done) -> list[str]:
+        answer = done.answered.answer
+        item = self._message(answer, "completed")
+        index = len(self._output)
+        lines = [
+            self._of_text("output_text.done", text=answer, logprobs=[]),
+            self._of_text("content_part.done", part=_part(answer)),
+            self._event("output_item.done", output_index=index, item=item),
+        ]
+        self._output.append(item)
+        document = self._document("completed", self._output, done)
+        return [*lines, self._event("completed", response=document)]
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _result(passage: Passage, number: int) -> dict[str, Any]:
+    score = passage.score if passage.rerank_score is None else passage.rerank_score
+    return {
+        "file_id": passage.id,
+        "filename": passage.title,
+        "score": score,
+        "text": passage.text,
+        "attributes": {"round": number},
+    }
+
+
+def _usage(tokens: Tokens) -> dict[str, Any] | None:
+    """Usage of all rounds; ``None``: not all is known."""
+    if tokens.prompt is None or tokens.completion is None:
+        return None
+    return {
+        "input_tokens": tokens.prompt,
+        "input_tokens_details": {"cached_tokens": tokens.cached or 0, "cache_write_tokens": 0},
+        "output_tokens": tokens.completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens.prompt + tokens.completion,
+    }

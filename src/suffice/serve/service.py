@@ -1,0 +1,469 @@
+"""Questions answered adaptively, several at once: a policy each, a record of all, told as they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from suffice.errors import SufficeError, UsageError, unknown_name
+from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
+from suffice.pipelines.live.loop import Mode
+from suffice.pipelines.live.watch import Watch
+from suffice.policies.file import PolicyFile, names_policy_file, policy_hash
+from suffice.protocols import ChatModel, Encoder, Retriever, StopPolicy
+from suffice.retrieval.retrievers import Retrieval
+from suffice.serve.events import (
+    Endpoint,
+    Event,
+    Observer,
+)
+from suffice.serve.settings import LimitSettings
+from suffice.serve.under_way import Order, UnderWay
+from suffice.web.replies import Refusal
+
+DEFAULT_POLICY = "default"
+_LOG = logging.getLogger("suffice.serve")
+_LONGEST_RETRY_S = 60
+_REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What every policy answers from.
+
+    Parameters
+    ----------
+    model, retriever
+        Safe to use from several threads.
+    settings
+        How questions are asked.
+    retrieval
+        How the retriever finds its passages; ``None``: nobody knows, and what they carry is not checked.
+    encoder
+        For policies that need one; ``None``: there is none.
+    """
+
+    model: ChatModel
+    retriever: Retriever
+    settings: AskSettings = field(default_factory=AskSettings)
+    retrieval: Retrieval | None = None
+    encoder: Encoder | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A policy in force.
+
+    Parameters
+    ----------
+    name
+        What a client asks for.
+    source
+        What was named: a file, ``fixed-K``, a rule.
+    live
+        Its loop.
+    watch
+        Decides about questions and records them.
+    hash
+        Of the policy.
+    file
+        What decides about loops of others, with the budget that it states itself.
+    content
+        A digest of the policy file; empty: no file.
+    notes
+        What was settled, and where its promise may not hold.
+    """
+
+    name: str
+    source: str
+    live: LiveLoop
+    watch: Watch
+    hash: str
+    file: PolicyFile
+    content: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def max_rounds(self) -> int:
+        """The full budget."""
+        return self.live.loop.rounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a request asks for beside an answer; ``None``: as the service has it.
+
+    Parameters
+    ----------
+    policy
+        Which decides.
+    max_rounds
+        At most so many rounds.
+    budget_usd
+        At most so many US dollars.
+    """
+
+    policy: str | None = None
+    max_rounds: int | None = None
+    budget_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """Policies whose files changed, by name; those that were refused are in force as they were, and why."""
+
+    changed: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class Places:
+    """How many questions are answered at once, and how many wait; for one event loop."""
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._limits = limits
+        self._free = limits.questions
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._took: deque[float] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def taken(self) -> int:
+        """Questions under way."""
+        return self._limits.questions - self._free
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait."""
+        return len(self._waiting)
+
+    def ask(self) -> asyncio.Future[None]:
+        """A place, perhaps later.
+
+        Raises
+        ------
+        Refusal
+            429, with when to ask again, where too many wait already.
+        """
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._free:
+            self._free -= 1
+            place.set_result(None)
+        elif len(self._waiting) < self._limits.queue:
+            self._waiting.append(place)
+        else:
+            raise Refusal(
+                429,
+                f"{self.taken} questions are being answered and {self.waiting} wait; ask again later",
+                kind="rate_limit_error",
+                code="queue_full",
+                headers={"Retry-After": str(self._retry_s())},
+            )
+        return place
+
+    def _retry_s(self) -> int:
+        mean = sum(self._took) / len(self._took) if self._took else 1.0
+        wait = mean * (self.waiting + 1) / self._limits.questions
+        return min(max(1, math.ceil(wait)), _LONGEST_RETRY_S)
+
+    def give_up(self, place: asyncio.Future[None]) -> None:
+        """Nobody waits for it any more; it is given on where it was had already."""
+        if place in self._waiting:
+            self._waiting.remove(place)
+            place.cancel()
+        elif not place.cancelled():
+            self.leave()
+
+    def leave(self, took_s: float | None = None) -> None:
+        """A question is over."""
+        if took_s is not None:
+            self._took.append(took_s)
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
+
+
+# --- the service ------------------------------------------------------------------------------------
+class Service:
+    """Answers questions under policies, over one model and one retriever.
+
+    Parameters
+    ----------
+    ground
+        What is answered from.
+    policies
+        By the name that a client asks for: a policy, or what :func:`choose_policy` takes. The first holds
+        where none is asked for; none at all: the default rule of the pipeline.
+    record
+        The folder that questions are recorded in, round by round; ``None``: none.
+    explore
+        The share of questions that run to the full budget.
+    limits
+        How much is taken on.
+    observers
+        Are told of every question.
+
+    Raises
+    ------
+    UsageError
+        For a policy that cannot be served, naming it.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        policies: Mapping[str, StopPolicy | str | Path] | None = None,
+        *,
+        record: str | Path | None = None,
+        explore: float = 0.0,
+        limits: LimitSettings | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.ground = ground
+        self.limits = limits or LimitSettings()
+        self.observers = tuple(observers)
+        self.ready = True
+        """Whether questions are taken; set to false while the service ends."""
+        self._record = record
+        self._explore = explore
+        self._places = Places(self.limits)
+        self._lock = threading.Lock()
+        self._under_way: Counter[Watch] = Counter()
+        sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
+        self._sources = dict(sources)
+        self._policies: Mapping[str, Served] = MappingProxyType(
+            {name: self._made(name, source) for name, source in sources.items()}
+        )
+
+    @property
+    def policies(self) -> Mapping[str, Served]:
+        """Those in force, the default first."""
+        return self._policies
+
+    @property
+    def under_way(self) -> int:
+        """Questions that are being answered."""
+        return self._places.taken
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for a place."""
+        return self._places.waiting
+
+    def policy_files(self) -> Mapping[str, PolicyFile]:
+        """What decides about loops of others."""
+        return {name: served.file for name, served in self._policies.items()}
+
+    def watch(self, file: PolicyFile, mode: Mode) -> Watch:
+        """What follows loops of others under a policy, recorded and explored as questions are."""
+        return Watch(
+            file,
+            record=self._record,
+            mode=mode,
+            explore=self._explore if mode == "live" else 0.0,
+            answer=self.ground.settings.choose,
+            run={"pipeline": "over HTTP"},
+        )
+
+    def served(self, name: str | None = None) -> Served:
+        """The policy of a name; ``None``: the default.
+
+        Raises
+        ------
+        Refusal
+            404 for a name that is none.
+        """
+        policies = self._policies
+        if name is None:
+            return next(iter(policies.values()))
+        if name not in policies:
+            raise Refusal(
+                404, unknown_name("policy", name, policies), code="model_not_found", param="model"
+            )
+        return policies[name]
+
+    def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
+        ground, notes = self.ground, list[str]()
+        try:
+            chosen = choose_policy(source, pipeline=ground.settings.pipeline)
+            live = LiveLoop.of(chosen, ground.model, ground.settings, notes.append)
+            live = live.with_models(ground.encoder, ground.retrieval, notes.append)
+            watch = Watch(
+                live.policy,
+                record=self._record,
+                mode="live",
+                explore=self._explore,
+                max_rounds=live.loop.rounds,
+                answer=ground.settings.choose,
+                run={
+                    **asdict(live.loop),
+                    "pipeline": live.loop.pipeline,
+                    "model": ground.model.name,
+                    **({} if ground.retrieval is None else ground.retrieval.stated),
+                    "policy": name,
+                },
+            )
+        except SufficeError as error:
+            raise UsageError(f"policy {name!r}: {error}") from error
+        return Served(
+            name=name,
+            source=str(source or live.policy.facts.summary),
+            live=live,
+            watch=watch,
+            hash=policy_hash(live.policy) or "",
+            file=PolicyFile(live.policy, chosen.max_rounds),
+            content=_digest(source),
+            notes=tuple(notes),
+        )
+
+    def reload(self) -> Reloaded:
+        """Read again the policy files whose content changed; a question keeps the policy it began with.
+
+        A file that is refused leaves the policy as it was.
+        """
+        policies, changed, refused = dict(self._policies), list[str](), dict[str, str]()
+        for name, old in self._policies.items():
+            try:
+                content = _digest(self._sources[name])
+                if content == old.content:
+                    continue
+                policies[name] = self._made(name, self._sources[name])
+                changed.append(name)
+            except (SufficeError, OSError) as error:
+                refused[name] = str(error)
+        before, self._policies = self._policies, MappingProxyType(policies)
+        for name in changed:
+            self._retire(before[name].watch)
+        return Reloaded(changed=tuple(changed), refused=refused)
+
+    def _retire(self, watch: Watch) -> None:
+        """End the recording of a policy that is in force no more and decides about nothing."""
+        with self._lock:
+            in_force = any(served.watch is watch for served in self._policies.values())
+            if in_force or self._under_way[watch]:
+                return
+            del self._under_way[watch]
+        watch.close()
+
+    async def ask(
+        self,
+        question: str,
+        wanted: Wanted,
+        *,
+        endpoint: Endpoint,
+        streams: bool = False,
+        hung_up: Callable[[], Awaitable[object]] | None = None,
+    ) -> UnderWay:
+        """Begin to answer a question, when there is a place; whoever asked calls its ``leave()``.
+
+        ``streams``: pieces of the answer are told as the model gives them. ``hung_up`` returns when the
+        client did; the question is cut then.
+
+        Raises
+        ------
+        Refusal
+            For what cannot be asked, too many questions, or none who waits for the answer any more.
+        """
+        if not self.ready:
+            raise Refusal(
+                503,
+                "the service ends",
+                kind="server_error",
+                code="ending",
+                headers={"Retry-After": "5"},
+            )
+        if not question.strip():
+            raise Refusal(400, "the question is empty", param="messages")
+        if len(question) > self.limits.question_letters:
+            raise Refusal(
+                400,
+                f"a question may have {self.limits.question_letters:,} letters, found {len(question):,}",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        served = self.served(wanted.policy)
+        live = _for_request(served.live, wanted)
+        order = Order(
+            question=question,
+            endpoint=endpoint,
+            served=served,
+            live=live,
+            watched=served.watch.question(question),
+            streams=streams,
+        )
+        under_way = UnderWay(self, order)
+        await under_way.begin(self._places, hung_up)
+        return under_way
+
+    def tell(self, event: Event) -> None:
+        """Tell the observers; one that fails is logged and harms nobody."""
+        for observer in self.observers:
+            try:
+                observer.on(event)
+            except Exception:  # noqa: BLE001
+                _LOG.exception("an observer failed")
+
+    def enters(self, watch: Watch) -> None:
+        """A question is decided about by this watch."""
+        with self._lock:
+            self._under_way[watch] += 1
+
+    def leaves(self, watch: Watch) -> None:
+        """It is over."""
+        with self._lock:
+            self._under_way[watch] -= 1
+        self._retire(watch)
+
+    async def drain(self, seconds: float) -> bool:
+        """Take no more questions and wait for those under way; whether all ended in time."""
+        self.ready = False
+        until = time.monotonic() + seconds
+        while self._places.taken and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return not self._places.taken
+
+    def close(self) -> None:
+        """Write what is finished; nothing is answered after."""
+        self.ready = False
+        for served in self._policies.values():
+            served.watch.close()
+
+
+def _digest(source: object) -> str:
+    if isinstance(source, str | Path) and names_policy_file(str(source)):
+        path = Path(source)
+        file = path / "policy.json" if path.is_dir() else path
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
+    return ""
+
+
+def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:
+    """The loop within the limits that one request asks for; what is shared stays as it is."""
+    rounds, usd = wanted.max_rounds, wanted.budget_usd
+    if rounds is not None:
+        if not 1 <= rounds <= live.loop.rounds:
+            raise Refusal(
+                400,
+                f"max_rounds must be from 1 to {live.loop.rounds} under this policy, found {rounds}",
+                param="max_rounds",
+            )
+        live = replace(live, loop=replace(live.loop, rounds=rounds))
+    if usd is not None:
+        settings = live.settings
+        least = usd if settings.budgets.usd is None else min(usd, settings.budgets.usd)
+        try:
+            budgets = replace(settings.budgets, usd=least)
+        except UsageError as error:
+            raise Refusal(400, f"budget_usd: {error}", param="budget_usd") from error
+        live = replace(live, settings=replace(settings, budgets=budgets))
+    return live

@@ -1,0 +1,349 @@
+"""What is served and how: one TOML file, whose keys are options of ``suffice serve`` as well."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from suffice.errors import DataError, UsageError, unknown_name
+from suffice.options import Option
+
+_Settings = TypeVar("_Settings")
+_MOST_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Which model answers: the table ``[model]``; as the options of ``suffice ask``."""
+
+    llm: Annotated[
+        str,
+        Option(
+            help="base URL of an OpenAI-compatible server, or of several that serve the same model, "
+            "'embedded' (a small model in this process) or 'scripted' (a deterministic stand-in)",
+            metavar="URL[,URL...]",
+        ),
+    ] = "embedded"
+    model: Annotated[
+        str | None,
+        Option(help="the server's model name; for 'embedded' a GGUF file", metavar="M"),
+    ] = None
+    api: Annotated[Literal["chat", "completion"], Option(help="which endpoint of the server")] = (
+        "chat"
+    )
+    timeout: Annotated[float, Option(help="seconds a call", metavar="S")] = 60.0
+    max_wait: Annotated[
+        float,
+        Option(help="seconds to wait in all where the server asks for a pause", metavar="S"),
+    ] = 20.0
+    concurrency: Annotated[
+        int, Option(help="calls to each server under way at once", metavar="N", at_least=1)
+    ] = 64
+    cache: Annotated[
+        str | None,
+        Option(
+            help="keep replies in this SQLite file and never ask the same twice", metavar="FILE"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalSettings:
+    """What is searched and how: the table ``[retrieval]``; as the options of ``suffice ask``."""
+
+    corpus: Annotated[
+        str | None,
+        Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH"),
+    ] = None
+    index: Annotated[
+        str | None,
+        Option(help="keep the index of the corpus here and use it again", metavar="DIR"),
+    ] = None
+    retriever: Annotated[
+        str, Option(help="what ranks passages, as in suffice ask", metavar="X")
+    ] = "bm25"
+    encoder: Annotated[
+        str | None, Option(help="what makes vectors, as in suffice ask", metavar="E")
+    ] = None
+    encoder_model: Annotated[
+        str | None, Option(help="the embedding server's model name", metavar="M")
+    ] = None
+    query_prefix: Annotated[
+        str | None, Option(help="what the encoder puts before a query", metavar="TEXT")
+    ] = None
+    reranker: Annotated[
+        str | None, Option(help="a cross-encoder's folder or a GGUF reranker", metavar="PATH")
+    ] = None
+    pool: Annotated[
+        int | None,
+        Option(help="how many passages are given to the reranker", metavar="N", at_least=1),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSettings:
+    """How a question is answered: the table ``[answers]``; further fields of the loop in ``[loop]``."""
+
+    pipeline: Annotated[str | None, Option(help="the loop, as in suffice ask", metavar="NAME")] = (
+        None
+    )
+    samples: Annotated[
+        int | None,
+        Option(help="sampled answers a round, where something reads them", metavar="M", at_least=1),
+    ] = None
+    seed: Annotated[int, Option(help="of samples", at_least=0)] = 42
+    answer: Annotated[
+        str,
+        Option(
+            help="which round's answer is returned",
+            metavar="latest|most-confident|highest:NAME|lowest:NAME",
+        ),
+    ] = "latest"
+    decline_below: Annotated[
+        float | None,
+        Option(help="no answer where the policy's confidence is below this", metavar="C"),
+    ] = None
+    speculate: Annotated[
+        bool, Option(help="begin the next round while one is answered and decided about")
+    ] = False
+    loop: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSettings:
+    """What a question may cost, and prices: the table ``[budgets]``."""
+
+    rounds: Annotated[
+        int | None,
+        Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1),
+    ] = None
+    tokens: Annotated[
+        int | None,
+        Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1),
+    ] = None
+    seconds: Annotated[
+        float | None,
+        Option(name="budget_seconds", help="no further round after S seconds", metavar="S"),
+    ] = None
+    usd: Annotated[
+        float | None,
+        Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U"),
+    ] = None
+    price_model: Annotated[
+        str | None, Option(help="price tokens as this model, by genai-prices", metavar="M")
+    ] = None
+    prices: Annotated[
+        str | None,
+        Option(help="price tokens by hand, as in input=0.15,output=0.60", metavar="RATES"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSettings:
+    """Where questions are recorded: the table ``[record]``."""
+
+    folder: Annotated[
+        str | None,
+        Option(
+            name="record",
+            help="record every question here, round by round, as suffice replay, monitor and view read it",
+            metavar="DIR",
+        ),
+    ] = None
+    explore: Annotated[
+        float,
+        Option(
+            help="the share of questions, from 0 to below 1, that run to the full budget, so that the record "
+            "keeps telling what stopping costs",
+            metavar="SHARE",
+        ),
+    ] = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """How much is taken on: the table ``[limits]``."""
+
+    questions: Annotated[
+        int, Option(help="questions answered at once", metavar="N", at_least=1)
+    ] = 64
+    queue: Annotated[
+        int,
+        Option(help="questions that wait beyond those; more are sent away (429)", at_least=0),
+    ] = 256
+    seconds: Annotated[
+        float,
+        Option(name="request_timeout", help="seconds a request may take, waiting too", metavar="S"),
+    ] = 120.0
+    question_letters: int = 4_000
+    body_bytes: int = 1 << 20
+    body_depth: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """Loops of others that are followed: the table ``[loops]``.
+
+    Parameters
+    ----------
+    mode
+        ``live``: a loop is told to stop where its policy says so; ``shadow``: only at its budget.
+    under_way
+        How many at once; a further one is refused with 429.
+    idle_s
+        Seconds after which one that nobody touched ends as unfinished.
+    rounds
+        Of a loop, at most.
+    remembered
+        Loops that ended, so that a repeated request gets its reply again.
+    """
+
+    mode: Literal["live", "shadow"] = "live"
+    under_way: int = 1_000
+    idle_s: float = 900.0
+    rounds: int = 1_000
+    remembered: int = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """All of it.
+
+    Parameters
+    ----------
+    host, port
+        Where to listen.
+    policies
+        What decides, by the name that a client asks for: a policy file, ``fixed-K``, a method that needs no
+        fitting, a rule's text. The first holds where none is asked for; none at all: the default rule.
+    """
+
+    host: Annotated[str, Option(help="address to listen at", metavar="HOST")] = "127.0.0.1"
+    port: Annotated[int, Option(help="port to listen at; 0: any free one", at_least=0)] = 8642
+    policies: Mapping[str, str] = field(default_factory=dict)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
+    answers: AnswerSettings = field(default_factory=AnswerSettings)
+    budgets: BudgetSettings = field(default_factory=BudgetSettings)
+    record: RecordSettings = field(default_factory=RecordSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    loops: LoopSettings = field(default_factory=LoopSettings)
+
+
+def load_settings(file: str | Path) -> ServeSettings:
+    """The settings that a TOML file states; what it leaves out is as it is by default.
+
+    Raises
+    ------
+    UsageError
+        When there is no such file.
+    DataError
+        For what is no TOML, an unknown key or a value of another type, naming file and key.
+    """
+    file = Path(file)
+    try:
+        with file.open("rb") as opened:
+            document = tomllib.loads(opened.read(_MOST_FILE_BYTES).decode())
+    except OSError as error:
+        raise UsageError(f"cannot read the settings {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise DataError(f"no TOML: {error}", file=str(file)) from error
+    return settings_from(document, ServeSettings, file=str(file))
+
+
+def settings_from(
+    document: Mapping[str, Any], kind: type[_Settings], *, file: str, table: str = ""
+) -> _Settings:
+    """Settings of a dataclass from a table of a TOML file; a dataclass in a field is a table in it.
+
+    Raises
+    ------
+    DataError
+        Naming file and key.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    own: dict[str, Field[Any]] = {
+        known.name: known
+        for known in fields(kind)  # type: ignore[arg-type]
+    }
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        name = f"{table}.{key}" if table else key
+        if key not in own:
+            raise DataError(unknown_name(f"key {name!r}, written", key, own), file=file)
+        try:
+            values[key] = _read(value, hints[key], file=file, name=name)
+        except _Misfit as misfit:
+            raise DataError(f"{name} must be {misfit}, found {value!r:.80}", file=file) from None
+    try:
+        return kind(**values)
+    except UsageError as error:
+        raise DataError(f"[{table}]: {error}" if table else str(error), file=file) from error
+
+
+def with_given(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
+    """The settings with those options that were given on the command line, by their names there."""
+    changed: dict[str, Any] = {}
+    hints = get_type_hints(type(settings), include_extras=True)
+    for own in fields(settings):  # type: ignore[arg-type]
+        option = _option(hints[own.name])
+        value = getattr(settings, own.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            changed[own.name] = with_given(value, given)
+        elif option is not None:
+            told = given.get((option.name or own.name).replace("-", "_"))
+            changed[own.name] = value if told is None else told
+    return replace(settings, **changed)  # type: ignore[type-var]
+
+
+class _Misfit(Exception):  # noqa: N818
+    """What a value should have been."""
+
+
+def _option(annotation: Any) -> Option | None:
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((extra for extra in extras if isinstance(extra, Option)), None)
+
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _read(value: Any, annotation: Any, *, file: str, name: str) -> Any:
+    option = _option(annotation)
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not NoneType)
+    if isinstance(annotation, type) and is_dataclass(annotation):
+        if not isinstance(value, dict):
+            raise _Misfit(f"a table, [{name}]")
+        return settings_from(value, annotation, file=file, table=name)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        if value not in parts:
+            raise _Misfit(f"one of {', '.join(map(str, parts))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _Misfit("a list")
+        return tuple(_read(part, parts[0], file=file, name=name) for part in value)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise _Misfit(f"a table, [{name}]")
+        if parts[1] is Any:
+            return value
+        return {
+            key: _read(part, parts[1], file=file, name=f"{name}.{key}")
+            for key, part in value.items()
+        }
+    wanted = (int, float) if annotation is float else annotation
+    if not isinstance(value, wanted) or (isinstance(value, bool) and annotation is not bool):
+        raise _Misfit(_WORDS.get(annotation, str(annotation)))
+    least = None if option is None else option.at_least
+    if least is not None and value < least:
+        raise _Misfit(f"at least {least}")
+    return float(value) if annotation is float else value

@@ -1,0 +1,411 @@
+"""One question of the service under way: answered in a thread, told of on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from suffice.concurrency import Aside, Cut, may_be_cut
+from suffice.errors import InternalError, SufficeError
+from suffice.pipelines.answers.calls import ComingAnswer
+from suffice.pipelines.live.answering import Answered, total_usage
+from suffice.pipelines.live.ask import LiveLoop
+from suffice.pipelines.live.loop import Loop
+from suffice.protocols import Decision, Retriever, StopPolicy
+from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.trace.rounds.records import Passage, Round
+from suffice.web.replies import Refusal, refusal_of
+
+if TYPE_CHECKING:
+    from suffice.serve.service import Places, Served, Service
+
+HUNG_UP = 499
+_QUIET_S = 10.0  # between signs of life
+_LOG = logging.getLogger("suffice.serve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A question that is to be answered.
+
+    Parameters
+    ----------
+    question
+        Its text.
+    endpoint
+        Where it came in.
+    served
+        The policy that it keeps.
+    live
+        The policy's loop, within the limits of the request.
+    watched
+        Decides and records.
+    streams
+        Whether what happens and pieces of the answer are told as they come.
+    """
+
+    question: str
+    endpoint: Endpoint
+    served: Served
+    live: LiveLoop
+    watched: Loop
+    streams: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """A query was sent to the retriever."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A further piece of the answer."""
+
+    piece: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What all calls of a question took; ``None``: not known of all of them."""
+
+    prompt: int | None
+    cached: int | None
+    completion: int | None
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Tokens:
+        """Those of rounds: answers, samples and judges."""
+        usage = total_usage(rounds)
+
+        def total(part: str) -> int | None:
+            plain = usage[f"{part}_tokens"]
+            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
+            return None if plain is None else plain + sum(known or 0 for known in further)
+
+        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The question is answered."""
+
+    answered: Answered
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing happened for a while."""
+
+
+Told = Searching | RoundEnded | Text | Done | Waiting
+
+
+class UnderWay:
+    """A question that is being answered in a thread of its own; told of on the event loop.
+
+    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        order: Order,
+    ) -> None:
+        self.served = order.served
+        self.trace_id = order.watched.question_id
+        """The question's id in the record."""
+        self.explored = order.watched.explored
+        """Whether the question runs to the full budget whatever the policy says."""
+        self._service = service
+        self._order = order
+        self._here = asyncio.get_running_loop()
+        self._until = self._here.time() + service.limits.seconds
+        self._told: asyncio.Queue[Told | _Failed] = asyncio.Queue()
+        self._place: asyncio.Future[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._aside: Aside | None = None
+
+    # --- on the event loop -----------------------------------------------------------------------
+    async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
+        """Wait for a place and begin.
+
+        Raises
+        ------
+        Refusal
+            429, 499 or 504.
+        """
+        self._place = place = places.ask()
+        self._places = places
+        if hung_up is not None:
+            self._watching = asyncio.create_task(self._leave_when(hung_up))
+        try:
+            async with asyncio.timeout_at(self._until):
+                await asyncio.shield(place)
+        except TimeoutError:
+            self.leave()
+            raise self._too_late() from None
+        except asyncio.CancelledError:
+            gave_up = place.cancelled()
+            self.leave()
+            if gave_up:
+                raise Refusal(HUNG_UP, "the client hung up") from None
+            raise
+        self._service.enters(self.served.watch)
+        try:
+            self._question = _Question(self._service, self._order, self._put, self._over)
+            self._aside = Aside(self._question.run)
+        except BaseException:
+            self._service.leaves(self.served.watch)
+            self.leave()
+            raise
+
+    async def _leave_when(self, hung_up: Callable[[], Awaitable[object]]) -> None:
+        await hung_up()
+        self._watching = None
+        self.leave()
+
+    def leave(self, why: str = "the client hung up") -> None:
+        """Nobody waits for the answer any more; what is under way is cut. Does nothing after the end."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        if self._aside is not None:
+            self._question.why = why
+            self._aside.cut(wait=False)
+        elif self._place is not None:
+            place, self._place = self._place, None
+            self._places.give_up(place)
+
+    def __aiter__(self) -> AsyncIterator[Told]:
+        return self._items()
+
+    async def _items(self) -> AsyncIterator[Told]:
+        while True:
+            quiet_until = self._here.time() + _QUIET_S
+            try:
+                async with asyncio.timeout_at(min(self._until, quiet_until)):
+                    told = await self._told.get()
+            except TimeoutError:
+                if quiet_until < self._until:
+                    yield Waiting()
+                    continue
+                too_late = self._too_late()
+                self.leave(str(too_late))
+                raise too_late from None
+            if isinstance(told, _Failed):
+                raise told.refusal
+            yield told
+            if isinstance(told, Done):
+                return
+
+    async def done(self) -> Done:
+        """The answer.
+
+        Raises
+        ------
+        Refusal
+            Where there is none.
+        """
+        async for told in self:
+            if isinstance(told, Done):
+                return told
+        raise InternalError("a question ended without an end")
+
+    def _too_late(self) -> Refusal:
+        return Refusal(
+            504,
+            f"not answered within the {self._service.limits.seconds:g} seconds a request may take",
+            kind="server_error",
+            code="timeout",
+        )
+
+    # --- told from the question's thread ----------------------------------------------------------
+    def _put(self, told: Told | _Failed) -> None:
+        """Tell whoever reads."""
+        with suppress(RuntimeError):  # the event loop is over
+            self._here.call_soon_threadsafe(self._told.put_nowait, told)
+
+    def _over(self, took_s: float) -> None:
+        """The thread ends."""
+        self._service.leaves(self.served.watch)
+        with suppress(RuntimeError):
+            self._here.call_soon_threadsafe(self._places.leave, took_s)
+
+
+class _Question:
+    """The thread's side of a question: follows its rounds, has them recorded, tells of them."""
+
+    def __init__(
+        self,
+        service: Service,
+        order: Order,
+        put: Callable[[Told | _Failed], None],
+        over: Callable[[float], None],
+    ) -> None:
+        self.why = "the client hung up"
+        """Why it is cut, where it is."""
+        self._service = service
+        self._order = order
+        self._watched = order.watched
+        self._put = put
+        self._over = over
+        self._coming = ComingAnswer()
+        self._began = self._ticked = time.perf_counter()
+
+    def run(self) -> None:
+        """Answer it; whatever happens, whoever waits is told and the place is free again."""
+        watched, name = self._watched, self._watched.question_id
+        try:
+            self._run()
+        except Cut:
+            self._end(None, "gone", self.why)
+            watched.concluded(None, "user", self.why)
+            self._put(_Failed(Refusal(HUNG_UP, self.why)))
+        except SufficeError as error:
+            if isinstance(error, InternalError):
+                _LOG.exception("question %s failed", name)
+            self._fail(error, refusal_of(error))
+        except Exception as error:  # noqa: BLE001
+            _LOG.exception("question %s failed", name)
+            self._fail(error, refusal_of(InternalError()))
+        finally:
+            try:
+                watched.end()
+            finally:
+                self._over(time.perf_counter() - self._began)
+
+    def _run(self) -> None:
+        order, watched, live = self._order, self._watched, self._order.live
+        retriever = self._service.ground.retriever
+        self._service.tell(
+            QuestionBegun(
+                trace_id=watched.question_id,
+                endpoint=order.endpoint,
+                policy=order.served.name,
+                policy_hash=order.served.hash or None,
+                model=live.model.name,
+                text=order.question,
+            )
+        )
+        watched.begin()
+        with may_be_cut():
+            answered = live.answer(
+                order.question,
+                _Telling(retriever, self._put) if order.streams else retriever,
+                follower=self,
+                every_answer=watched.explored,
+                tell=self._hear if order.streams else None,
+            )
+        last = answered.rounds[-1]
+        whole = len(answered.rounds) == len(watched.rounds)
+        watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
+        self._end(answered, answered.stopped_by, answered.reason)
+        told = self._coming.told
+        if not answered.answer.startswith(told):
+            self._put(
+                _Failed(
+                    Refusal(
+                        502,
+                        "the model broke off and was asked again; what was sent is not the answer, ask "
+                        "again",
+                        kind="upstream_error",
+                        code="model_failed",
+                    )
+                )
+            )
+            return
+        if order.streams and answered.answer != told:
+            self._put(Text(answered.answer.removeprefix(told)))
+        self._put(Done(answered=answered, tokens=Tokens.of(answered.rounds)))
+
+    def _hear(self, piece: str) -> None:
+        certain = self._coming.feed(piece)
+        if certain:
+            self._put(Text(certain))
+
+    def _fail(self, error: Exception, refusal: Refusal) -> None:
+        self._end(None, "error" if self._watched.rounds else "refused", str(error))
+        self._watched.concluded(None, "error", str(error))
+        self._put(_Failed(refusal))
+
+    def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
+        rounds = self._watched.rounds if answered is None else answered.rounds
+        tokens = Tokens.of(rounds)
+        self._service.tell(
+            QuestionEnded(
+                trace_id=self._watched.question_id,
+                rounds=len(rounds),
+                stopped_by=stopped_by,
+                reason=reason,
+                declined=answered is not None and answered.declined,
+                took_s=time.perf_counter() - self._began,
+                prompt_tokens=tokens.prompt,
+                cached_tokens=tokens.cached,
+                completion_tokens=tokens.completion,
+                usd=None if answered is None else answered.usd,
+                error=reason if answered is None or stopped_by == "error" else "",
+            )
+        )
+
+    # --- what follows the rounds -----------------------------------------------------------------
+    @property
+    def policy(self) -> StopPolicy:
+        """What decides."""
+        return self._order.live.policy
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """As recorded."""
+        return self._watched.rounds
+
+    @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read."""
+        return self._watched.signals
+
+    def start(self, question: str) -> None:
+        """It was begun."""
+
+    def observe(self, finished: Round) -> Decision:
+        """Record, decide, tell."""
+        with may_be_cut():
+            decision = self._watched.observe(finished)
+        now = time.perf_counter()
+        event = RoundEnded(
+            trace_id=self._watched.question_id,
+            number=len(self._watched.decisions),
+            round=finished,
+            decision=decision,
+            took_s=now - self._ticked,
+        )
+        self._ticked = now
+        self._service.tell(event)
+        if self._order.streams:
+            self._put(event)
+        return decision
+
+
+class _Telling:
+    """A retriever that tells what it is asked."""
+
+    def __init__(self, retriever: Retriever, tell: Callable[[Told], None]) -> None:
+        self._retriever = retriever
+        self._tell = tell
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        """As the retriever does."""
+        self._tell(Searching(query))
+        return self._retriever.retrieve(query, k)

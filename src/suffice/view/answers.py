@@ -1,0 +1,381 @@
+"""What the viewer is asked, answered as JSON documents: a question, a rule, two policies, promises."""
+
+from __future__ import annotations
+
+import math
+import re
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.errors import DataError, UsageError
+from suffice.policies.rules.syntax import parse
+from suffice.replay.diagnose.question_histories import stop_reason
+from suffice.report.draw.scatter import Point, Scatter, scatter
+from suffice.report.draw.svg import Family
+from suffice.results.formats import amount, percent
+from suffice.results.markup import Html, shorten, visible
+from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+from suffice.view.data import NotReadyError, PolicyColumns, RecordView
+from suffice.view.selection import Selection, Selector, rows_shown
+
+_LONGEST = 200_000  # characters of a text that is shown
+_CHANGED = 20
+_PLACE = re.compile(r"at character (\d+)")
+
+
+def figures(view: RecordView, split: str) -> dict[str, Any]:
+    """Facts of the record and what every policy scores and pays on a split."""
+    split = "" if split == "*" else split or view.scored_split
+    return {**view.facts(), "split": split, "policies": view.policy_figures(split)}
+
+
+def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) -> dict[str, Any]:
+    """Some questions of a selection, with the cursors of the next and the previous ones."""
+    selector = selector_of(view)
+    began = perf_counter()
+    limit = (
+        min(200, max(1, int(query.get("limit", "50"))))
+        if query.get("limit", "50").isdigit()
+        else 50
+    )
+    page = selector.page(
+        chosen, cursor=query.get("cursor", ""), back=query.get("page") == "back", limit=limit
+    )
+    policies = list(view.columns.policies)
+    names = [policy.candidate.name for policy in policies]
+    if chosen.policy == "what-if":
+        policies.append(view.policy("what-if", chosen.rule))
+        names.append("what-if")
+    rows = rows_shown(view, page.rows, policies)
+    last = page.before + len(page.rows)
+    return {
+        "total": page.total,
+        "first": page.before + 1 if rows else 0,
+        "policies": names,
+        "rows": rows,
+        "next": rows[-1]["row"] if rows and last < page.total else None,
+        "previous": rows[0]["row"] if rows and page.before else None,
+        "ms": _ms(began),
+    }
+
+
+def selector_of(view: RecordView) -> Selector:
+    """The selector of a record, which keeps what it found."""
+    if view.selector is None:
+        view.selector = Selector(view)
+    return view.selector
+
+
+# --- one question --------------------------------------------------------------------------------
+def one_question(
+    view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
+) -> dict[str, Any]:
+    """Everything of a question: its rounds, signals and where each policy stops and why.
+
+    With a selection also which question comes before it there, and which next.
+    """
+    place = pc.index(view.question_ids, name).as_py()
+    if place < 0:
+        raise DataError(
+            f"no question {shorten(visible(name), 80)!r} in {view.traces.origin.source}"
+        )
+    record = _record(view.traces, place)
+    policies = list(view.columns.policies)
+    if rule:
+        policies.append(view.rule(rule))
+    signals = {
+        signal: values[place, : len(record.rounds)]
+        for signal, values in sorted(view.columns.signals.items())
+        if np.isfinite(values[place]).any()
+    }
+    scored = view.measures.scores() if policies else None
+    rounds = []
+    for number, recorded in enumerate(record.rounds):
+        em = None if scored is None else _number(scored.em[place, number])
+        score = None if scored is None else _number(scored.compared[place, number])
+        rounds.append(
+            {
+                "number": number + 1,
+                "query": _text(recorded.query),
+                "answer": _text(recorded.answer),
+                "response": _text(recorded.response),
+                "right": em,
+                "score": score,
+                "parse_failure": _text(recorded.parse_failure),
+                "passages": [_passage(passage) for passage in recorded.passages or ()],
+                "samples": [_text(sample) for sample in (recorded.samples or ())[:20]],
+                "usage": {
+                    kind: getattr(recorded.usage, kind)
+                    for kind in ("llm_calls", "prompt_tokens", "completion_tokens", "latency_s")
+                    if getattr(recorded.usage, kind) is not None
+                },
+            }
+        )
+    return {
+        "id": name,
+        "question": _text(record.question.text),
+        "type": _text(record.question.type),
+        "split": record.question.split,
+        "gold": [_text(answer) for answer in record.gold.answers]
+        if view.measures.metric.gold
+        else [],
+        "rounds": rounds,
+        "signals": {
+            signal: [_number(value) for value in values] for signal, values in signals.items()
+        },
+        "stops": [_stop(view, policy, place, record) for policy in policies],
+        "near": None if chosen is None else _near(view, chosen, place),
+    }
+
+
+def _near(view: RecordView, chosen: Selection, place: int) -> dict[str, Any] | None:
+    try:
+        rows = selector_of(view).rows(chosen)
+    except NotReadyError:
+        return None
+    places = np.flatnonzero(rows == place)
+    at = int(places[0]) if len(places) else -1
+    beside = {
+        "previous": at - 1 if at > 0 else -1,
+        "next": at + 1 if 0 <= at < len(rows) - 1 else -1,
+    }
+    return {
+        "total": len(rows),
+        "place": at + 1,
+        **{
+            side: None if where < 0 else view.question_ids[int(rows[where])].as_py()
+            for side, where in beside.items()
+        },
+    }
+
+
+def _record(traces: TraceSet, place: int) -> QuestionRecord:
+    chosen = np.zeros(traces.n_questions, bool)
+    chosen[place] = True
+    return next(iter(traces.take(chosen).records()))
+
+
+def _stop(
+    view: RecordView, policy: PolicyColumns, place: int, record: QuestionRecord
+) -> dict[str, Any]:
+    candidate, stop = policy.candidate, int(policy.stops[place])
+    reason = candidate.kind
+    if candidate.policy is not None:
+        table = view.measures.signals(candidate.policy.specs)
+        read = {
+            name: table.signal(name)[place, :stop].tolist() for name in candidate.policy.signals
+        }
+        reason = stop_reason(candidate.policy, stop, read, record)
+    returned = int(policy.answers[place])
+    if returned != stop:
+        reason = f"{reason}; the answer of round {returned} is returned"
+    return {
+        "policy": candidate.name,
+        "label": candidate.label,
+        "adaptive": candidate.adaptive,
+        "round": stop,
+        "answer_round": returned,
+        "right": _number(policy.em[place]),
+        "score": _number(policy.score[place]),
+        "cost": None if policy.cost is None else _number(policy.cost[place]),
+        "reason": visible(shorten(reason, 1000)),
+    }
+
+
+def _passage(passage: Passage) -> dict[str, Any]:
+    return {
+        "title": shorten(visible(passage.title or passage.id), 300),
+        "text": _text(passage.text),
+        "score": None if passage.score is None else _number(passage.score),
+    }
+
+
+def _text(text: str | None) -> str | None:
+    """A text with nothing hidden in it; what is too long for a page is cut, and says so."""
+    if text is None:
+        return None
+    if len(text) > _LONGEST:
+        return (
+            f"{visible(text[:_LONGEST])}… [{len(text) - _LONGEST:,} more characters are not shown]"
+        )
+    return visible(text)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+# --- a rule that is tried ------------------------------------------------------------------------
+def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, Any]:
+    """Where a rule would stop every question, and what it scores and pays more than others.
+
+    ``against`` is a policy by name; empty: the full budget alone. A text that is no rule is answered with
+    ``error`` and, where it is known, the ``place`` of it, from 0.
+    """
+    began = perf_counter()
+    split = "" if split == "*" else split or view.scored_split
+    try:
+        parse(rule)
+        tried = view.rule(rule)
+    except UsageError as error:
+        message = str(error)
+        place = _PLACE.search(message)
+        at = len(rule.rstrip()) if place is None and " the end" in message else None
+        return {
+            "rule": rule,
+            "error": visible(message),
+            "place": int(place.group(1)) - 1 if place else at,
+        }
+    rows = view.in_split(split)
+    full = view.full
+    other = _named(view, against) if against else full
+    changed = rows & (tried.stops != other.stops)
+    return {
+        "rule": rule,
+        "split": split,
+        "questions": int(rows.sum()),
+        "figures": view.figures_of(tried, rows),
+        "full": view.differences(tried, full, rows),
+        "against": other.candidate.name,
+        "other": view.differences(tried, other, rows),
+        "other_figures": view.figures_of(other, rows),
+        **_changes(tried, other, rows),
+        "changed_rows": rows_shown(view, np.flatnonzero(changed)[:_CHANGED], [other, tried]),
+        "ms": _ms(began),
+    }
+
+
+def _named(view: RecordView, name: str) -> PolicyColumns:
+    try:
+        return view.policy(name)
+    except KeyError:
+        known = ", ".join(policy.candidate.name for policy in view.columns.policies)
+        raise UsageError(f"no policy here is called {name[:80]!r}; there are {known}") from None
+
+
+def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, int]:
+    """How many questions stop elsewhere, and how many of these are right under one of the two alone."""
+    changed = rows & (one.stops != other.stops)
+    return {
+        "changed": int(changed.sum()),
+        "earlier": int((rows & (one.stops < other.stops)).sum()),
+        "gained": int((rows & (one.em == 1.0) & (other.em == 0.0)).sum()),
+        "lost": int((rows & (one.em == 0.0) & (other.em == 1.0)).sum()),
+    }
+
+
+# --- two policies --------------------------------------------------------------------------------
+def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> dict[str, Any]:
+    """Two policies beside each other: figures, paired differences, on how many questions they differ."""
+    began = perf_counter()
+    split = "" if split == "*" else split or view.scored_split
+    rows = view.in_split(split)
+    first, second = (
+        view.rule(rule) if name == "what-if" else _named(view, name) for name in (one, other)
+    )
+    counts = np.zeros((view.traces.n_rounds + 1, view.traces.n_rounds + 1), np.int64)
+    np.add.at(counts, (first.stops[rows], second.stops[rows]), 1)
+    both = first.em[rows], second.em[rows]
+    return {
+        "split": split,
+        "questions": int(rows.sum()),
+        "a": view.figures_of(first, rows),
+        "b": view.figures_of(second, rows),
+        "difference": view.differences(first, second, rows),
+        **_changes(first, second, rows),
+        "both_right": int(((both[0] == 1.0) & (both[1] == 1.0)).sum()),
+        "both_wrong": int(((both[0] == 0.0) & (both[1] == 0.0)).sum()),
+        "stops": counts.tolist(),
+        "ms": _ms(began),
+    }
+
+
+# --- promises ------------------------------------------------------------------------------------
+def promises(view: RecordView) -> dict[str, Any]:
+    """What every policy promises, on what that rests, and what a record with cut questions leaves open."""
+    made = []
+    for policy in list(view.columns.policies):
+        deployed = policy.candidate.policy
+        if deployed is None:
+            continue
+        facts = deployed.facts
+        if not (facts.promise or facts.guarantee or facts.coverage):
+            continue
+        made.append(
+            {
+                "name": policy.candidate.name,
+                "label": policy.candidate.label,
+                "promise": facts.promise,
+                "guarantee": facts.guarantee,
+                "alpha": None if facts.coverage is None else facts.coverage.alpha,
+                "fitted_on": facts.fitted_on,
+                "notes": facts.notes,
+                "figures": view.figures_of(policy, view.in_split(view.scored_split)),
+            }
+        )
+    seen = view.measures.seen if view.columns.policies else None
+    cut = None
+    if seen is not None:
+        cut = {
+            "questions": view.n_questions,
+            "cut": seen.n_cut,
+            "explored": int(seen.explored.sum()),
+            "stood_for": int(seen.stood_for.sum()),
+            "unseen": int(seen.unseen.sum()),
+        }
+    return {"promises": made, "cut": cut, "ready": view.progress.ready}
+
+
+# --- a picture -----------------------------------------------------------------------------------
+def chart(view: RecordView, split: str, rule: str = "") -> Html:
+    """Scores against cost: fixed budgets as a line, other policies as points, the rule tried as one more."""
+    split = "" if split == "*" else split or view.scored_split
+    axis, rows = view.columns.axis, view.in_split(split)
+    shown = [*view.columns.policies, *([view.rule(rule)] if rule else [])]
+    points = [
+        point for number, one in enumerate(shown) if (point := _point(view, one, rows, number))
+    ]
+    frontier = sorted((point.x, point.y) for point in points if point.family == "fixed")
+    label = "rounds per question" if axis is None else axis.per_question
+    metric = view.measures.metric.label
+    names = ", ".join(f"{point.name}: {point.said}" for point in points)
+    return scatter(
+        Scatter(
+            title=f"{metric} against {label}",
+            description=f"Dashed: fixed budgets. {names}",
+            x_name=label,
+            y_name=f"{metric} %",
+            points=points,
+            frontier=frontier,
+        )
+    )
+
+
+def _point(
+    view: RecordView, one: PolicyColumns, rows: NDArray[np.bool_], number: int
+) -> Point | None:
+    told = view.figures_of(one, rows)
+    score, cost = told["score"], told["cost"]
+    if score is None:
+        return None
+    paid = told["rounds"] if cost is None else cost.estimate
+    name, fixed = one.candidate.name, one.candidate.name.startswith("fixed-")
+    family: Family = "oracle" if one.candidate.policy is None else "fixed" if fixed else "adaptive"
+    return Point(
+        mark=name.removeprefix("fixed-")[:3] if fixed else chr(ord("A") + number % 26),
+        family=family,
+        name=visible(one.candidate.label),
+        said=f"{percent(score.estimate)}% at {amount(paid)}",
+        x=paid,
+        y=score.estimate,
+        interval=(score.low, score.high),
+    )
+
+
+def _ms(began: float) -> float:
+    return round(1000 * (perf_counter() - began), 1)

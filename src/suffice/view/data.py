@@ -1,0 +1,491 @@
+"""A record opened to be looked at: its columns, measured in the background and read as they become ready."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from suffice.columns.texts import Texts
+from suffice.costs.usage import CostReads
+from suffice.errors import SufficeError
+from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures
+from suffice.measures.seen import record_banners
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.policies.defaults import EVAL_SPLIT
+from suffice.policies.file import policy_hash
+from suffice.policies.fitting import fit_rule
+from suffice.policies.rules.policy import check_rule, rule_needs
+from suffice.replay.run.engine import ReplaySettings
+from suffice.replay.run.named_policies import (
+    NamedPolicy,
+    Wanted,
+    asked_policies,
+    numbered,
+    runnable,
+    usual_names,
+)
+from suffice.replay.run.runs import Runner
+from suffice.scoring import MetricName
+from suffice.signals.available import given_signals
+from suffice.signals.table import specs_for
+
+if TYPE_CHECKING:
+    from suffice.view.selection import Selector
+
+Array = NDArray[np.float64]
+Rounds = NDArray[np.int16]
+
+SUMS_ABOVE = 5_000
+"""Questions above which intervals come from sums here, so that a figure is there while somebody types."""
+WHAT_IF = "what-if"
+"""What the rule that is tried is called among policies."""
+_AT_A_TIME = 6  # signals of a record in shards that are measured in one pass
+_KEPT_RULES = 16
+_FIXED_SHOWN = 10
+
+
+class NotReadyError(SufficeError):
+    """What was asked for is being measured; it will be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewSettings:
+    """What is looked at: policies and rules beside each other, by which metric, at which cost.
+
+    Without policies: every fixed budget and, of a record that memory does not decide, the usual methods.
+    """
+
+    policies: tuple[Wanted, ...] = ()
+    rules: tuple[str, ...] = ()
+    metric: MetricName | None = None
+    cost: str | None = None
+    fit_on: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PolicyColumns:
+    """A policy on every question of a record, (n_questions,) each.
+
+    ``stops`` is the round it stops at, ``answers`` the one whose answer is returned; ``score`` and ``em`` are
+    that answer's, ``cost`` what was paid: NaN is unknown, no ``cost`` unknown throughout.
+    """
+
+    candidate: NamedPolicy
+    stops: Rounds
+    answers: Rounds
+    score: Array
+    em: Array
+    cost: Array | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How much of what is measured in the background is there."""
+
+    done: int = 0
+    of: int = 1
+    doing: str = "opening the record"
+    trouble: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything is."""
+        return self.done >= self.of
+
+
+@dataclass(slots=True)
+class _Task:
+    """A part of the work: what it is called, the signals it brings, and what does it."""
+
+    name: str
+    work: Callable[[], None]
+    signals: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What has been measured so far; each attribute is set once, whole."""
+
+    policies: list[PolicyColumns] = field(default_factory=list)
+    signals: dict[str, Array] = field(default_factory=dict)
+    questions: pa.ChunkedArray | None = None
+    types: Texts | None = None
+    answers: Texts | None = None
+    axis: CostAxis | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class RecordView:
+    """A record for the viewer: facts at once, everything else when :meth:`work` has come to it.
+
+    Whoever asks for a column that is not there yet gets :class:`NotReadyError`, and it is measured next.
+    """
+
+    def __init__(self, measures: Measures, settings: ViewSettings | None = None) -> None:
+        self.settings = settings or ViewSettings()
+        self.measures = measures
+        self.traces = measures.traces
+        self.columns = _Columns()
+        self.progress = Progress()
+        self._lock = threading.RLock()
+        self._tasks: list[_Task] = []
+        self._done = self._of = 0
+        self._rules: OrderedDict[str, PolicyColumns] = OrderedDict()
+        self._ended = False
+        self.selector: Selector | None = None
+
+    # --- known at once ---------------------------------------------------------------------------
+    @property
+    def n_questions(self) -> int:
+        """How many questions there are."""
+        return self.traces.n_questions
+
+    @cached_property
+    def splits(self) -> Texts:
+        """The split of every question."""
+        return Texts.of(self.traces.first_rounds("split"))
+
+    @cached_property
+    def question_ids(self) -> pa.ChunkedArray:
+        """The id of every question."""
+        return self.traces.first_rounds("question_id")
+
+    @property
+    def scored_split(self) -> str:
+        """The split that figures are of where none is asked for; empty: all questions."""
+        return EVAL_SPLIT if EVAL_SPLIT in self.splits.distinct.to_pylist() else ""
+
+    def in_split(self, name: str) -> NDArray[np.bool_]:
+        """Which questions lie in a split, (n_questions,); empty: all do."""
+        if not name:
+            return np.ones(self.n_questions, bool)
+        return np.asarray(self.splits.codes == self.splits.code_of(name))
+
+    # --- in the background -----------------------------------------------------------------------
+    def start(self) -> RecordView:
+        """Measure in a thread of its own."""
+        threading.Thread(target=self.work, name="measuring", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Measure nothing more after what is under way."""
+        self._ended = True
+
+    def work(self) -> None:
+        """Measure everything, the most needed first."""
+        self._tasks = [
+            _Task("reading questions", self._read_questions),
+            _Task("scoring answers", self._score),
+            _Task("building policies", self._build_policies),
+            _Task("reading answers", self._read_answers),
+        ]
+        self._of = len(self._tasks) + 1
+        while self._tasks and not self._ended:
+            task = self._tasks.pop(0)
+            trouble = self.progress.trouble
+            self.progress = Progress(done=self._done, of=self._of, doing=task.name, trouble=trouble)
+            try:
+                with self._lock:
+                    task.work()
+            except SufficeError as error:
+                self.progress = replace(self.progress, trouble=(*trouble, f"{task.name}: {error}"))
+            self._done += 1
+            if not self._tasks and not self._signals_begun:
+                self._begin_signals()
+        self.progress = replace(self.progress, done=self._done, of=self._done, doing="")
+
+    _signals_begun = False
+
+    def _begin_signals(self) -> None:
+        self._signals_begun = True
+        names = [name for name in given_signals(self.traces) if name not in self.columns.signals]
+        step = _AT_A_TIME if self.measures.in_shards else max(1, len(names))
+        for start in range(0, len(names), step):
+            self._ask_for(tuple(names[start : start + step]))
+        self._of = self._done + len(self._tasks)
+
+    def _ask_for(self, names: tuple[str, ...], *, first: bool = False) -> None:
+        said = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more signals"
+        task = _Task(f"measuring {said}", lambda: self._measure(names), names)
+        self._tasks.insert(0 if first else len(self._tasks), task)
+        self._of += 1
+
+    def _read_questions(self) -> None:
+        self.columns.types = Texts.of(self.traces.first_rounds("question_type"))
+        self.columns.questions = self.traces.first_rounds("question")
+
+    def _read_answers(self) -> None:
+        self.columns.answers = Texts.of(self.traces.table.column("answer"))
+
+    def _score(self) -> None:
+        self.measures = self.measures.by(self.settings.metric)
+        self.measures.scores()
+        self.columns.notes += self.measures.notes(self.settings.metric)
+
+    def _measure(self, names: tuple[str, ...]) -> None:
+        new = [name for name in names if name not in self.columns.signals]
+        table = self.measures.signals(new)
+        self.columns.signals |= {name: table.signal(name) for name in new}
+
+    def _build_policies(self) -> None:
+        settings, measures = self.settings, self.measures
+        names: Sequence[Wanted] = settings.policies
+        if not names and not settings.rules:
+            names = usual_names(self.traces.n_rounds, oracles=False)[self.traces.n_rounds :]
+            if measures.keeps_little:
+                names = ()
+                self.columns.notes.append(
+                    "of so many questions the fixed budgets alone are shown; name others: --policy NAME, "
+                    "--stop-when RULE"
+                )
+        fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
+        asked = asked_policies(measures, names, settings.rules, fit_on=fit_on)
+        able, left_out = runnable(asked, measures, "hotpotqa")
+        self.columns.notes += [f"{policy.name} is left out: {policy.reason}" for policy in left_out]
+        there = {candidate.name for candidate in able}
+        fixed = [name for name in self._fixed() if name not in there]
+        able += [policy.build() for policy in asked_policies(measures, fixed)]
+        candidates = numbered(able)
+        runner = Runner(measures, candidates, self._replay, self.traces.n_rounds)
+        self.columns.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
+        for number, candidate in enumerate(candidates, start=1):
+            doing = f"replaying {candidate.label} ({number} of {len(candidates)})"
+            self.progress = replace(self.progress, doing=doing)
+            self.columns.policies.append(self._replayed(candidate))
+            if candidate.policy is not None:
+                table = measures.signals(candidate.policy.specs)
+                self.columns.signals |= {
+                    spec.name: table.signal(spec.name)
+                    for spec in specs_for(self.traces, candidate.policy.signals)
+                    if spec in candidate.policy.specs
+                }
+        for reads in (CostReads(), CostReads(answers=True)):
+            _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.columns.axis.name]
+
+    def _fixed(self) -> list[str]:
+        """The fixed budgets that others are seen beside; of a long record the full one alone."""
+        n_rounds = self.traces.n_rounds
+        first = 1 if n_rounds <= _FIXED_SHOWN else n_rounds
+        return [f"fixed-{k}" for k in range(first, n_rounds + 1)]
+
+    @cached_property
+    def _replay(self) -> ReplaySettings:
+        return ReplaySettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
+
+    def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
+        runner = Runner(self.measures, [candidate], self._replay, self.traces.n_rounds)
+        metric, axis = self.measures.metric, self.columns.axis
+        policy = candidate.policy
+        if policy is None:
+            run = runner.run(candidate, None if axis is None else axis.name)
+            return PolicyColumns(
+                candidate=candidate,
+                stops=run.stops,
+                answers=run.answers,
+                score=run.read.scores[metric.score],
+                em=run.read.scores["em"],
+                cost=None if axis is None else run.read.costs[axis.name],
+            )
+        wanted = policy.stop_rounds(self.measures.signals(policy.specs))
+        if candidate.max_rounds is not None:
+            wanted = np.minimum(wanted, min(candidate.max_rounds, np.iinfo(np.int16).max))
+        wanted = wanted.astype(np.int16)
+        stops = np.minimum(wanted, self.traces.last_rounds)
+        answers = runner.answers[candidate.name]
+        returned, reader = answers.returned(runner.scored), runner.reader
+        at = reader.seen.stops(wanted)
+        paid = (
+            None if axis is None else runner.book.at_stops(runner.reads[candidate.name])[axis.name]
+        )
+        return PolicyColumns(
+            candidate=candidate,
+            stops=stops,
+            answers=answers.at(stops),
+            score=reader.score(returned, metric.score, at),
+            em=reader.score(returned, "em", at),
+            cost=None if paid is None else reader.cost(paid, at),
+        )
+
+    # --- read when ready -------------------------------------------------------------------------
+    def signal(self, name: str) -> Array:
+        """A signal of every question and round, (n_questions, n_rounds).
+
+        Raises
+        ------
+        NotReadyError
+            While it is not measured; it will be next.
+        """
+        if name not in self.columns.signals:
+            self._want((name,))
+        return self.columns.signals[name]
+
+    def _want(self, names: Sequence[str]) -> None:
+        lacking = tuple(name for name in names if name not in self.columns.signals)
+        if not lacking:
+            return
+        specs_for(self.traces, lacking)  # what the record cannot give is told now
+        if not self.columns.policies:
+            raise NotReadyError(f"the record is being measured: {self.progress.doing}")
+        if self.progress.ready or self._lock_free():
+            with self._lock:
+                self._measure(lacking)
+            return
+        if not any(set(lacking) <= set(task.signals) for task in self._tasks[:1]):
+            self._ask_for(lacking, first=True)
+        raise NotReadyError(f"{', '.join(lacking)} is being measured")
+
+    def _lock_free(self) -> bool:
+        """Whether nothing is being measured, and so few questions that it takes no time here."""
+        if from_sums(self.n_questions) or not self._lock.acquire(timeout=1.0):
+            return False
+        self._lock.release()
+        return True
+
+    def policy(self, name: str, rule: str = "") -> PolicyColumns:
+        """A policy by what it is called; :data:`WHAT_IF`: the rule.
+
+        Raises
+        ------
+        KeyError
+            Where none is called so.
+        """
+        if name == WHAT_IF:
+            return self.rule(rule)
+        for policy in self.columns.policies:
+            if policy.candidate.name == name:
+                return policy
+        if not self.progress.ready:
+            raise NotReadyError("policies are being replayed")
+        raise KeyError(name)
+
+    @property
+    def full(self) -> PolicyColumns:
+        """The full budget."""
+        return self.policy(f"fixed-{self.traces.n_rounds}")
+
+    def rule(self, text: str) -> PolicyColumns:
+        """What a rule would do on every question.
+
+        Raises
+        ------
+        UsageError
+            Where it is no rule, or reads what the record does not hold.
+        NotReadyError
+            Where it reads a signal that is being measured.
+        """
+        if text in self._rules:
+            self._rules.move_to_end(text)
+            return self._rules[text]
+        check_rule(text, self.traces.signal_names)
+        needs = rule_needs(text)
+        self._want(needs.signals)
+        if not self.columns.policies:
+            raise NotReadyError(f"the record is being measured: {self.progress.doing}")
+        if needs.fitting:
+            with self._lock:
+                policy = fit_rule(text, self.measures)
+        else:
+            policy = fit_rule(text, self.measures)
+        candidate = NamedPolicy(name=text, kind=policy.kind, preset=None, policy=policy)
+        replayed = self._replayed(candidate)
+        self._rules[text] = replayed
+        while len(self._rules) > _KEPT_RULES:
+            self._rules.popitem(last=False)
+        return replayed
+
+    # --- figures ---------------------------------------------------------------------------------
+    def facts(self) -> dict[str, Any]:
+        """What the first page says of the record."""
+        traces, columns, axis = self.traces, self.columns, self.columns.axis
+        counts = np.bincount(self.splits.codes + 1, minlength=len(self.splits.distinct) + 1)
+        names = ["", *self.splits.distinct.to_pylist()]
+        metric = self.measures.metric
+        return {
+            "source": traces.origin.source,
+            "run": traces.origin.run,
+            "questions": self.n_questions,
+            "rounds": traces.n_rounds,
+            "recorded_rounds": int(traces.last_rounds.sum()),
+            "splits": {
+                name: int(count) for name, count in zip(names, counts, strict=True) if count
+            },
+            "types": [] if columns.types is None else columns.types.distinct.to_pylist()[:200],
+            "scored_split": self.scored_split,
+            "metric": metric.label if columns.policies else None,
+            "gold": metric.gold,
+            "cost": None
+            if axis is None
+            else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
+            "signals": sorted(columns.signals),
+            "warnings": list(record_banners(traces)) if columns.policies else [],
+            "notes": columns.notes,
+            "progress": self.progress,
+            "ready": self.progress.ready,
+        }
+
+    def policy_figures(self, split: str) -> list[dict[str, Any]]:
+        """What every policy scores and pays on a split, with intervals."""
+        rows = self.in_split(split)
+        return [self.figures_of(policy, rows) for policy in list(self.columns.policies)]
+
+    def figures_of(self, policy: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, Any]:
+        """What a policy scores and pays on some questions, and where it stops."""
+        candidate = policy.candidate
+        stops = np.bincount(policy.stops[rows], minlength=self.traces.n_rounds + 1)
+        return {
+            "name": candidate.name,
+            "label": candidate.label,
+            "kind": candidate.kind,
+            "adaptive": candidate.adaptive,
+            "summary": "" if candidate.policy is None else candidate.policy.facts.summary,
+            "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
+            "score": interval(policy.score[rows & self.labelled]),
+            "cost": None if policy.cost is None else interval(policy.cost[rows]),
+            "rounds": float(policy.stops[rows].mean()) if rows.any() else None,
+            "stops": stops.tolist(),
+        }
+
+    @cached_property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which questions are scored, (n_questions,)."""
+        return self.measures.scores().labelled
+
+    def differences(
+        self, one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]
+    ) -> dict[str, Interval | None]:
+        """What one policy scores and pays more than another on the same questions."""
+        cost = None
+        if one.cost is not None and other.cost is not None:
+            cost = interval((one.cost - other.cost)[rows])
+        return {"score": interval((one.score - other.score)[rows & self.labelled]), "cost": cost}
+
+
+def interval(values: Array) -> Interval | None:
+    """The mean of what is known, with its 95% interval; ``None``: nothing is.
+
+    From the draws of a replay up to :data:`SUMS_ABOVE` questions, from sums beyond.
+    """
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None
+    if len(known) <= SUMS_ABOVE:
+        draws = _counts(len(known)) @ known / len(known)
+    else:
+        draws = Sums.of(known[:, None]).draws()[:, 0]
+    return percentile_interval(float(known.mean()), draws)
+
+
+@lru_cache(maxsize=2)
+def _counts(n_questions: int) -> Array:
+    """How often each question is drawn, (resamples, n_questions): at most 40 MB, kept while one types."""
+    return np.concatenate(list(resampled_counts(n_questions)))

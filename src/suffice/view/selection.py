@@ -1,0 +1,341 @@
+"""Questions filtered, sorted and paged: masks and orders over columns, texts of the rows shown alone."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.columns.texts import Texts
+from suffice.errors import UsageError
+from suffice.replay.run.runs import at_stop
+from suffice.results.markup import shorten, visible
+from suffice.view.data import NotReadyError, PolicyColumns, RecordView
+
+OUTCOMES = ("right", "wrong", "unknown", "early", "late")
+SORTS = ("id", "question", "stop", "score", "cost")
+PAGE, MOST = 50, 200
+_KEPT = 8
+_LONGEST_TEXT, _LONGEST_SEARCH = 600, 200
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which questions, in which order.
+
+    Parameters
+    ----------
+    split, type
+        Of these alone; empty: all.
+    text
+        Words that must all stand in the question, its id or an answer, whatever their case.
+    policy, rule
+        By whose stops questions are told; empty: the full budget.
+    outcome
+        Of :data:`OUTCOMES`: the answer is right, wrong, of unknown worth; ``early``: wrong, and a later round
+        is right; ``late``: wrong, and an earlier one was right.
+    stop
+        The round it stops at; 0: any.
+    differs
+        Another policy that stops at another round.
+    signal, low, high
+        A signal between two values at the stop.
+    sort
+        Of :data:`SORTS`, or ``signal:NAME``.
+    """
+
+    split: str = ""
+    type: str = ""
+    text: str = ""
+    policy: str = ""
+    rule: str = ""
+    outcome: str = ""
+    stop: int = 0
+    differs: str = ""
+    signal: str = ""
+    low: float | None = None
+    high: float | None = None
+    sort: str = "id"
+    descending: bool = False
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Selection:
+        """What a query string asks for.
+
+        Raises
+        ------
+        UsageError
+            For a value that is none.
+        """
+        outcome, sort = query.get("outcome", ""), query.get("sort", "id") or "id"
+        if outcome and outcome not in OUTCOMES:
+            raise UsageError(f"outcome is one of {', '.join(OUTCOMES)}, found {outcome[:40]!r}")
+        if sort not in SORTS and not sort.startswith("signal:"):
+            raise UsageError(f"sort is one of {', '.join(SORTS)}, signal:NAME, found {sort[:40]!r}")
+        text = query.get("text", "")
+        if len(text) > _LONGEST_SEARCH:
+            raise UsageError(f"a search may have {_LONGEST_SEARCH} characters, found {len(text)}")
+        return cls(
+            **{
+                name: query.get(name, "")
+                for name in ("split", "type", "policy", "rule", "differs", "signal")
+            },
+            text=text,
+            outcome=outcome,
+            stop=int(_number(query, "stop") or 0),
+            low=_number(query, "low"),
+            high=_number(query, "high"),
+            sort=sort,
+            descending=query.get("order") == "desc",
+        )
+
+
+def _number(query: Mapping[str, str], name: str) -> float | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise UsageError(f"{name} is a finite number, found {text[:40]!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Page:
+    """Some questions of a selection by row, and how many there are: in all, and before these."""
+
+    rows: Rows
+    total: int
+    before: int
+
+
+class Selector:
+    """Selections of one record; the last ones are kept."""
+
+    def __init__(self, view: RecordView) -> None:
+        self._view = view
+        self._orders: OrderedDict[tuple[str, bool, str, str], Rows] = OrderedDict()
+        self._found: OrderedDict[tuple[Selection, int], Rows] = OrderedDict()
+
+    def rows(self, chosen: Selection) -> Rows:
+        """The rows of a selection, in its order."""
+        key = chosen, len(self._view.columns.policies)
+        if self._view.progress.ready:
+            self.told_by(chosen)  # a name that nobody has is told
+        if key not in self._found:
+            mask, order = self.mask(chosen), self._order(chosen)
+            self._keep(self._found, key, order if mask is None else order[mask[order]])
+        return self._found[key]
+
+    def page(
+        self, chosen: Selection, *, cursor: str = "", back: bool = False, limit: int = PAGE
+    ) -> Page:
+        """The questions after the one at the cursor, a row number, or with ``back`` those before it."""
+        rows = self.rows(chosen)
+        first = 0
+        if cursor:
+            if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12:
+                raise UsageError(f"cursor is the number of a row, found {cursor[:40]!r}")
+            places = np.flatnonzero(rows == int(cursor))
+            at = int(places[0]) if len(places) else -1
+            first = max(0, at - limit) if back else at + 1
+        return Page(rows=rows[first : first + limit], total=len(rows), before=first)
+
+    def _keep(self, kept: OrderedDict[Any, Rows], key: object, rows: Rows) -> None:
+        kept[key] = rows
+        while len(kept) > _KEPT:
+            kept.popitem(last=False)
+
+    # --- orders ------------------------------------------------------------------------------------
+    def _order(self, chosen: Selection) -> Rows:
+        by_policy = chosen.sort not in ("id", "question")
+        policy, rule = (chosen.policy, chosen.rule) if by_policy else ("", "")
+        key = chosen.sort, chosen.descending, policy, rule
+        if key not in self._orders:
+            self._keep(self._orders, key, self._sorted(chosen))
+        return self._orders[key]
+
+    def _sorted(self, chosen: Selection) -> Rows:
+        """Equal ones, and at the end those without a value, stay in the order of the record."""
+        n_questions = self._view.n_questions
+        if chosen.sort == "id":
+            order = np.arange(n_questions)
+            return order[::-1] if chosen.descending else order
+        if chosen.sort == "question":
+            questions = self._view.columns.questions
+            if questions is None:
+                raise NotReadyError("questions are being read")
+            ranks = pc.rank(questions.combine_chunks(), tiebreaker="dense").to_numpy()
+            values = ranks.astype(np.float64)
+        else:
+            values = self._values(chosen)
+        values = -values if chosen.descending else values
+        return np.argsort(values, kind="stable")  # NaN last
+
+    def _values(self, chosen: Selection) -> NDArray[np.float64]:
+        policy = self.told_by(chosen)
+        if chosen.sort == "stop":
+            return policy.stops.astype(np.float64)
+        if chosen.sort == "score":
+            return policy.score
+        if chosen.sort == "cost":
+            return np.zeros(self._view.n_questions) if policy.cost is None else policy.cost
+        return self._at_stop(chosen.sort.partition(":")[2], policy)
+
+    def _at_stop(self, signal: str, policy: PolicyColumns) -> NDArray[np.float64]:
+        return at_stop(self._view.signal(signal), np.maximum(policy.stops, np.int16(1)))
+
+    def told_by(self, chosen: Selection) -> PolicyColumns:
+        """The policy by whose stops questions are told."""
+        return self._policy(chosen.policy, chosen.rule) if chosen.policy else self._view.full
+
+    def _policy(self, name: str, rule: str) -> PolicyColumns:
+        try:
+            return self._view.policy(name, rule)
+        except KeyError:
+            raise UsageError(f"no policy here is called {name[:80]!r}") from None
+
+    # --- filters -----------------------------------------------------------------------------------
+    def mask(self, chosen: Selection) -> Mask | None:
+        """Which questions are asked for, (n_questions,); ``None``: all."""
+        view, masks = self._view, list[Mask]()
+        if chosen.split:
+            masks.append(view.in_split(chosen.split))
+        if chosen.type:
+            types = view.columns.types
+            if types is None:
+                raise NotReadyError("questions are being read")
+            masks.append(types.codes == types.code_of(chosen.type))
+        if chosen.stop:
+            masks.append(self.told_by(chosen).stops == chosen.stop)
+        if chosen.outcome:
+            masks.append(self._went(chosen))
+        if chosen.differs:
+            other = self._policy(chosen.differs, chosen.rule)
+            masks.append(self.told_by(chosen).stops != other.stops)
+        if chosen.signal:
+            values = self._at_stop(chosen.signal, self.told_by(chosen))
+            low = -np.inf if chosen.low is None else chosen.low
+            high = np.inf if chosen.high is None else chosen.high
+            masks.append((values >= low) & (values <= high))
+        masks += [self._holding(word) for word in chosen.text.split()]
+        if not masks:
+            return None
+        return np.logical_and.reduce(masks) if len(masks) > 1 else masks[0]
+
+    def _went(self, chosen: Selection) -> Mask:
+        policy = self.told_by(chosen)
+        if chosen.outcome == "right":
+            return np.asarray(policy.em == 1.0)
+        if chosen.outcome == "wrong":
+            return np.asarray(policy.em == 0.0)
+        if chosen.outcome == "unknown":
+            return np.isnan(policy.em)
+        right = self._view.measures.scores().em == 1.0
+        rounds = np.arange(right.shape[1])[None, :]
+        elsewhere = rounds >= policy.stops[:, None]
+        if chosen.outcome == "late":
+            elsewhere = rounds < policy.stops[:, None] - 1
+        return np.asarray((policy.em == 0.0) & (right & elsewhere).any(axis=1))
+
+    def _holding(self, word: str) -> Mask:
+        """Questions that hold a word, in their text, their id or an answer."""
+        view = self._view
+        questions, answers = view.columns.questions, view.columns.answers
+        if questions is None or answers is None:
+            raise NotReadyError("the texts that are searched are being read")
+        found = _contains(questions, word) | _contains(view.question_ids, word)
+        in_answers = np.append(_contains(answers.distinct, word), False)
+        if in_answers.any():
+            by_round = in_answers[answers.codes]
+            found |= np.logical_or.reduceat(by_round, view.traces.starts[:-1])
+        return found
+
+
+def _contains(texts: pa.Array | pa.ChunkedArray, word: str) -> Mask:
+    if not len(texts):
+        return np.zeros(0, bool)
+    matched = pc.match_substring(texts, word, ignore_case=True)
+    return np.asarray(pc.fill_null(matched, False), bool)
+
+
+def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) -> list[Any]:
+    """What a table says of questions: their texts and where each policy stops.
+
+    A stop is [round, right (1, 0, ``None``), score].
+    """
+    traces = view.traces
+    places = traces.starts[:-1][rows]
+    texts = _texts(view, "question", rows, places)
+    types = _texts(view, "question_type", rows, places)
+    ids = view.question_ids.take(pa.array(rows)).to_pylist()
+    split_names = [*view.splits.distinct.to_pylist(), None]
+    em = view.measures.scores().em[rows] if policies else None
+    shown = []
+    for number, (row, name, text, kind) in enumerate(
+        zip(rows.tolist(), ids, texts, types, strict=True)
+    ):
+        shown.append(
+            {
+                "row": row,
+                "id": name,
+                "question": shorten(visible(text or ""), _LONGEST_TEXT),
+                "type": kind and visible(kind),
+                "split": split_names[view.splits.codes[row]],
+                "rounds": int(traces.last_rounds[row]),
+                "right": None
+                if em is None
+                else [_flag(v) for v in em[number][: traces.last_rounds[row]]],
+                "stops": [
+                    [
+                        int(one.stops[row]),
+                        _flag(one.em[row]),
+                        _value(one.score[row]),
+                        cost_at(one, row),
+                    ]
+                    for one in policies
+                ],
+            }
+        )
+    return shown
+
+
+def _texts(view: RecordView, name: str, rows: Rows, places: Rows) -> list[str | None]:
+    if name == "question" and view.columns.questions is not None:
+        held: list[str | None] = view.columns.questions.take(pa.array(rows)).to_pylist()
+        return held
+    if name == "question_type" and view.columns.types is not None:
+        types: Texts = view.columns.types
+        names = [*types.distinct.to_pylist(), None]
+        return [names[code] for code in types.codes[rows]]
+    table = view.traces.table
+    if name not in table.column_names:
+        return [None] * len(rows)
+    at = getattr(table, "at", None)
+    cells = table.column(name).take(pa.array(places)) if at is None else at(name, places)
+    read: list[str | None] = cells.to_pylist()
+    return read
+
+
+def cost_at(policy: PolicyColumns, row: int) -> float | None:
+    """What a policy pays for a question."""
+    return None if policy.cost is None else _value(policy.cost[row])
+
+
+def _flag(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)
+
+
+def _value(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,85 @@
+// Everything recorded enters the page as text, never as markup.
+export const byId = (id) => document.getElementById(id);
+
+export function el(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export const use = (id) => byId(id).content.cloneNode(true);
+
+export const UNKNOWN = "-";
+export const whole = (value) => Number(value).toLocaleString("en");
+export const counted = (value, noun) => `${whole(value)} ${noun}${value === 1 ? "" : "s"}`;
+export const short = (value) =>
+  value === null || value === undefined ? UNKNOWN : typeof value === "number" ? String(Number(value.toPrecision(4))) : value;
+export const percent = (value) => (value === null || value === undefined ? UNKNOWN : (100 * value).toFixed(1));
+export const amount = (value) =>
+  value === null || value === undefined ? UNKNOWN : Math.abs(value) >= 100 ? whole(Math.round(value)) : value.toFixed(2);
+const signed = (text, value) => (value > 0 ? `+${text}` : text);
+
+export function estimate(interval, shown, { difference = false } = {}) {
+  if (!interval) return [UNKNOWN];
+  const say = (value) => (difference ? signed(shown(value), value) : shown(value));
+  return [say(interval.estimate), " ", el("small", {}, `[${say(interval.low)}, ${say(interval.high)}]`)];
+}
+
+// The column heads of a table are texts; a row is its head and its cells.
+export function table(name, head, rows, class_ = "") {
+  const cell = (content) =>
+    content instanceof HTMLTableCellElement ? content : el("td", {}, ...(Array.isArray(content) ? content : [content]));
+  return el(
+    "div",
+    { class: `scroll ${class_}`, role: "region", tabindex: "0", "aria-label": name },
+    el(
+      "table",
+      {},
+      el("caption", { class: "quiet" }, name),
+      el("thead", {}, el("tr", {}, ...head.map((each) =>
+        each instanceof HTMLTableCellElement ? each : el("th", { scope: "col" }, each)))),
+      el("tbody", {}, ...rows.map(([first, ...rest]) =>
+        el("tr", {}, first instanceof HTMLTableCellElement ? first : el("th", { scope: "row" }, first), ...rest.map(cell)))),
+    ),
+  );
+}
+
+export function options(select, pairs, chosen) {
+  select.replaceChildren(...pairs.map(([value, label]) => el("option", { value }, label)));
+  if (pairs.some(([value]) => value === chosen)) select.value = chosen;
+}
+
+// A picture that the server drew, of numbers and escaped names: parsed as a picture, it runs nothing.
+export function picture(text) {
+  const parsed = new DOMParser().parseFromString(text, "text/html").body.firstElementChild;
+  return parsed instanceof SVGElement ? parsed : null;
+}
+
+export function svg(tag, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
+export const verdict = (right) => (right === null || right === undefined ? "" : right >= 1 ? "right" : "wrong");
+
+export function chip(right) {
+  if (right === null || right === undefined) return el("span", { class: "chip" }, "not scored");
+  return right >= 1
+    ? el("span", { class: "chip right" }, "✓ right")
+    : el("span", { class: "chip wrong" }, "✗ wrong");
+}
+
+export function debounce(work, wait) {
+  let timer = 0;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...values), wait);
+  };
+}

@@ -1,0 +1,23 @@
+// What policies promise, on what that rests, and what the record leaves open.
+import { amount, counted, el, estimate, percent, whole } from "./dom.js";
+import { source } from "./source.js";
+
+const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+export async function promises(main, record, signal) {
+  const told = await source.promises(signal);
+  const cards = told.promises.map((made) => el("section", { class: "guarantee", "aria-label": made.label },
+    el("h3", {}, el("bdi", {}, made.label)),
+    made.promise ? el("p", { class: "promise" }, made.promise) : null,
+    el("p", { class: "plain" }, `Here, on ${record.scored_split ? `split ${record.scored_split}` : "all questions"}: ${record.metric} `, ...estimate(made.figures.score, percent), ` %, ${record.cost?.label ?? "cost"} `, ...estimate(made.figures.cost, amount), "."),
+    el("dl", { class: "facts" }, ...Object.entries({ ...(made.alpha === null ? {} : { "may miss at most": `${percent(made.alpha)} %` }), ...made.guarantee }).slice(0, 24)
+      .map(([name, value]) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", { dir: "auto" }, said(value).slice(0, 400))))),
+    made.notes.length ? el("ul", { class: "notes small" }, ...made.notes.map((note) => el("li", {}, note))) : null));
+  const cut = told.cut;
+  main.replaceChildren(el("h2", {}, "Promises"), el("div", { class: "spaced" },
+    cut ? el("p", { class: "notice" }, `${counted(cut.cut, "question")} of ${whole(cut.questions)} were cut before the full budget; ${whole(cut.explored)} explored ones stand for ${whole(cut.stood_for)} of them. ${whole(cut.unseen)} were not seen past their cut: figures past it leave them out.`) : "",
+    ...cards,
+    cards.length ? "" : el("p", { class: "plain" }, told.ready
+      ? "None of these policies promises anything. One that does is chosen with: suffice choose TRACES --out policy.json; show it with --policy policy.json."
+      : "Policies are being replayed.")));
+}

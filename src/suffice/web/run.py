@@ -1,0 +1,291 @@
+"""Runs an application until a signal ends it, which loses nothing that is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from suffice.errors import UsageError
+
+_LOG = logging.getLogger("suffice.web")
+_MOST_HEAD_BYTES = 32 << 10
+_KEEP_ALIVE_S = 15
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where an application listens, and for how long it waits.
+
+    Parameters
+    ----------
+    host, port
+        The address; port 0: any that is free.
+    connections
+        As many at once; further ones are told 503.
+    head_s
+        Seconds that a client may take to send the head of a request.
+    notice_s
+        Seconds for which it goes on taking requests after it was told to end, so that what sends them has
+        time to read in ``/health/ready`` that it ends.
+    end_s
+        Seconds that requests under way may take then.
+    poll_s
+        Every so many seconds watched files are looked at.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8642
+    connections: int = 1024
+    head_s: float = 10.0
+    notice_s: float = 0.0
+    end_s: float = 30.0
+    poll_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What is called on the way.
+
+    Parameters
+    ----------
+    started
+        With the address, when requests are taken.
+    ending
+        When the first signal to end came; ``/health/ready`` says no from then on.
+    reload
+        In a thread of its own, on SIGHUP and when a watched file changed; never twice at once.
+    watched
+        The files that stand for a change; asked each time.
+    """
+
+    started: Callable[[str], None] = lambda _: None
+    ending: Callable[[], None] = lambda: None
+    reload: Callable[[], object] = lambda: None
+    watched: Callable[[], Iterable[Path]] = tuple
+
+
+def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
+    """Take requests until SIGTERM or SIGINT; a second one ends what is under way too.
+
+    The application's lifespan ends after the last request, and closes what it records.
+
+    Raises
+    ------
+    UsageError
+        When the address cannot be listened on.
+    """
+    config = uvicorn.Config(
+        app,
+        http=type("_Timed", (_Protocol,), {"head_s": listening.head_s}),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=listening.connections,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, round(listening.end_s)),
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
+    )
+    with _bound(listening) as listener:
+        Server(config, listening, hooks or Hooks()).run(sockets=[listener])
+
+
+def _bound(listening: Listening) -> socket.socket:
+    """A socket of the address."""
+    listener = socket.socket(socket.AF_INET6 if ":" in listening.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((listening.host, listening.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise UsageError(
+            f"port {listening.port} of {listening.host} cannot be listened on ({error}); choose another with "
+            "--port N, 0 takes any that is free"
+        ) from error
+    return listener
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1 that does not wait for ever for the head of a request."""
+
+    head_s: float
+    _head: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        if str(self.conn.their_state) != "IDLE":
+            self._wait_no_more()
+        elif self._head is None:
+            self._head = self.loop.call_later(self.head_s, self._let_go)
+
+    def _wait_no_more(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _let_go(self) -> None:
+        self._head = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, with signals of its own: it ends with status 0, and reads files again."""
+
+    def __init__(self, config: uvicorn.Config, listening: Listening, hooks: Hooks) -> None:
+        super().__init__(config)
+        self._listening = listening
+        self._hooks = hooks
+        self._reloading = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are taken in by the event loop, and not raised again at the end."""
+        loop = asyncio.get_running_loop()
+        taken: dict[int, Callable[[], None]] = {signal.SIGTERM: self.end, signal.SIGINT: self.end}
+        if hasattr(signal, "SIGHUP"):
+            taken[signal.SIGHUP] = self.reload
+        if threading.current_thread() is not threading.main_thread():
+            taken = {}
+        try:
+            for number, act in taken.items():
+                loop.add_signal_handler(number, act)
+        except NotImplementedError:  # Windows
+            with super().capture_signals():
+                yield
+            return
+        try:
+            yield
+        finally:
+            for number in taken:
+                loop.remove_signal_handler(number)
+
+    def end(self) -> None:
+        """End soon; asked again, at once."""
+        if self.should_exit:
+            self.force_exit = True
+            return
+        self._hooks.ending()
+        if self._listening.notice_s > 0 and not self._tasks_named("notice"):
+            self._begin(self._end_after_notice(), "notice")
+        else:
+            self.should_exit = True
+
+    async def _end_after_notice(self) -> None:
+        await asyncio.sleep(self._listening.notice_s)
+        self.should_exit = True
+
+    def reload(self) -> None:
+        """Read files again, soon."""
+        self._begin(self._reload(), "reload")
+
+    async def _reload(self) -> None:
+        async with self._reloading:
+            try:
+                await asyncio.to_thread(self._hooks.reload)
+            except Exception:  # noqa: BLE001
+                _LOG.exception("files could not be read again; what was read before holds")
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Listen, say where, and look after the files."""
+        files = Files(self._hooks.watched)
+        files.changed()
+        await super().startup(sockets)
+        if not self.started:
+            return
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        self._hooks.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        self._begin(self._look(files), "look")
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Let what is under way end."""
+        self._hooks.ending()
+        for task in self._tasks_named("look"):
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def _look(self, files: Files) -> None:
+        while True:
+            await asyncio.sleep(self._listening.poll_s)
+            if await asyncio.to_thread(files.changed):
+                await self._reload()
+
+    def _begin(self, work: Any, name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _tasks_named(self, name: str) -> list[asyncio.Task[Any]]:
+        return [task for task in self._tasks if task.get_name() == name]
+
+
+@dataclass(slots=True)
+class Files:
+    """Whether files changed: by their times and sizes, and then by what stands in them."""
+
+    watched: Callable[[], Iterable[Path]]
+    _seen: Mapping[Path, tuple[object, str]] = field(default_factory=dict)
+
+    def changed(self) -> bool:
+        """Since asked before; a file that is gone has not changed, it may be about to be replaced."""
+        now: dict[Path, tuple[object, str]] = {}
+        for file in self.watched():
+            before = self._seen.get(file)
+            state = _state(file)
+            if state is None:
+                if before is not None:
+                    now[file] = before
+            elif before is not None and before[0] == state:
+                now[file] = before
+            else:
+                now[file] = (state, _digest(file))
+        changed = any(
+            file in self._seen and self._seen[file][1] != digest
+            for file, (_, digest) in now.items()
+        )
+        self._seen = now
+        return changed
+
+
+def _state(file: Path) -> tuple[int, ...] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+def _digest(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""

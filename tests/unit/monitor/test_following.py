@@ -1,0 +1,156 @@
+"""A record watched as loops write it: every question once, labels later, restarts that change nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suffice import Round, Usage, Watch
+from suffice.errors import DataError
+from suffice.monitor.folder import Folder
+from suffice.monitor.following import Following
+from suffice.monitor.production import Produced, Production, ProductionSettings
+from suffice.policies.rules.policy import RulePolicy
+from suffice.trace.rounds import background
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.writer import write_traces
+
+POLICY = RulePolicy(rule="round >= 2")
+SETTINGS = ProductionSettings(metric="em", max_loss=0.1, first=3, max_rounds=3)
+QUESTIONS = 9
+
+
+def ask(watch: Watch, number: int) -> str:
+    """A question that the third round answers otherwise; one in four is labelled a question later."""
+    with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
+        while not loop.done:
+            answer = f"{number}" if len(loop.rounds) == 2 else "no idea"
+            loop.observe(Round(answer=answer, usage=Usage(llm_calls=1)))
+    return loop.question_id
+
+
+def watching(root: Path, file: Path | None = None) -> Following:
+    production = Production(POLICY, SETTINGS)
+    return Following(Folder(root, production.reading), production, file=file)
+
+
+def same(one: Produced, other: Produced) -> bool:
+    return json.dumps(one.to_json(), allow_nan=False) == json.dumps(other.to_json())
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(background, "_FULL_QUESTIONS", 5)  # journals become files in between
+    return tmp_path / "live"
+
+
+def test_every_question_counts_once_however_often_one_looks(record: Path, tmp_path: Path) -> None:
+    steady, state = watching(record), tmp_path / "state.json"
+    with Watch(POLICY, record=record, mode="live", explore=0.7, max_rounds=3) as watch:
+        for number in range(QUESTIONS):
+            name = ask(watch, number)
+            if number % 2:
+                continue
+            steady.look()
+            if number % 4 == 0:
+                watch.label(name, gold_answers=[str(number)])
+            restarted = watching(record, state)
+            if state.exists():
+                restarted.resume(json.loads(state.read_bytes()))
+            restarted.look()
+        explored = watch.counts.rounds - 2 * QUESTIONS
+    steady.look()
+    restarted.look()
+    afterwards = watching(record)
+    afterwards.look()
+    counts = steady.production.result().counts
+    assert (counts["questions"], counts["explored"]) == (QUESTIONS, explored)
+    assert counts["early"] == QUESTIONS
+    assert not steady.look()
+    assert same(steady.production.result(), restarted.production.result())
+    last = afterwards.production.result()
+    assert last.counts == counts
+    assert last.loss == steady.production.result().loss
+    assert last.loss.estimate == 1.0  # every question that ran on became right
+
+
+def test_a_question_that_is_asked_again_is_another_one(record: Path) -> None:
+    with Watch(POLICY, record=record, mode="live", max_rounds=3) as watch:
+        for _ in range(3):
+            ask(watch, 1)
+        seen = watching(record)
+        seen.look()
+        assert seen.production.result().counts["questions"] == 3
+    seen.look()
+    assert seen.production.result().counts["questions"] == 3
+
+
+def test_alarms_are_told_once_also_after_a_restart(record: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    with Watch(POLICY, record=record, mode="live", explore=0.7, max_rounds=3) as watch:
+        for number in range(24):
+            watch.label(ask(watch, number), gold_answers=[str(number)])
+    first = watching(record, state)
+    first.look()
+    (alarm,) = first.untold
+    assert alarm.kind == "loss"
+    assert alarm.evidence["low"] is not None
+    assert alarm.evidence["low"] > 0.1
+    assert first.production.gauges()["loss"] == 1.0
+    again = watching(record, state)
+    again.resume(json.loads(state.read_bytes()))
+    assert [one.id for one in again.untold] == [alarm.id]  # not told before the crash
+    again.told()
+    third = watching(record, state)
+    third.resume(json.loads(state.read_bytes()))
+    assert third.look().questions == ()
+    assert third.untold == ()
+
+
+def test_a_recorder_s_file_that_grows_is_read_on_and_one_rewritten_is_refused(
+    record: Path, tmp_path: Path
+) -> None:
+    with Watch(POLICY, record=record, max_rounds=3) as watch:
+        for number in range(9):
+            ask(watch, number)
+    records = list(read_traces(record).records())
+    place = tmp_path / "record.parquet"
+    seen = watching(place)
+    assert not seen.look()
+    write_traces(records[:4], place)
+    assert [question.id for question in seen.look().questions] == ["q0", "q1", "q2", "q3"]
+    write_traces(records, place)
+    assert [question.id for question in seen.look().questions] == ["q4", "q5", "q6", "q7", "q8"]
+    write_traces(records[1:], place)
+    with pytest.raises(DataError, match="other questions stand where"):
+        seen.look()
+
+
+def test_labels_of_nobody_torn_and_wrong_ones_do_no_harm(record: Path) -> None:
+    with Watch(POLICY, record=record, max_rounds=3) as watch:
+        name = ask(watch, 7)
+    seen = watching(record)
+    with (record / "labels.jsonl").open("wb") as stream:
+        stream.write(b'{"question_id": "nobody", "gold_answers": ["x"]}\nnonsense\n')
+        stream.write(b'{"question_id": "' + name.encode()[:1])
+    assert seen.look().damaged == 1
+    assert seen.production.result().counts["labelled"] == 0
+    with (record / "labels.jsonl").open("ab") as stream:
+        stream.write(name.encode()[1:] + b'", "gold_answers": ["7"]}')  # without a line feed
+    seen.look()
+    assert seen.production.result().counts["labelled"] == 1
+    (record / "labels.jsonl").write_bytes(b"")
+    with pytest.raises(DataError, match="shorter than"):
+        seen.look()
+
+
+def test_a_state_of_another_policy_or_promise_is_refused(record: Path) -> None:
+    kept = watching(record).to_json()
+    production = Production(RulePolicy(rule="round >= 3"), SETTINGS)
+    with pytest.raises(DataError, match="another policy"):
+        Following(Folder(record, production.reading), production).resume(kept)
+    production = Production(POLICY, ProductionSettings(metric="em", max_loss=0.2, first=3))
+    with pytest.raises(DataError, match="another max_loss"):
+        Following(Folder(record, production.reading), production).resume(kept)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.serving import Heard, chat, client, service
+
+from suffice.costs.prices import parse_prices
+from suffice.pipelines.live.ask import AskSettings
+from suffice.pipelines.live.budgets import Budgets
+from suffice.testing.models import Failures, ScriptedModel
+
+
+def test_a_question_is_answered_under_the_policy_of_the_model() -> None:
+    with client(service()) as asked:
+        reply = chat(asked, model="suffice/stable", temperature=0.2, user="me")
+    body = reply.json()
+    assert reply.status_code == 200
+    assert body["choices"][0]["message"]["content"] == "Skien, Norway"
+    assert body["model"] == "suffice/stable"
+    assert body["suffice"]["rounds"] == 2
+    assert body["suffice"]["stopped_by"] == "policy"
+    assert body["suffice"]["notes"] == []
+    assert [passage["round"] for passage in body["suffice"]["passages"]] == [1, 2]
+    usage = body["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert usage["prompt_tokens_details"] == {"cached_tokens": 0}
+    assert reply.headers["x-suffice-rounds"] == "2"
+    assert reply.headers["x-suffice-stopped-by"] == "policy"
+    assert "answer_stable" in reply.headers["x-suffice-stop-reason"]
+    assert reply.headers["x-suffice-trace-id"] == body["suffice"]["trace_id"]
+    assert reply.headers["x-suffice-policy-hash"] == body["suffice"]["policy_hash"]
+    assert "x-suffice-cost-usd" not in reply.headers
+
+
+def test_policy_and_limits_of_a_request_are_its_own() -> None:
+    settings = AskSettings(budgets=Budgets(prices=parse_prices("input=1,output=1")))
+    served = service(settings=settings)
+    with client(served) as asked:
+        by_header = chat(asked, model="two", headers={"X-Suffice-Policy": "stable"}).json()
+        cut = chat(asked, suffice={"policy": "stable", "max_rounds": 1})
+        cheap = chat(asked, model="stable", headers={"X-Suffice-Budget-Usd": "1e-9"})
+        after = chat(asked, model="stable").json()
+    assert by_header["suffice"]["policy"] == "stable"
+    assert cut.headers["x-suffice-rounds"] == "1"
+    assert cut.headers["x-suffice-stopped-by"] == "budget"
+    assert cheap.json()["suffice"]["stop_reason"] == "the budget of 1e-09 USD is spent"
+    assert float(cheap.headers["x-suffice-cost-usd"]) > 0
+    assert after["suffice"]["stopped_by"] == "policy"
+    assert served.policies["stable"].live.settings.budgets.usd is None
+    assert served.policies["stable"].max_rounds == 5
+
+
+def lines_of(reply: Any) -> list[dict[str, Any]]:
+    """The chunks of a stream; its last line is the end."""
+    data = [line[6:] for line in reply.text.splitlines() if line.startswith("data: ")]
+    assert data[-1] == "[DONE]"
+    assert "event:" not in reply.text
+    return [json.loads(line) for line in data[:-1]]
+
+
+def test_a_lazy_answer_is_streamed_as_it_comes_and_an_early_one_at_the_stop() -> None:
+    with client(service()) as asked:
+        lazy = chat(asked, model="two", stream=True, stream_options={"include_usage": True})
+        early = chat(asked, model="stable", stream=True)
+    chunks = lines_of(lazy)
+    texts = [part["delta"].get("content") for chunk in chunks for part in chunk["choices"]]
+    assert texts == ["", "Skien,", " Norway", None]
+    assert ": round 1 continue\n\n: round 2 stop\n\n" in lazy.text
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["completion_tokens"] > 0
+    assert chunks[-1]["suffice"]["rounds"] == 2
+    assert lazy.headers["x-suffice-trace-id"] == chunks[-1]["suffice"]["trace_id"]
+    assert "x-suffice-rounds" not in lazy.headers
+    told = lines_of(early)
+    assert [chunk["choices"][0]["delta"].get("content") for chunk in told] == [
+        "",
+        "Skien, Norway",
+        None,
+    ]
+    assert told[-1]["choices"][0]["finish_reason"] == "stop"
+    assert told[-1]["suffice"]["stopped_by"] == "policy"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "said"),
+    [
+        ({"model": "suffice/stabel"}, 404, "did you mean 'suffice/stable'?"),
+        ({"suffice": {"polcy": "two"}}, 400, "did you mean 'policy'?"),
+        ({"suffice": {"policy": "../secrets"}}, 404, "unknown policy '../secrets'"),
+        ({"suffice": {"max_rounds": 99}}, 400, "from 1 to"),
+        ({"suffice": {"budget_usd": 1}}, 400, "needs prices"),
+        ({"suffice": {"budget_usd": -1}}, 400, "above 0"),
+        ({"headers": {"X-Suffice-Max-Rounds": "many"}}, 400, "whole number"),
+        ({"n": 2}, 400, "n must be 1"),
+        ({"tools": [{"type": "function"}]}, 400, "tools cannot be honoured"),
+        ({"response_format": {"type": "json_object"}}, 400, "response_format cannot be"),
+        ({"messages": []}, 400, "at least one message"),
+        ({"messages": [{"role": "system", "content": "Be kind."}]}, 400, "of the role user"),
+        ({"messages": [{"role": "user", "content": " "}]}, 400, "empty"),
+        ({"messages": [{"role": "user", "content": "a" * 4001}]}, 400, "4,000 letters"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            400,
+            "only parts of type text",
+        ),
+        ({"stream": "yes"}, 400, "stream must be true or false"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(fields: dict[str, Any], status: int, said: str) -> None:
+    with client(service()) as asked:
+        reply = chat(asked, **fields)
+    assert reply.status_code == status
+    assert said in reply.json()["error"]["message"]
+    assert reply.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_parts_of_text_and_what_was_said_before() -> None:
+    heard = Heard()
+    parts = [{"type": "text", "text": "Where was"}, {"type": "text", "text": "Ibsen born?"}]
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": parts}]
+    with client(service(observers=[heard])) as asked:
+        reply = chat(asked, messages=messages, top_k=3)
+    assert reply.json()["suffice"]["notes"] == [
+        "the last message of the user was answered alone, without those before it",
+        "without effect: top_k",
+    ]
+    assert heard.events[0].text == "Where was\nIbsen born?"  # type: ignore[union-attr]
+
+
+def test_models_are_policies() -> None:
+    with client(service()) as asked:
+        listed = asked.get("/v1/models").json()
+        one = asked.get("/v1/models/suffice/two").json()
+        none = asked.get("/v1/models/suffice/twoo")
+        lost = asked.get("/v1/completions")
+    assert [model["id"] for model in listed["data"]] == ["suffice/two", "suffice/stable"]
+    assert one == listed["data"][0]
+    assert none.status_code == 404
+    assert none.json()["error"]["code"] == "model_not_found"
+    assert lost.json()["error"]["message"] == "GET /v1/completions: Not Found"
+
+
+def test_a_model_that_fails_is_a_bad_gateway_until_a_round_was_answered() -> None:
+    dead = ScriptedModel(failures=Failures(first=99))
+    with client(service(dead)) as asked:
+        reply = chat(asked)
+        streamed = chat(asked, stream=True)
+    assert reply.status_code == 502
+    assert reply.json()["error"]["type"] == "upstream_error"
+    assert "scripted failure" in lines_of(streamed)[-1]["error"]["message"]
+    late = ScriptedModel(failures=Failures(containing=("Town 1",)))
+    with client(service(late)) as asked:
+        begun = chat(asked, model="stable").json()
+    assert begun["suffice"]["stopped_by"] == "error"
+    assert begun["suffice"]["rounds"] == 1
+    assert begun["choices"][0]["message"]["content"]

@@ -1,0 +1,252 @@
+"""Loops over HTTP: watched and recorded, and safe to ask again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from tests.loop_service import Clock, loop_app
+
+from suffice.policies.file import PolicyFile
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.settings import LoopSettings
+from suffice.trace.rounds.journal import journals
+from suffice.trace.rounds.reader import read_traces
+
+QUESTION = {"question": "Where was Ibsen born?", "gold_answers": ["Skien"]}
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def client(record: Path) -> Iterator[TestClient]:
+    with TestClient(loop_app(record)[0]) as client:
+        yield client
+
+
+def send(
+    client: TestClient, path: str, body: Any, status: int = 200, key: str | None = None
+) -> Any:
+    headers = {} if key is None else {"Idempotency-Key": key}
+    reply = client.post(path, json=body, headers=headers)
+    assert reply.status_code == status, reply.text
+    return reply.json()
+
+
+def refused(client: TestClient, path: str, body: Any, status: int, code: str | None) -> str:
+    error = send(client, path, body, status)["error"]
+    assert error["code"] == code
+    said: str = error["message"]
+    return said
+
+
+def begin(client: TestClient, **more: Any) -> str:
+    return "/v1/loops/" + str(send(client, "/v1/loops", {**QUESTION, **more}, 201)["id"])
+
+
+def test_a_loop_from_its_question_to_the_record(client: TestClient, record: Path) -> None:
+    begun = send(client, "/v1/loops", {**QUESTION, "question_id": "q1", "split": "eval"}, 201)
+    assert (begun["question_id"], begun["policy"], begun["done"]) == ("q1", "stable", False)
+    loop = f"/v1/loops/{begun['id']}"
+    first = send(client, f"{loop}/rounds", {"round": 1, "answer": "Skien", "score": 1.0})
+    assert (first["action"], first["done"], first["round"]) == ("continue", False, 1)
+    assert list(first["undefined"]) == ["answer_stable"]
+    second = send(client, f"{loop}/rounds", {"round": 2, "answer": "skien."})
+    assert (second["stopped_by"], second["done"], second["would_stop"]) == ("policy", True, 2)
+    told = refused(client, f"{loop}/rounds", {"round": 3, "answer": "x"}, 409, "done")
+    assert "end after round 2 (answer_stable holds" in told
+    ended = send(client, f"{loop}/end", {})
+    assert (ended["answer"], ended["answer_round"], ended["ended"]) == ("skien.", 2, True)
+    assert ended == send(client, f"{loop}/end", {}) == client.get(loop).json()
+    send(client, f"{loop}/label", {"question_type": "place"})
+    client.__exit__()
+    (question,) = read_traces(record).records()
+    assert (question.question.id, question.question.split) == ("q1", "eval")
+    assert (question.stopped_by, question.gold.answers) == ("policy", ("Skien",))
+    assert [held.answer for held in question.rounds] == ["Skien", "skien."]
+    assert question.scores == {1: 1.0}
+    assert question.question.type == "place"
+    assert question.policy_hash == begun["policy_hash"]
+
+
+def test_what_is_sent_again_changes_nothing(client: TestClient, record: Path) -> None:
+    begun = [send(client, "/v1/loops", QUESTION, status, key="k") for status in (201, 200)]
+    assert begun[0] == begun[1]
+    loop = f"/v1/loops/{begun[0]['id']}"
+    one = {"round": 1, "answer": "Oslo"}
+    assert send(client, f"{loop}/rounds", one) == send(client, f"{loop}/rounds", one)
+    keyed = [send(client, f"{loop}/rounds", {"answer": "Skien"}, key="r2") for _ in range(2)]
+    assert keyed[0] == keyed[1]
+    assert keyed[0]["round"] == 2
+    answers = [send(client, f"{loop}/answer", {"answer": "At Skien"}) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert answers[0]["answer"] == "At Skien"
+    send(client, f"{loop}/end", {"reason": "enough"})
+    assert send(client, f"{loop}/end", {})["stopped_by"] == "user"
+    send(client, f"{loop}/label", {"gold_answers": ["Skien"]})
+    send(client, "/v1/labels", {"question_id": begun[0]["question_id"], "gold_answers": ["Skien"]})
+    assert (record / "labels.jsonl").read_text().count("\n") == 1
+    client.__exit__()
+    (question,) = read_traces(record).records()
+    assert [held.answer for held in question.rounds] == ["Oslo", "At Skien"]
+
+
+def test_a_wrong_number_is_refused_with_the_right_one(client: TestClient) -> None:
+    rounds = f"{begin(client)}/rounds"
+    assert "next 1" in refused(client, rounds, {"answer": "a"}, 400, None)
+    assert "next 1" in refused(client, rounds, {"round": "1", "answer": "a"}, 400, None)
+    assert "next 1" in refused(client, rounds, {"round": True, "answer": "a"}, 400, None)
+    assert "the next is 1" in refused(
+        client, rounds, {"round": 2, "answer": "a"}, 409, "wrong_round"
+    )
+    send(client, rounds, {"round": 1, "answer": "a"})
+    other = refused(client, rounds, {"round": 1, "answer": "b"}, 409, "wrong_round")
+    assert "another content; the next is 2" in other
+    bad = refused(client, rounds, {"round": 2, "self": 1, "probe": "x"}, 400, None)
+    assert "observe() takes" in bad
+    assert send(client, rounds, {"round": 2, "answer": "b"})["round"] == 2  # nothing was observed
+
+
+def test_a_key_is_of_one_body(client: TestClient) -> None:
+    send(client, "/v1/loops", QUESTION, 201, key="k")
+    error = send(client, "/v1/loops", {"question": "another"}, 409, key="k")["error"]
+    assert error["code"] == "key_reused"
+    rounds = f"{begin(client)}/rounds"
+    send(client, rounds, {"answer": "a"}, key="r")
+    assert send(client, rounds, {"answer": "b"}, 409, key="r")["error"]["code"] == "key_reused"
+
+
+def test_a_question_has_one_loop_at_a_time(client: TestClient) -> None:
+    loop = begin(client, question_id="q1")
+    again = send(client, "/v1/loops", {**QUESTION, "question_id": "q1"})
+    assert loop.endswith(again["id"])  # its reply was lost
+    send(client, f"{loop}/rounds", {"round": 1, "answer": "a"})
+    said = refused(client, "/v1/loops", {**QUESTION, "question_id": "q1"}, 409, "under_way")
+    assert loop in said
+    send(client, f"{loop}/end", {"error": "the search broke"})
+    assert begin(client, question_id="q1") != loop
+
+
+def test_two_clients_of_one_loop_take_turns(client: TestClient) -> None:
+    rounds = f"{begin(client, policy='two')}/rounds"
+    wait = threading.Barrier(4)
+
+    def observe(name: int) -> int:
+        wait.wait()
+        return client.post(rounds, json={"round": 1, "answer": f"by {name}"}).status_code
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(observe, range(4))) == [200, 409, 409, 409]
+
+
+def test_a_loop_that_nobody_touches_ends_as_unfinished(record: Path) -> None:
+    clock, told = Clock(), list[Event]()
+    limits = LoopSettings(under_way=2, idle_s=60)
+    app, loops = loop_app(record, limits=limits, clock=clock, tell=told.append)
+    with TestClient(app) as client:
+        left, kept = begin(client), begin(client)
+        send(client, f"{left}/rounds", {"round": 1, "answer": "Oslo"})
+        full = client.post("/v1/loops", json=QUESTION)
+        assert (full.status_code, full.headers["Retry-After"]) == (429, "60")
+        clock.now = 59.0
+        client.get(kept)
+        clock.now = 61.0
+        loops.sweep()
+        assert loops.under_way == 1
+        state = client.get(left).json()
+        assert (state["ended"], state["stopped_by"]) == (True, "error")
+        assert "nobody touched it for 60 s" in state["reason"]
+        said = refused(client, f"{left}/rounds", {"round": 2, "answer": "x"}, 409, "ended")
+        assert "begin another with POST /v1/loops" in said
+        clock.now = 200.0  # asked for before it was looked for
+        assert client.get(kept).json()["ended"]
+    (question,) = read_traces(record).records()
+    assert question.stopped_by == "error"
+    assert [type(event) for event in told] == [
+        QuestionBegun,
+        QuestionBegun,
+        RoundEnded,
+        QuestionEnded,
+        QuestionEnded,
+    ]
+
+
+def test_finished_rounds_are_kept_when_the_service_ends(record: Path) -> None:
+    with TestClient(loop_app(record)[0]) as client:
+        send(client, f"{begin(client)}/rounds", {"round": 1, "answer": "Oslo"})
+    (question,) = read_traces(record).records()
+    assert (question.rounds[0].answer, question.stopped_by) == ("Oslo", "error")
+
+
+def test_an_end_is_in_the_journal_before_it_is_told(client: TestClient, record: Path) -> None:
+    loop = begin(client)
+    send(client, f"{loop}/rounds", {"round": 1, "answer": "Oslo"})
+    send(client, f"{loop}/end", {})
+    (journal,) = journals(record)
+    assert [question.rounds[0].answer for question in journal.finished] == ["Oslo"]
+
+
+def test_exploration_and_shadow_are_the_watchs(record: Path) -> None:
+    with TestClient(loop_app(record, explore=0.999999)[0]) as client:
+        loop = begin(client, policy="two")
+        for number in (1, 2):
+            reply = send(client, f"{loop}/rounds", {"round": number, "answer": "a"})
+        assert (reply["action"], reply["would_stop"], reply["done"]) == ("continue", 2, False)
+        assert client.get(loop).json()["explored"]
+        send(client, f"{loop}/end", {})
+    (question,) = read_traces(record).records()
+    assert question.propensity == pytest.approx(0.999999)
+    with TestClient(loop_app(mode="shadow")[0]) as client:
+        loop = begin(client, policy="two")
+        reply = [send(client, f"{loop}/rounds", {"round": n, "answer": "a"}) for n in (1, 2)][-1]
+        assert reply["reason"].startswith("in shadow, so it goes on; ")
+
+
+def test_a_policy_read_anew_decides_about_new_loops() -> None:
+    files = {"p": PolicyFile(FixedPolicy(2), None)}
+    with TestClient(loop_app(policies=lambda: files)[0]) as client:
+        before = begin(client)
+        files = {"p": PolicyFile(RulePolicy(rule="answer_stable"), None)}
+        after = begin(client)
+        for number in (1, 2):
+            old = send(client, f"{before}/rounds", {"round": number, "answer": str(number)})
+            new = send(client, f"{after}/rounds", {"round": number, "answer": str(number)})
+        assert (old["action"], new["action"]) == ("stop", "continue")
+        assert old["policy_hash"] != new["policy_hash"]
+        assert send(client, f"{before}/end", {})["ended"]
+
+
+def test_labels_that_differ_are_refused_since_the_record_could_not_be_read(
+    client: TestClient,
+) -> None:
+    label = {"question_id": "q9", "gold_answers": ["a", "b"], "score": 0.5}
+    send(client, "/v1/labels", label)
+    send(client, "/v1/labels", {**label, "gold_answers": ["b", "a"]})
+    said = refused(client, "/v1/labels", {**label, "score": 1.0}, 409, "labelled")
+    assert "was labelled 0.5 before" in said
+    assert "a label needs" in refused(client, "/v1/labels", {"question_id": "q"}, 400, None)
+    assert "score" in refused(client, "/v1/labels", {"question_id": "q", "score": 7}, 400, None)
+
+
+def test_unknown_ids_and_wrong_bodies(client: TestClient) -> None:
+    assert client.get("/v1/loops/loop-0").status_code == 404
+    refused(client, "/v1/loops/x/rounds", {"round": 1}, 404, "loop_not_found")
+    loop = begin(client)
+    said = refused(client, f"{loop}/end", {"error": "a", "reason": "b"}, 400, None)
+    assert "not both" in said
+    assert "before a round" in refused(client, f"{loop}/answer", {"answer": "a"}, 400, None)
+    assert "send answer" in refused(client, f"{loop}/answer", {"self": "a"}, 400, None)
+    assert "send answer" in refused(client, f"{loop}/answer", {}, 400, None)
+    refused(client, "/v1/loops", {"question": "q", "question_id": ""}, 400, None)
+    refused(client, "/v1/loops", {**QUESTION, "gold_answers": "Skien"}, 400, None)
+    assert client.post("/v1/loops", json=QUESTION, headers={"Idempotency-Key": "k" * 201}).is_error

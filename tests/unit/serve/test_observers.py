@@ -1,0 +1,230 @@
+"""What observers make of the events of questions: counts, lines and spans."""
+
+from __future__ import annotations
+
+import io
+import json
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from suffice.datasets.recordings.otlp import read_otlp
+from suffice.protocols import Action, Decision
+from suffice.serve.access_log import AccessLog
+from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.metrics import Levels, Metrics
+from suffice.serve.spans import Spans
+from suffice.trace.rounds.records import Passage, Round, Usage
+
+GO_ON = Decision(action=Action.CONTINUE, reason="", values={})
+SECRET = "Where does Sonja\r\n\u2028live?"
+
+
+def events(
+    trace_id: str = "t1", policy: str = "stable", error: str = "", text: str = SECRET
+) -> Iterator[Event]:
+    """A question of two rounds."""
+    yield QuestionBegun(
+        trace_id=trace_id,
+        endpoint="chat",
+        policy=policy,
+        policy_hash="abc",
+        model="qwen",
+        text=text,
+    )
+    for number, answer in enumerate(("Oslo", "Skien, Sonja says"), start=1):
+        yield RoundEnded(
+            trace_id=trace_id,
+            number=number,
+            round=Round(
+                answer=answer,
+                query="Sonja's home",
+                passages=(Passage(id=f"notes/{number}.md", text=f"Sonja {number}"),),
+                usage=Usage(llm_calls=1, prompt_tokens=100, completion_tokens=7),
+            ),
+            decision=GO_ON,
+            took_s=0.02,
+        )
+    yield QuestionEnded(
+        trace_id=trace_id,
+        rounds=2,
+        stopped_by="policy",
+        reason="Sonja said so",
+        declined=True,
+        took_s=0.05,
+        prompt_tokens=200,
+        cached_tokens=0,
+        completion_tokens=14,
+        usd=0.001,
+        error=error,
+    )
+
+
+def tell(observer: Any, told: Sequence[Event]) -> None:
+    for event in told:
+        observer.on(event)
+
+
+# --- metrics ----------------------------------------------------------------------------------------
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def test_a_question_is_counted() -> None:
+    levels = Levels(waiting=lambda: 3, lost_rounds=lambda: 5, record_failing=lambda: True)
+    metrics = Metrics(lambda: ["stable"], levels)
+    begun, *rest = events()
+    metrics.on(begun)
+    chat = (("endpoint", "chat"),)
+    assert samples(metrics)["suffice_in_flight", chat] == 1
+    tell(metrics, rest)
+    by = (*chat, ("policy", "stable"))
+    said = samples(metrics)
+    assert said["suffice_in_flight", chat] == 0
+    assert said["suffice_requests_total", (*by, ("stopped_by", "policy"))] == 1
+    assert said["suffice_question_rounds_sum", by] == 2
+    assert said["suffice_round_seconds_count", by] == 2
+    assert said["suffice_question_seconds_bucket", (chat[0], ("le", "0.05"), by[1])] == 1
+    assert said["suffice_tokens_total", (chat[0], ("kind", "prompt"), by[1])] == 200
+    assert said["suffice_cost_usd_total", by] == 0.001
+    assert said["suffice_abstentions_total", by] == 1
+    assert (said["suffice_queue", ()], said["suffice_record_lost_rounds", ()]) == (3, 5)
+    assert said["suffice_record_failing", ()] == 1
+    metrics.alarm("stable", "coverage", holds=True)
+    alarm = (("alarm", "coverage"), ("policy", "stable"))
+    assert samples(metrics)["suffice_coverage_alarm", alarm] == 1
+
+
+def test_labels_are_as_many_as_policies() -> None:
+    metrics = Metrics(lambda: ["stable"])
+    for number in range(50):
+        tell(metrics, list(events(f"t{number}", policy=f'evil"}} {number}\n')))
+    said = {dict(labels).get("policy") for _, labels in samples(metrics)} - {None}
+    assert said == {"other"}
+
+
+def test_what_was_never_begun_breaks_nothing() -> None:
+    _, *rest = events()
+    metrics, log = Metrics(lambda: ["stable"]), AccessLog(io.StringIO())
+    tell(metrics, rest)
+    tell(log, rest)
+    assert not [name for name, _ in samples(metrics) if name == "suffice_requests_total"]
+
+
+# --- the access log -----------------------------------------------------------------------------------
+def test_a_line_holds_no_text_unless_asked() -> None:
+    stream = io.StringIO()
+    tell(AccessLog(stream, clock=lambda: 0.0), list(events(error="the model said Sonja")))
+    (line,) = stream.getvalue().splitlines()
+    assert "Sonja" not in line
+    assert json.loads(line) == {
+        "time": "1970-01-01T00:00:00.000+00:00",
+        "trace_id": "t1",
+        "endpoint": "chat",
+        "policy": "stable",
+        "policy_hash": "abc",
+        "model": "qwen",
+        "rounds": 2,
+        "stopped_by": "policy",
+        "declined": True,
+        "seconds": 0.05,
+        "prompt_tokens": 200,
+        "cached_tokens": 0,
+        "completion_tokens": 14,
+        "usd": 0.001,
+        "error": True,
+    }
+
+
+def test_a_text_stays_within_its_line_and_without_keys() -> None:
+    stream = io.StringIO()
+    text = SECRET + ' Authorization: Bearer abcdef123456 "}\n{"time": "forged"}'
+    tell(AccessLog(stream, texts=True), list(events(text=text)))
+    (line,) = stream.getvalue().splitlines()
+    document = json.loads(line)
+    assert "abcdef123456" not in line
+    assert document["question"].startswith(SECRET)
+    assert document["answer"] == "Skien, Sonja says"
+
+
+class Full(io.StringIO):
+    """A stream on a disk without room."""
+
+    def write(self, _: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_stops_no_question() -> None:
+    log = AccessLog(Full())
+    tell(log, list(events()))
+    assert log.lost == 1
+
+
+# --- spans --------------------------------------------------------------------------------------------
+def exported(told: Sequence[Event], *, texts: bool, place: Path) -> tuple[Any, Path]:
+    """The finished spans, and a file of them as OTLP in JSON."""
+    pytest.importorskip("opentelemetry.sdk.trace")
+    from google.protobuf.json_format import MessageToDict
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    observer = Spans(exporter, texts=texts, at_once=True)
+    tell(observer, told)
+    spans = exporter.get_finished_spans()
+    document = MessageToDict(encode_spans(spans))
+    for resource in document["resourceSpans"]:
+        for span in (one for scope in resource["scopeSpans"] for one in scope["spans"]):
+            for name in ("traceId", "spanId", "parentSpanId"):
+                if name in span:  # in OTLP's own JSON these are hexadecimal
+                    span[name] = b64decode(span[name]).hex()
+    file = place / "spans.json"
+    file.write_text(json.dumps(document))
+    observer.close()
+    return spans, file
+
+
+def test_a_question_is_a_span_with_its_rounds_below(tmp_path: Path) -> None:
+    spans, file = exported(list(events()), texts=True, place=tmp_path)
+    assert [span.name for span in spans] == [
+        "retrieval", "chat qwen", "retrieval", "chat qwen", "invoke_agent"
+    ]  # fmt: skip
+    root, chat = spans[-1], spans[1]
+    assert all(span.parent.span_id == root.context.span_id for span in spans[:-1])
+    assert all(span.start_time <= span.end_time for span in spans)
+    assert chat.attributes["gen_ai.operation.name"] == "chat"
+    assert chat.attributes["gen_ai.request.model"] == "qwen"
+    assert chat.attributes["gen_ai.usage.input_tokens"] == 100
+    assert root.attributes["gen_ai.usage.output_tokens"] == 14
+    (record,) = read_otlp(file)
+    said = [event for event in events() if isinstance(event, RoundEnded)]
+    assert record.question.text == SECRET
+    assert (record.question.id, record.policy_hash, record.stopped_by) == ("t1", "abc", "policy")
+    assert record.rounds == tuple(event.round for event in said)
+
+
+def test_spans_hold_no_text_unless_asked(tmp_path: Path) -> None:
+    told = list(events(error="the model said Sonja"))
+    spans, file = exported(told, texts=False, place=tmp_path)
+    assert "Sonja" not in file.read_text()
+    assert "notes/" not in file.read_text()
+    assert not spans[-1].status.is_ok
+    (record,) = read_otlp(file)
+    assert [round_.answer for round_ in record.rounds] == ["answer1", "answer2"]
+    assert record.rounds[1].usage.completion_tokens == 7
+
+
+def test_a_clock_that_is_set_back_makes_no_span_end_before_it_began(tmp_path: Path) -> None:
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, moments = InMemorySpanExporter(), iter([10**18, 10**18 - 10**12, 5, 5])
+    tell(Spans(exporter, at_once=True, clock=lambda: next(moments)), list(events()))
+    assert all(span.start_time <= span.end_time for span in exporter.get_finished_spans())

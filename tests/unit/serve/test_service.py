@@ -1,0 +1,214 @@
+"""What a service takes on, records, cuts and reloads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.serving import QUESTION, Heard, Shelf, chat, client, service
+
+from suffice.concurrency import may_be_cut
+from suffice.errors import UsageError
+from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
+from suffice.policies.file import save_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import Generation, GenerationRequest
+from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.service import Service, Wanted
+from suffice.serve.settings import LimitSettings
+from suffice.serve.under_way import Done, UnderWay
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.reader import read_traces
+from suffice.web.replies import Refusal
+
+
+class Held(ScriptedModel):
+    """Answers when it is let, or is cut."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda *_: "Answer: Skien")
+        self.go = threading.Event()
+        self.asked = threading.Event()
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        self.asked.set()
+        with may_be_cut(self.go.set):
+            self.go.wait()
+        return super().generate(request)
+
+
+async def begin(served: Service, **further: object) -> UnderWay:
+    return await served.ask(QUESTION, Wanted(), endpoint="chat", **further)  # type: ignore[arg-type]
+
+
+async def done(under_way: UnderWay) -> Done:
+    try:
+        return await under_way.done()
+    finally:
+        under_way.leave()
+
+
+def test_a_question_more_than_there_is_room_for_waits_and_the_next_is_sent_away() -> None:
+    model = Held()
+    served = service(model, limits=LimitSettings(questions=1, queue=1))
+
+    async def three() -> None:
+        first = await begin(served)
+        waits = asyncio.create_task(begin(served))
+        await asyncio.sleep(0)
+        assert (served.under_way, served.waiting) == (1, 1)
+        with pytest.raises(Refusal) as refused:
+            await begin(served)
+        assert refused.value.status == 429
+        assert refused.value.headers == {"Retry-After": "2"}
+        model.go.set()
+        assert (await done(first)).answered.answer == "Skien"
+        assert (await done(await waits)).answered.answer == "Skien"
+        await asyncio.sleep(0.05)
+        assert (served.under_way, served.waiting) == (0, 0)
+
+    asyncio.run(three())
+
+
+def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
+    model, heard = Held(), Heard()
+    served = service(model, observers=[heard], limits=LimitSettings(questions=1))
+
+    async def hang_up() -> None:
+        gone = asyncio.Event()
+        under_way = await begin(served, hung_up=gone.wait)
+        await asyncio.to_thread(model.asked.wait)
+        gone.set()
+        with pytest.raises(Refusal, match="hung up"):
+            await under_way.done()
+        await asyncio.sleep(0.05)
+        assert served.under_way == 0
+
+    asyncio.run(hang_up())
+    ended = heard.events[-1]
+    assert isinstance(ended, QuestionEnded)
+    assert ended.stopped_by == "gone"
+
+
+def test_a_client_that_hangs_up_while_it_waits_is_forgotten() -> None:
+    model = Held()
+    served = service(model, limits=LimitSettings(questions=1))
+
+    async def hang_up() -> None:
+        first, gone = await begin(served), asyncio.Event()
+        waits = asyncio.create_task(begin(served, hung_up=gone.wait))
+        await asyncio.sleep(0)
+        gone.set()
+        with pytest.raises(Refusal, match="hung up"):
+            await waits
+        assert served.waiting == 0
+        model.go.set()
+        await done(first)
+
+    asyncio.run(hang_up())
+
+
+def test_a_request_ends_in_time_and_finished_rounds_are_kept(tmp_path: Path) -> None:
+    slow = threading.Event()
+
+    def reply(*_: object) -> str:
+        if slow.is_set():
+            time.sleep(0.2)
+        slow.set()
+        return "Answer: Skien"
+
+    served = service(
+        ScriptedModel(reply),
+        {"stable": "answer_stable"},
+        record=tmp_path / "record",
+        limits=LimitSettings(seconds=0.1),
+    )
+    with client(served) as asked:
+        late = chat(asked)
+    assert late.status_code == 504
+    assert late.json()["error"]["code"] == "timeout"
+    traces = read_traces(tmp_path / "record")
+    assert traces.n_questions == 1
+
+
+def test_every_question_is_recorded_and_told_of(tmp_path: Path) -> None:
+    heard = Heard()
+    served = service(observers=[heard], record=tmp_path / "record")
+    with client(served) as asked:
+        lazy = chat(asked, model="two").json()["suffice"]
+        chat(asked, model="stable", stream=True)
+    traces = read_traces(tmp_path / "record")
+    assert traces.n_questions == 2
+    assert lazy["trace_id"] in traces.question_ids
+    begun = [event for event in heard.events if isinstance(event, QuestionBegun)]
+    rounds = [event.number for event in heard.events if isinstance(event, RoundEnded)]
+    ended = [event for event in heard.events if isinstance(event, QuestionEnded)]
+    assert [event.policy for event in begun] == ["two", "stable"]
+    assert rounds == [1, 2, 1, 2]
+    assert [event.stopped_by for event in ended] == ["policy", "policy"]
+    assert ended[0].completion_tokens == 5
+
+
+def test_an_explored_question_runs_on_and_is_asked_for_every_answer(tmp_path: Path) -> None:
+    served = service(policies={"two": "answer_stable"}, record=tmp_path / "r", explore=0.999)
+    with client(served) as asked:
+        told = chat(asked).json()["suffice"]
+    assert told["explored"]
+    assert told["rounds"] == 5
+    assert told["stopped_by"] == "budget"
+    traces = read_traces(tmp_path / "r")
+    assert traces.n_rounds == 5
+
+
+def test_a_policy_file_that_changed_is_taken_up_and_a_broken_one_is_not(tmp_path: Path) -> None:
+    file = save_policy(RulePolicy(rule="answer_stable"), tmp_path / "policy.json")
+    model = Held()
+    served = service(model, {"own": file})
+
+    async def while_one_is_under_way() -> None:
+        before = served.served()
+        first = await begin(served)
+        save_policy(FixedPolicy(rounds=1), file)
+        assert served.reload().changed == ("own",)
+        assert served.served().hash != before.hash
+        model.go.set()
+        answered = (await done(first)).answered
+        assert answered.reason.startswith("answer_stable holds")
+        second = (await done(await begin(served))).answered
+        assert len(second.rounds) == 1
+        file.write_text("{", encoding="utf-8")
+        refused = served.reload()
+        assert refused.changed == ()
+        assert "policy.json" in refused.refused["own"]
+        assert len((await done(await begin(served))).answered.rounds) == 1
+
+    asyncio.run(while_one_is_under_way())
+
+
+def test_a_policy_that_cannot_be_served_is_named() -> None:
+    with pytest.raises(UsageError, match="policy 'mine': unknown policy"):
+        service(policies={"mine": "fixedd-2"})
+
+
+def test_the_answer_is_that_of_ask() -> None:
+    model = ScriptedModel()
+    live = LiveLoop.of(choose_policy("answer_stable"), model, AskSettings(), print)
+    alone = live.answer(QUESTION, Shelf())
+    with client(service(ScriptedModel())) as asked:
+        served = chat(asked, model="stable").json()
+    assert served["choices"][0]["message"]["content"] == alone.answer
+    assert served["suffice"]["stop_reason"] == alone.reason
+    assert served["usage"]["prompt_tokens"] == alone.to_json()["usage"]["prompt_tokens"]
+
+
+def test_an_ending_service_takes_no_more() -> None:
+    served = service()
+    with client(served) as asked:
+        served.ready = False
+        reply = chat(asked)
+    assert reply.status_code == 503
+    assert reply.headers["retry-after"] == "5"

@@ -1,0 +1,254 @@
+"""The viewer over HTTP: what it answers, that it agrees with a replay, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from suffice.measures.measures import Measures
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import named_policies
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import write_traces
+from suffice.view.app import Shown, assets, viewer_app
+from suffice.view.bundle import write_bundle
+from suffice.view.data import RecordView, ViewSettings
+
+RULE = "answer_repeats and round >= 2"
+HOSTILE = "<img src=x onerror=window.hacked=1>\u202e"
+ANSWERS = (
+    ("Oslo", "Oslo", "Oslo"),
+    ("Bergen", "Oslo", "Oslo"),
+    ("Oslo", "Bergen", "Bergen"),
+    ("Rome", "Rome", "Rome"),
+)
+
+
+def records() -> list[QuestionRecord]:
+    made = [
+        make_record(
+            f"q{n:02d}",
+            ANSWERS[n % 4],
+            gold=["Oslo"],
+            margins=[0.5 + n % 4, 1.5 + n % 3, 2.5 + n % 7],
+            split="tune" if n % 3 else "eval",
+        )
+        for n in range(24)
+    ]
+    question = replace(made[3].question, text=HOSTILE, type="strange")
+    return [*made[:3], replace(made[3], question=question), *made[4:]]
+
+
+@pytest.fixture(scope="module")
+def traces() -> TraceSet:
+    return to_trace_set(records())
+
+
+@pytest.fixture(scope="module")
+def view(traces: TraceSet) -> RecordView:
+    opened = RecordView(Measures(traces), ViewSettings(policies=("tasr",), rules=(RULE,)))
+    opened.work()
+    assert opened.progress.ready
+    assert opened.progress.trouble == ()
+    return opened
+
+
+@pytest.fixture(scope="module")
+def client(view: RecordView) -> TestClient:
+    return TestClient(viewer_app(Shown(view)), base_url="http://localhost")
+
+
+def ask(client: TestClient, path: str, **query: Any) -> Any:
+    reply = client.get(f"/api/{path}", params=query)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def test_figures_are_those_of_a_replay(client: TestClient, traces: TraceSet) -> None:
+    part = Measures(traces).only_split("eval")
+    policies = named_policies(traces, ["tasr", "fixed-1", "fixed-3"], [RULE])
+    result = replay(part, policies, ReplaySettings(baseline="fixed-3", cost="rounds"))
+    record = ask(client, "record")
+    assert record["split"] == "eval"
+    told = {policy["name"]: policy for policy in record["policies"]}
+    for policy in result.policies:
+        shown = told[policy.name]
+        assert shown["score"]["estimate"] == pytest.approx(policy.f1)
+        assert shown["rounds"] == pytest.approx(policy.mean_rounds)
+        assert policy.interval is not None
+        assert shown["score"]["low"] == pytest.approx(policy.interval.low)
+    tried = ask(client, "what-if", rule=RULE)
+    of_rule = next(policy for policy in result.policies if policy.name == RULE)
+    assert of_rule.delta is not None
+    assert tried["other"]["score"] == pytest.approx(
+        {name: getattr(of_rule.delta, name) for name in ("estimate", "low", "high")}
+    )
+
+
+def test_pages_hold_every_question_once_under_any_sort(client: TestClient) -> None:
+    for sort in ("id", "question", "stop", "score", "cost", "signal:answer_token_margin"):
+        query: dict[str, Any] = {"sort": sort, "limit": 7, "policy": "tasr", "order": "desc"}
+        page = ask(client, "questions", **query)
+        seen, firsts = [row["id"] for row in page["rows"]], [page["first"]]
+        while page["next"] is not None:
+            page = ask(client, "questions", **query, cursor=page["next"])
+            seen += [row["id"] for row in page["rows"]]
+            firsts.append(page["first"])
+        assert len(seen) == len(set(seen)) == page["total"] == 24
+        assert firsts == [1, 8, 15, 22]
+        back = ask(client, "questions", **query, cursor=page["previous"], page="back")
+        assert [row["id"] for row in back["rows"]] == seen[14:21]
+
+
+def test_filters_agree_with_the_rows(client: TestClient) -> None:
+    every = ask(client, "questions", limit=200)
+    at = every["policies"].index("tasr")
+    first = every["policies"].index("fixed-1")
+
+    def ids(**query: Any) -> set[str]:
+        return {row["id"] for row in ask(client, "questions", limit=200, **query)["rows"]}
+
+    def those(keep: Any) -> set[str]:
+        return {row["id"] for row in every["rows"] if keep(row, row["stops"][at])}
+
+    assert ids(split="eval") == those(lambda row, _: row["split"] == "eval")
+    assert ids(policy="tasr", stop=2) == those(lambda _, stop: stop[0] == 2)
+    assert ids(policy="tasr", outcome="right") == those(lambda _, stop: stop[1] == 1)
+    assert ids(policy="tasr", differs="fixed-1") == those(
+        lambda row, stop: stop[0] != row["stops"][first][0]
+    )
+    assert ids(policy="fixed-1", outcome="early") == those(
+        lambda row, _: row["right"][0] == 0 and 1 in row["right"]
+    )
+    assert ids(text="berg") == those(lambda row, _: int(row["id"][1:]) % 4 in (1, 2))
+    assert ids(text="q07 OSLO") == set()
+    assert ids(text="onerror") == {"q03"}
+    low = ids(signal="answer_token_margin", policy="fixed-1", low=2)
+    assert low == those(lambda row, _: int(row["id"][1:]) % 4 >= 2)
+    assert ids(policy="what-if", rule="round >= 2", stop=2) == {row["id"] for row in every["rows"]}
+
+
+def test_a_question_says_where_and_why_each_policy_stops(client: TestClient) -> None:
+    told = ask(client, "question/q03", policy="tasr", split="tune")
+    assert told["question"] is None or told["question"].startswith("<img src=x")
+    assert "\u202e" not in json.dumps(told, ensure_ascii=False)
+    assert [round_["answer"] for round_ in told["rounds"]] == ["Rome"] * 3
+    assert {stop["policy"] for stop in told["stops"]} >= {"tasr", RULE, "fixed-3"}
+    assert all(stop["reason"] for stop in told["stops"])
+    assert client.get("/api/question/nobody").status_code == 400
+
+
+def test_errors_of_a_rule_have_their_place(client: TestClient) -> None:
+    told = ask(client, "what-if", rule="answer_repeats and and")
+    assert told["place"] == len("answer_repeats and ")
+    assert ask(client, "what-if", rule="answer_repeats and")["error"]
+    assert "nosuch" in ask(client, "what-if", rule="nosuch > 1")["error"]
+
+
+def test_two_policies_are_compared_question_by_question(client: TestClient) -> None:
+    told = ask(client, "compare", a="tasr", b="fixed-3", split="*")
+    wanted = ask(client, "questions", policy="tasr", differs="fixed-3")["total"]
+    assert told["changed"] == wanted
+    stops = told["stops"]
+    assert sum(map(sum, stops)) == told["questions"] == 24
+    counts = ("both_right", "both_wrong", "gained", "lost")
+    assert sum(told[name] for name in counts) == 24
+
+
+def test_replies_are_tagged_and_strict(client: TestClient) -> None:
+    reply = client.get("/api/questions")
+    again = client.get("/api/questions", headers={"if-none-match": reply.headers["etag"]})
+    assert reply.status_code == 200
+    page = client.get("/")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert client.get("/view.css", headers={"if-none-match": "x"}).status_code == 200
+    assert again.status_code in (200, 304)
+    tag = client.get("/main.js").headers["etag"]
+    assert client.get("/main.js", headers={"if-none-match": tag}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/questions?sort=nothing", 400),
+        ("/api/questions?cursor=-1", 400),
+        ("/api/questions?low=nan&signal=overlap", 400),
+        ("/api/questions?policy=nobody", 400),
+        ("/api/questions?text=" + "x" * 300, 400),
+        ("/api/what-if?rule=" + "x" * 9000, 414),
+        ("/..%2f..%2fetc%2fpasswd", 404),
+        ("/data.py", 404),
+        ("/api/nothing", 404),
+    ],
+)
+def test_what_cannot_be_had_is_refused(client: TestClient, path: str, status: int) -> None:
+    assert client.get(path).status_code == status
+
+
+def test_a_foreign_name_is_refused(view: RecordView) -> None:
+    foreign = TestClient(viewer_app(Shown(view)), base_url="http://evil.example")
+    assert foreign.get("/api/record").status_code == 421
+
+
+def test_the_page_is_small_and_loads_nothing_from_elsewhere() -> None:
+    page = assets()
+    assert sum(map(len, page.values())) < 150_000
+    for name, content in page.items():
+        text = content.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "http" not in text.replace("http.server", ""), name
+        for word in ("innerHTML", "insertAdjacentHTML", "eval(", "document.write"):
+            assert word not in text, name
+
+
+def test_questions_are_there_before_anything_is_measured(traces: TraceSet) -> None:
+    view = RecordView(Measures(traces))
+    client = TestClient(viewer_app(Shown(view)), base_url="http://localhost")
+    assert ask(client, "questions", limit=3)["total"] == 24
+    assert ask(client, "record")["policies"] == []
+    assert client.get("/api/what-if", params={"rule": RULE}).status_code == 503
+    assert client.get("/api/questions", params={"text": "oslo"}).status_code == 503
+
+
+def test_a_folder_that_grows_is_opened_anew(tmp_path: Path) -> None:
+    made = records()
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    write_traces(made[:10], folder / "part-0.parquet")
+
+    def opened() -> RecordView:
+        return RecordView(Measures.of(folder), ViewSettings(policies=("fixed-1",)))
+
+    shown = Shown(None, folder, opened)
+    shown.open()
+    assert not shown.renew()
+    write_traces(made[10:12], folder / "part-1.parquet")
+    assert shown.renew()
+    assert shown.view.n_questions == 12
+    assert sorted(shown.arrived) == ["q10", "q11"]
+    (folder / "part-2.parquet").write_bytes(b"torn")
+    assert not shown.renew()
+    assert "cannot be read" in shown.trouble
+    assert shown.view.n_questions == 12
+    deadline = time.monotonic() + 20
+    while not shown.view.progress.ready and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_a_bundle_holds_the_page_and_says_what_it_lacks(view: RecordView, tmp_path: Path) -> None:
+    written = write_bundle(view, tmp_path / "out")
+    assert (written.rows, written.told) == (24, 24)
+    record = json.loads((tmp_path / "out" / "data" / "record.json").read_text())
+    assert "no rule can be tried" in record["bundle"]
+    rows = json.loads((tmp_path / "out" / "data" / "questions.json").read_text())["rows"]
+    rounds = json.loads((tmp_path / "out" / "data" / f"rounds-{rows[0]['file']}.json").read_text())
+    assert rounds["q00"]["rounds"][0]["answer"] == "Oslo"
+    assert "data-bundle" in (tmp_path / "out" / "index.html").read_text()

@@ -1,0 +1,214 @@
+"""An application under signals, real sockets and clients that misbehave."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from suffice.web.run import Files
+
+APP = """
+    import asyncio, sys, time
+    from pathlib import Path
+    from suffice.web.guard import Door, Guard
+    from suffice.web.run import Hooks, Listening, run
+
+    folder = Path(sys.argv[1])
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            while True:
+                message = await receive()
+                await send({"type": message["type"] + ".complete"})
+                if message["type"] == "lifespan.shutdown":
+                    (folder / "closed").touch()
+                    return
+        size, more = 0, True
+        while more:
+            message = await receive()
+            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+        if scope["path"] == "/slow":
+            (folder / "under_way").touch()
+            await asyncio.sleep(0.5)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": f"{scope['path']} {size}".encode()})
+
+    hooks = Hooks(
+        started=lambda url: print(url, flush=True),
+        reload=lambda: print("reloaded", flush=True),
+        watched=lambda: [folder / "policy.json"],
+    )
+    listening = Listening(port=0, poll_s=0.05, head_s=0.3, end_s=2, connections=50)
+    run(Guard(app, Door(body_s=0.3)), listening, hooks)
+    print("ended", flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    process: subprocess.Popen[str]
+    port: int
+    folder: Path
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=1)
+
+    def say(self, *parts: bytes) -> bytes:
+        """What comes back until the connection is closed, or nothing comes for some time."""
+        with self.connect() as client:
+            for part in parts:
+                client.sendall(part)
+            return _rest(client)
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], 10)[0]
+        return self.process.stdout.readline().strip()
+
+
+def _rest(client: socket.socket) -> bytes:
+    content = b""
+    try:
+        while piece := client.recv(65536):
+            content += piece
+    except (ConnectionResetError, TimeoutError):
+        pass
+    return content
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    (tmp_path / "policy.json").write_text("one")
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(APP), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    port = int(process.stdout.readline().strip().rpartition(":")[2])
+    yield Running(process, port, tmp_path)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+
+
+def until(file: Path) -> None:
+    end = time.monotonic() + 5
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert file.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_it_reloads_on_changes_and_ends_after_what_is_under_way(running: Running) -> None:
+    (running.folder / "policy.json").write_text("two")
+    assert running.line() == "reloaded"
+    running.process.send_signal(signal.SIGHUP)
+    assert running.line() == "reloaded"
+    with running.connect() as slow:
+        slow.sendall(get("/slow"))
+        until(running.folder / "under_way")
+        running.process.send_signal(signal.SIGTERM)
+        assert b"/slow 0" in _rest(slow)
+    assert running.line() == "ended"
+    assert running.process.wait(5) == 0
+    assert (running.folder / "closed").exists()
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        ((b"GET /", b" HTTP/1.1\r\nHost: local"), b""),  # a head that does not end
+        (
+            (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"ab"),
+            b"HTTP/1.1 408",
+        ),
+        ((b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",), b"HTTP/1.1 4"),
+        (
+            (
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+            ),
+            b"HTTP/1.1 400",
+        ),
+        (
+            (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n",),
+            b"HTTP/1.1 400",
+        ),
+        ((b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",), b"HTTP/1.1 400"),
+        ((b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",), b"HTTP/1.1 421"),
+        ((b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",), b"HTTP/1.1 400"),
+        ((b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",), b"HTTP/1.1 400"),
+        ((b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",), b"HTTP/1.1 400"),
+        ((b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n",), b"HTTP/1.1 "),
+    ],
+)  # fmt: skip
+@pytest.mark.slow
+def test_what_is_no_request_is_sent_away(
+    running: Running, parts: tuple[bytes, ...], status: bytes
+) -> None:
+    said = running.say(*parts)
+    assert said.startswith(status)
+    assert b"/b 0" not in said
+    assert b"/well 0" in running.say(get("/well"))
+
+
+@pytest.mark.slow
+def test_ten_megabytes_do_not_stay_in_memory(running: Running) -> None:
+    def kilobytes() -> int:
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1])
+
+    running.say(get("/"))
+    before = kilobytes()
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    body = b"x" * 10_000_000
+    assert b" 10000000" in running.say(head % len(body), body)
+    assert kilobytes() - before < 3_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "kill"), reason="signals of POSIX")
+def test_a_second_signal_waits_for_nothing(running: Running) -> None:
+    with running.connect() as slow:
+        slow.sendall(get("/slow"))
+        until(running.folder / "under_way")
+        running.process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(5) == 0
+
+
+def test_files_change_by_what_stands_in_them(tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text("one")
+    files = Files(lambda: [file])
+    assert not files.changed()
+    os.utime(file, ns=(1, 1))
+    assert not files.changed()  # written again as it was
+    file.write_text("two")
+    assert files.changed()
+    assert not files.changed()
+    file.unlink()
+    assert not files.changed()
+    file.write_text("two")
+    assert not files.changed()
+    file.write_text("three")
+    os.utime(file, ns=(0, 0))  # a clock that was set back
+    assert files.changed()
