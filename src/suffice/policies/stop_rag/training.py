@@ -279,8 +279,7 @@ class AdamW:
     def step(self) -> None:
         """Follow the gradients."""
         torch = torch_module()
-        from torch.optim.adamw import adamw
-
+        follow = require("torch.optim.adamw", extra="learn", purpose=PURPOSE).adamw
         number = 0
         for group in self.groups:
             followed, kept = [], []
@@ -290,7 +289,7 @@ class AdamW:
                     kept.append(self._kept(number, parameter))
                 number += 1
             with torch.no_grad():
-                adamw(
+                follow(
                     followed,
                     [parameter.grad for parameter in followed],
                     [one["exp_avg"] for one in kept],
