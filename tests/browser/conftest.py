@@ -63,7 +63,7 @@ def axe() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
-def _records(number: int) -> list[QuestionRecord]:
+def make_records(number: int) -> list[QuestionRecord]:
     answers = (
         ("Oslo", "Oslo", "Oslo"),
         ("Bergen", "Oslo", "Oslo"),
@@ -83,7 +83,7 @@ def _records(number: int) -> list[QuestionRecord]:
     ]
 
 
-def _hostile(record: QuestionRecord) -> QuestionRecord:
+def make_hostile(record: QuestionRecord) -> QuestionRecord:
     passage = Passage(id="evil", title=HOSTILE, text=f"{HOSTILE} {'unbroken' * 60}")
     first = replace(record.rounds[0], answer=HOSTILE, passages=(passage,))
     return replace(
@@ -96,8 +96,8 @@ def _hostile(record: QuestionRecord) -> QuestionRecord:
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five hundred questions, the first of them hostile, nine policies, every part."""
-    records = _records(500)
-    traces = to_trace_set([_hostile(records[0]), *records[1:]])
+    records = make_records(500)
+    traces = to_trace_set([make_hostile(records[0]), *records[1:]])
     names = ["fixed-1", "fixed-2", "fixed-3", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
     family = FamilySettings(family="fixed")
     certified = fit_certified(traces, CertifiedSettings(family=family)).policy
