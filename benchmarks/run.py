@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     checksums,
     choose_regret,
+    choose_speed,
     embedded_sampling,
     embedded_threads,
     fitting_scale,
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "watch": watch.main,
     "checksums": checksums.main,
     "choose_regret": choose_regret.main,
+    "choose_speed": choose_speed.main,
     "scale": scale.main,
     "hidden_constraints_generation": hidden_constraints_generation.main,
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tests.cut_population import PROFILES, ROUNDS, Array, Log, Population, population
 
 from suffice.measures.measures import Measures
 from suffice.protocols import StopPolicy
+from suffice.replay.choose.candidates import LATEST, Candidate, Kept
+from suffice.replay.choose.learn_then_test import Bound, mean_of
+from suffice.replay.settings import ChoiceSettings
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import QuestionRecord
 
@@ -37,10 +40,27 @@ class Known:
         chosen[np.random.default_rng([5, seed]).permutation(PROFILES)[:count]] = True
         return self.everyone.take(chosen)
 
+    def draw_beside(self, tune: int, count: int, seed: int) -> Measures:
+        """The 200 questions that ``tune`` numbers, to fit on, and others to rank and prove on."""
+        parts = np.zeros(PROFILES, np.int8)
+        fits = np.random.default_rng([6, tune]).permutation(PROFILES)
+        parts[fits[:200]] = 1
+        rest = np.random.default_rng([7, seed]).permutation(fits[200:])
+        parts[rest[:count]] = 2
+        splits: list[str | None] = ["tune" if part == 1 else "eval" for part in parts[parts > 0]]
+        return self.everyone.take(parts > 0).in_splits(splits)
+
     def mean_at_stops(self, policy: StopPolicy, values: Array) -> float:
         """The true mean of values (PROFILES, ROUNDS) where a policy stops."""
         stops = np.minimum(self.everyone.wanted_rounds(policy), ROUNDS)
         return self.population.truth(values, stops)
+
+    def loss_of(self, candidate: Candidate) -> float:
+        """The true loss of a candidate, of whichever answer it returns."""
+        settings = ChoiceSettings(metric="score", cost="rounds")
+        both = [replace(candidate, answer=LATEST), candidate]
+        half = Kept.of(self.everyone, both, settings).half(np.arange(PROFILES))
+        return float(mean_of(half, Bound(of="signed", most=0.0))[1])
 
     def loss(self, policy: StopPolicy) -> float:
         """The true loss against the full budget."""
@@ -106,3 +126,26 @@ def reaching(
             )
         )
     return made
+
+
+def above_at_the_ends(seed: int = 4) -> Population:
+    """Every threshold on ``sure``, either way, loses a hair more than :data:`NARROW`; budgets twice that.
+
+    Questions of the highest and of the lowest ``sure`` are right at the full budget alone, and among the
+    others any four neighbours lose and win as many: one question has one ``sure``, whatever the round.
+    """
+    random = np.random.default_rng(seed)
+    ends = round(NARROW * PROFILES) + 8
+    ordered = np.zeros((PROFILES, ROUNDS))  # by sure
+    ordered[:ends, -1] = ordered[-ends:, -1] = 1.0
+    middle = (PROFILES - 2 * ends) // 4
+    before_and_full = np.array([[1, 0], [0, 1], [1, 1], [0, 0]], np.float64)
+    four = random.permuted(np.tile(np.arange(4), (middle, 1)), axis=1).ravel()
+    ordered[ends:-ends] = before_and_full[four][:, [0] * (ROUNDS - 1) + [1]]
+    sure = np.sort(random.standard_normal(PROFILES)).astype(np.float32).astype(np.float64)
+    rows = random.permutation(PROFILES)
+    return Population(
+        scores=ordered[rows],
+        paid=np.tile(np.arange(1.0, ROUNDS + 1), (PROFILES, 1)),
+        sure=np.tile(sure[rows, None], (1, ROUNDS)),
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from starlette.testclient import TestClient
 
 from suffice.pipelines.live.ask import AskSettings
 from suffice.protocols import ChatModel, Retriever, StopPolicy
@@ -61,14 +62,33 @@ def service(
     return Service(ground, policies or {"two": "fixed-2", "stable": "answer_stable"}, **further)
 
 
-def client(served: Service) -> TestClient:
+def client(served: Service) -> Any:
     """Asks it."""
+    from starlette.testclient import TestClient
+
     return TestClient(make_app(served), raise_server_exceptions=False)
 
 
-def chat(asked: TestClient, **fields: Any) -> Any:
+def chat(asked: Any, **fields: Any) -> Any:
     """The reply to a chat completion."""
     headers = fields.pop("headers", None)
     return asked.post(
         "/v1/chat/completions", json={"messages": MESSAGES, **fields}, headers=headers
     )
+
+
+@contextmanager
+def listening(served: Service) -> Iterator[str]:
+    """The base URL of a service that listens in a thread."""
+    import uvicorn
+
+    config = uvicorn.Config(make_app(served), port=0, log_level="warning")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}/v1"
+    server.should_exit = True
+    thread.join()

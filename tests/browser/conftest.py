@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
+from suffice.cli.commands.choose import write_choice
 from suffice.measures.measures import Measures
+from suffice.replay.choose import candidates
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.procedure import choose
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.settings import SearchSettings
+from suffice.replay.settings import ChoiceSettings, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
@@ -60,7 +63,7 @@ def axe() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
-def _records(number: int) -> list[QuestionRecord]:
+def make_records(number: int) -> list[QuestionRecord]:
     answers = (
         ("Oslo", "Oslo", "Oslo"),
         ("Bergen", "Oslo", "Oslo"),
@@ -80,7 +83,7 @@ def _records(number: int) -> list[QuestionRecord]:
     ]
 
 
-def _hostile(record: QuestionRecord) -> QuestionRecord:
+def make_hostile(record: QuestionRecord) -> QuestionRecord:
     passage = Passage(id="evil", title=HOSTILE, text=f"{HOSTILE} {'unbroken' * 60}")
     first = replace(record.rounds[0], answer=HOSTILE, passages=(passage,))
     return replace(
@@ -93,8 +96,8 @@ def _hostile(record: QuestionRecord) -> QuestionRecord:
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five hundred questions, the first of them hostile, nine policies, every part."""
-    records = _records(500)
-    traces = to_trace_set([_hostile(records[0]), *records[1:]])
+    records = make_records(500)
+    traces = to_trace_set([make_hostile(records[0]), *records[1:]])
     names = ["fixed-1", "fixed-2", "fixed-3", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
     family = FamilySettings(family="fixed")
     certified = fit_certified(traces, CertifiedSettings(family=family)).policy
@@ -112,3 +115,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_report(data), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def choice_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is chosen for 120 questions, the first of them hostile, among budgets and rules."""
+    records = _records(120)
+    traces = to_trace_set([_hostile(records[0]), *records[1:]])
+    asked = ChoiceSettings(signals=("answer_token_margin",), max_signals=1, resamples=20)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(candidates, "nameable_methods", tuple)
+        choice = choose(traces, asked)
+    return write_choice(choice, tmp_path_factory.mktemp("choice"))

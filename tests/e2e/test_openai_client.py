@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.serving import MESSAGES, QUESTION, service
-
-from suffice.serve.app import make_app
-from suffice.serve.service import Service
+from tests.serving import MESSAGES, QUESTION, listening, service
 
 openai = pytest.importorskip("openai")
-uvicorn = pytest.importorskip("uvicorn")
-
-
-@contextmanager
-def listening(served: Service) -> Iterator[str]:
-    """The base URL of a service that listens in a thread."""
-    config = uvicorn.Config(make_app(served), port=0, log_level="warning")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/v1"
-    server.should_exit = True
-    thread.join()
+pytest.importorskip("uvicorn")
 
 
 @pytest.fixture(scope="module")

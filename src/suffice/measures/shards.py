@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -149,16 +150,22 @@ def usable_cores() -> int:
 
 # --- executors ------------------------------------------------------------------------------------
 class Workers(Executor):
-    """Processes that share nothing; one that dies is replaced."""
+    """Processes that share nothing; one that dies is replaced.
 
-    def __init__(self, count: int) -> None:
+    With ``behind`` they leave the machine to whatever else wants it.
+    """
+
+    def __init__(self, count: int, *, behind: bool = False) -> None:
         self.count = count
+        self._initializer = partial(os.nice, 10) if behind and hasattr(os, "nice") else None
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, fn: Callable[..., _Given], /, *args: Any, **kwargs: Any) -> Future[_Given]:
         """Run it in one of them."""
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.count, mp_context=get_context("spawn"))
+            self._pool = ProcessPoolExecutor(
+                self.count, mp_context=get_context("spawn"), initializer=self._initializer
+            )
         return self._pool.submit(fn, *args, **kwargs)
 
     def renew(self) -> None:

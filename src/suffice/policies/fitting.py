@@ -35,7 +35,7 @@ from suffice.signals.abstained import (
 )
 from suffice.signals.available import refuse_lacking
 from suffice.signals.by_columns.answers import abstaining
-from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.records import POLICY_STOP
@@ -449,7 +449,7 @@ def fit_rule(
     record = measures.traces
     recorded, abstention = record.signal_names, stated_phrases(record.origin.run)
     check_rule(rule, recorded)
-    own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
+    own = own_among(needs.signals, recorded)
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own, abstention=abstention)
     fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -35,6 +35,7 @@ def make_app(
     routes: Sequence[BaseRoute] = (),
     middleware: Sequence[Middleware] = (),
     loops: LoopSettings | None = None,
+    beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> Starlette:
     """The application of a service.
 
@@ -48,6 +49,8 @@ def make_app(
         What stands before all of them, outermost first.
     loops
         How loops of others are followed.
+    beside
+        What goes on beside the requests, and ends after the last of them is recorded.
     """
     models = _Models(service)
     policies = Policies(service.policy_files)
@@ -69,10 +72,11 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with followed.running():
-            yield
-        await service.drain(service.limits.seconds)
-        service.close()
+        async with beside():
+            async with followed.running():
+                yield
+            await service.drain(service.limits.seconds)
+            service.close()
 
     app = Starlette(
         lifespan=lifespan,

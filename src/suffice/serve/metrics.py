@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.openapi import Operation, described
 
 OTHER = "other"
 """The label of a policy that is not in force any more, so that labels are as many as policies."""
@@ -186,6 +187,7 @@ class Metrics:
         """All of it in Prometheus' text format."""
         return bytes(generate_latest(self.registry))
 
+    @described(Operation(gives={200: "text/plain"}))
     async def page(self, _: Request) -> Response:
-        """``GET /metrics``."""
+        """What was counted, in Prometheus' text format."""
         return Response(self.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
 from suffice.pipelines.live.loop import Mode
+from suffice.pipelines.live.privacy import Texts
 from suffice.pipelines.live.watch import Watch
 from suffice.policies.file import PolicyFile, names_policy_file, policy_hash
 from suffice.protocols import ChatModel, Encoder, Retriever, StopPolicy
@@ -208,6 +209,8 @@ class Service:
         The folder that questions are recorded in, round by round; ``None``: none.
     explore
         The share of questions that run to the full budget.
+    texts
+        What of texts is recorded.
     limits
         How much is taken on.
     observers
@@ -226,6 +229,7 @@ class Service:
         *,
         record: str | Path | None = None,
         explore: float = 0.0,
+        texts: Texts = "all",
         limits: LimitSettings | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
@@ -236,6 +240,7 @@ class Service:
         """Whether questions are taken; set to false while the service ends."""
         self._record = record
         self._explore = explore
+        self._texts: Texts = texts
         self._places = Places(self.limits)
         self._lock = threading.Lock()
         self._under_way: Counter[Watch] = Counter()
@@ -271,6 +276,7 @@ class Service:
             record=self._record,
             mode=mode,
             explore=self._explore if mode == "live" else 0.0,
+            texts=self._texts,
             answer=self.ground.settings.choose,
             run={"pipeline": "over HTTP"},
         )
@@ -303,6 +309,7 @@ class Service:
                 record=self._record,
                 mode="live",
                 explore=self._explore,
+                texts=self._texts,
                 max_rounds=live.loop.rounds,
                 answer=ground.settings.choose,
                 run={

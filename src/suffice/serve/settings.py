@@ -162,6 +162,75 @@ class RecordSettings:
             metavar="SHARE",
         ),
     ] = 0.0
+    texts: Annotated[
+        Literal["all", "no-texts", "hashes"],
+        Option(
+            name="record-texts",
+            help="what of texts is recorded: all; numbers in their place; or keyed hashes, whose key stands "
+            "in DIR.key",
+        ),
+    ] = "all"
+    keep_days: Annotated[
+        float | None,
+        Option(help="remove files of the record that are older", metavar="DAYS"),
+    ] = None
+    keep_gigabytes: Annotated[
+        float | None,
+        Option(help="remove the oldest files where the record takes more", metavar="GB"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """Who may ask, how often and how slowly: the table ``[security]``."""
+
+    tokens: Annotated[
+        str | None,
+        Option(
+            help="a file of bearer tokens, hashed, a line each; --new-token makes one. Without tokens only "
+            "this machine may ask",
+            metavar="FILE",
+        ),
+    ] = None
+    allow_unauthenticated: Annotated[
+        bool,
+        Option(help="answer whoever reaches the address, without a token"),
+    ] = False
+    requests_per_minute: Annotated[
+        float,
+        Option(
+            help="of each token, or address; more are sent away (429); 0: any number", metavar="N"
+        ),
+    ] = 0.0
+    burst: int = 20
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    connections: int = 1024
+    head_seconds: float = 10.0
+    body_seconds: float = 20.0
+    send_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationSettings:
+    """What is told of requests, and how the service ends: the table ``[operation]``."""
+
+    log: Annotated[
+        str | None,
+        Option(
+            name="access-log",
+            help="a JSON line for each question, without texts: a file, or - for standard error",
+            metavar="FILE",
+        ),
+    ] = None
+    log_texts: bool = False
+    otel: Annotated[
+        bool,
+        Option(help="send spans to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT"),
+    ] = False
+    otel_texts: bool = False
+    notice_seconds: float = 0.0
+    end_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +301,8 @@ class ServeSettings:
     record: RecordSettings = field(default_factory=RecordSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     loops: LoopSettings = field(default_factory=LoopSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+    operation: OperationSettings = field(default_factory=OperationSettings)
 
 
 def load_settings(file: str | Path) -> ServeSettings:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.protocols import Signal
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, given_by
 
 if TYPE_CHECKING:
     from suffice.signals.asking.whole_record import Asking
@@ -98,6 +98,13 @@ _OWN = (
     "; one of your own must stand in the rounds' signals, Round(signals={NAME: VALUE}), and a rule in "
     "Python be told it: RulePolicy(rule=..., own_signals=(NAME,))"
 )
+
+
+def own_among(names: Iterable[str], recorded: Iterable[str]) -> tuple[str, ...]:
+    """The user's own ``recorded`` signals that these are, or are made of, once each."""
+    known = tuple(recorded)
+    given = (given_by(resolve(name, also=known)).name for name in names)
+    return tuple(dict.fromkeys(name for name in given if name in known and name not in SIGNALS))
 
 
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:

@@ -168,7 +168,9 @@ def _missing(file: Path) -> Iterator[DataError]:
     with os.scandir(file.parent) as entries:  # after the list, since files are listed first
         there = {entry.name for entry in entries}
     for name, listed in files.items():
-        if name not in there and not listed.admits(None):
+        if name in there or listed.admits(None):
+            continue
+        if name in _read(file):  # else it was pruned meanwhile
             yield DataError(
                 f"is listed in {file.name} ({listed.stamp}) and missing; bring it back, or "
                 f"{_accept(file.parent)}",
@@ -299,6 +301,25 @@ def write_listed(file: Path, content: bytes, *, settled: bool = True) -> None:
             files[file.name] = Listed(sha256=sha256, stamp=stamp)
             with suppress(StorageError):  # what stands there is listed already
                 _write(place, files)
+
+
+def unlist(file: Path) -> None:
+    """Let a folder's list name a file no more, which may be removed then.
+
+    Raises
+    ------
+    StorageError
+        When the disk is full or refuses; the file is listed as it was.
+    DataError
+        When the list is damaged.
+    """
+    place = list_of(file)
+    if not place.exists():
+        return
+    with in_turn(file.parent, place.name):
+        files = _settled(place)
+        if files.pop(file.name, None) is not None:
+            _write(place, files)
 
 
 def is_listed(file: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from suffice.trace.rounds.table import TraceSet
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 from suffice.view.selection import Selection, Selector, rows_shown
 
-_LONGEST = 200_000  # characters of a text that is shown
+_LONGEST = 100_000  # characters of a text that is shown
 _CHANGED = 20
 _PLACE = re.compile(r"at character (\d+)")
 
@@ -37,7 +36,6 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
 def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) -> dict[str, Any]:
     """Some questions of a selection, with the cursors of the next and the previous ones."""
     selector = selector_of(view)
-    began = perf_counter()
     limit = (
         min(200, max(1, int(query.get("limit", "50"))))
         if query.get("limit", "50").isdigit()
@@ -60,7 +58,6 @@ def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) ->
         "rows": rows,
         "next": rows[-1]["row"] if rows and last < page.total else None,
         "previous": rows[0]["row"] if rows and page.before else None,
-        "ms": _ms(began),
     }
 
 
@@ -217,7 +214,6 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
     ``against`` is a policy by name; empty: the full budget alone. A text that is no rule is answered with
     ``error`` and, where it is known, the ``place`` of it, from 0.
     """
-    began = perf_counter()
     split = "" if split == "*" else split or view.scored_split
     try:
         parse(rule)
@@ -246,7 +242,6 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
         "other_figures": view.figures_of(other, rows),
         **_changes(tried, other, rows),
         "changed_rows": rows_shown(view, np.flatnonzero(changed)[:_CHANGED], [other, tried]),
-        "ms": _ms(began),
     }
 
 
@@ -272,7 +267,6 @@ def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) 
 # --- two policies --------------------------------------------------------------------------------
 def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> dict[str, Any]:
     """Two policies beside each other: figures, paired differences, on how many questions they differ."""
-    began = perf_counter()
     split = "" if split == "*" else split or view.scored_split
     rows = view.in_split(split)
     first, second = (
@@ -291,7 +285,6 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
         "both_right": int(((both[0] == 1.0) & (both[1] == 1.0)).sum()),
         "both_wrong": int(((both[0] == 0.0) & (both[1] == 0.0)).sum()),
         "stops": counts.tolist(),
-        "ms": _ms(began),
     }
 
 
@@ -375,7 +368,3 @@ def _point(
         y=score.estimate,
         interval=(score.low, score.high),
     )
-
-
-def _ms(began: float) -> float:
-    return round(1000 * (perf_counter() - began), 1)

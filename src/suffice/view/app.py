@@ -72,6 +72,7 @@ class Shown:
         self.arrived: list[str] = []
         self.trouble = ""
         self.listeners = 0
+        self.ended = False
         self._stamp = self._look() if view is not None else ""
         self._busy = threading.Lock()
 
@@ -282,7 +283,7 @@ async def _events(shown: Shown) -> AsyncIterator[bytes]:
     shown.listeners += 1
     last, silent = "", 0.0
     try:
-        while True:
+        while not shown.ended:
             await run_in_threadpool(shown.renew)
             said = json.dumps(_state(shown))
             silent += _WATCHED_S

@@ -122,6 +122,7 @@ class _Columns:
     types: Texts | None = None
     answers: Texts | None = None
     axis: CostAxis | None = None
+    warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -181,8 +182,8 @@ class RecordView:
         """Measure nothing more after what is under way."""
         self._ended = True
 
-    def work(self) -> None:
-        """Measure everything, the most needed first."""
+    def work(self, only_signals: Sequence[str] | None = None) -> None:
+        """Measure everything, the most needed first; ``only_signals``: no others."""
         self._tasks = [
             _Task("reading questions", self._read_questions),
             _Task("scoring answers", self._score),
@@ -197,18 +198,19 @@ class RecordView:
             try:
                 with self._lock:
                     task.work()
-            except SufficeError as error:
+            except (SufficeError, OSError, MemoryError, RuntimeError) as error:
                 self.progress = replace(self.progress, trouble=(*trouble, f"{task.name}: {error}"))
             self._done += 1
             if not self._tasks and not self._signals_begun:
-                self._begin_signals()
+                self._begin_signals(only_signals)
         self.progress = replace(self.progress, done=self._done, of=self._done, doing="")
 
     _signals_begun = False
 
-    def _begin_signals(self) -> None:
+    def _begin_signals(self, only: Sequence[str] | None) -> None:
         self._signals_begun = True
-        names = [name for name in given_signals(self.traces) if name not in self.columns.signals]
+        names = given_signals(self.traces) if only is None else only
+        names = [name for name in names if name not in self.columns.signals]
         step = _AT_A_TIME if self.measures.in_shards else max(1, len(names))
         for start in range(0, len(names), step):
             self._ask_for(tuple(names[start : start + step]))
@@ -231,6 +233,8 @@ class RecordView:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
         self.columns.notes += self.measures.notes(self.settings.metric)
+        self.columns.warnings += record_banners(self.traces)
+        _ = self.measures.seen, self.labelled  # known when somebody asks
 
     def _measure(self, names: tuple[str, ...]) -> None:
         new = [name for name in names if name not in self.columns.signals]
@@ -273,10 +277,14 @@ class RecordView:
             _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.columns.axis.name]
 
     def _fixed(self) -> list[str]:
-        """The fixed budgets that others are seen beside; of a long record the full one alone."""
+        """The fixed budgets that others are seen beside; of a long record some, ever further apart."""
         n_rounds = self.traces.n_rounds
-        first = 1 if n_rounds <= _FIXED_SHOWN else n_rounds
-        return [f"fixed-{k}" for k in range(first, n_rounds + 1)]
+        shown = np.unique(
+            np.geomspace(1, n_rounds, min(n_rounds, _FIXED_SHOWN)).round().astype(int)
+        )
+        if n_rounds <= _FIXED_SHOWN:
+            shown = np.arange(1, n_rounds + 1)
+        return [f"fixed-{k}" for k in shown.tolist()]
 
     @cached_property
     def _replay(self) -> ReplaySettings:
@@ -427,7 +435,7 @@ class RecordView:
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
             "signals": sorted(columns.signals),
-            "warnings": list(record_banners(traces)) if columns.policies else [],
+            "warnings": columns.warnings,
             "notes": columns.notes,
             "progress": self.progress,
             "ready": self.progress.ready,

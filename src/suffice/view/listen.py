@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -11,6 +12,19 @@ from suffice.errors import UsageError
 from suffice.view.app import Shown, viewer_app
 
 _ADDRESS = "127.0.0.1"
+
+
+class _Server(uvicorn.Server):
+    """Ends what pages follow when it is ended itself."""
+
+    def __init__(self, shown: Shown, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._shown = shown
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """At an interrupt."""
+        self._shown.ended = True
+        super().handle_exit(sig, frame)
 
 
 def listen(shown: Shown, port: int, up: Callable[[str], None]) -> None:
@@ -30,15 +44,17 @@ def listen(shown: Shown, port: int, up: Callable[[str], None]) -> None:
                 f"port {port} of {_ADDRESS} cannot be listened on ({error}); choose another with --port N, "
                 "0 takes any that is free"
             ) from error
-        server = uvicorn.Server(
+        server = _Server(
+            shown,
             uvicorn.Config(
                 viewer_app(shown),
                 log_level="warning",
                 access_log=False,
+                lifespan="off",
                 server_header=False,
-                timeout_graceful_shutdown=1,
+                timeout_graceful_shutdown=3,
                 h11_max_incomplete_event_size=32 * 1024,
-            )
+            ),
         )
         up(f"http://{_ADDRESS}:{listening.getsockname()[1]}/")
         server.run(sockets=[listening])

@@ -18,7 +18,7 @@ from suffice.replay.run.runs import at_stop
 from suffice.results.markup import shorten, visible
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 
-OUTCOMES = ("right", "wrong", "unknown", "early", "late")
+OUTCOMES = ("right", "wrong", "unknown", "early", "late", "gained", "lost")
 SORTS = ("id", "question", "stop", "score", "cost")
 PAGE, MOST = 50, 200
 _KEPT = 8
@@ -41,7 +41,8 @@ class Selection:
         By whose stops questions are told; empty: the full budget.
     outcome
         Of :data:`OUTCOMES`: the answer is right, wrong, of unknown worth; ``early``: wrong, and a later round
-        is right; ``late``: wrong, and an earlier one was right.
+        is right; ``late``: wrong, and an earlier one was right; ``gained``: right, and wrong under the policy
+        of ``differs``; ``lost``: the other way round.
     stop
         The round it stops at; 0: any.
     differs
@@ -200,6 +201,13 @@ class Selector:
         """The policy by whose stops questions are told."""
         return self._policy(chosen.policy, chosen.rule) if chosen.policy else self._view.full
 
+    def _other(self, chosen: Selection) -> PolicyColumns:
+        if not chosen.differs:
+            raise UsageError(
+                f"outcome {chosen.outcome} is told beside another policy; give differs too"
+            )
+        return self._policy(chosen.differs, chosen.rule)
+
     def _policy(self, name: str, rule: str) -> PolicyColumns:
         try:
             return self._view.policy(name, rule)
@@ -222,7 +230,7 @@ class Selector:
         if chosen.outcome:
             masks.append(self._went(chosen))
         if chosen.differs:
-            other = self._policy(chosen.differs, chosen.rule)
+            other = self._other(chosen)
             masks.append(self.told_by(chosen).stops != other.stops)
         if chosen.signal:
             values = self._at_stop(chosen.signal, self.told_by(chosen))
@@ -242,6 +250,11 @@ class Selector:
             return np.asarray(policy.em == 0.0)
         if chosen.outcome == "unknown":
             return np.isnan(policy.em)
+        if chosen.outcome in ("gained", "lost"):
+            right, wrong = policy.em, self._other(chosen).em
+            if chosen.outcome == "lost":
+                right, wrong = wrong, right
+            return np.asarray((right == 1.0) & (wrong == 0.0))
         right = self._view.measures.scores().em == 1.0
         rounds = np.arange(right.shape[1])[None, :]
         elsewhere = rounds >= policy.stops[:, None]

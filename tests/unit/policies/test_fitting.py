@@ -24,11 +24,13 @@ from suffice.policies.fitting import (
     fit_calibrator,
     fit_data,
     fit_notes,
+    fit_rule,
     fitted_rule,
     folds,
     out_of_fold,
 )
 from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
+from suffice.replay.run.engine import stop_rounds
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -415,3 +417,10 @@ def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
         fit_data(to_trace_set(unlabelled), [MARGIN])
     (note,) = fit_notes(fit_data(to_trace_set(untold), [MARGIN]).provenance)
     assert "where it said stop is not recorded (signal 'policy_stop')" in note
+
+
+def test_a_rule_over_what_is_made_of_a_signal_of_ones_own() -> None:
+    record = make_record("a", list("wxyz"), signals=[{"error": e} for e in (3.0, 1.0, 1.0, 0.0)])
+    policy = fit_rule("since_lowest(error) >= 1 or gain(2 - overlap) > 9", to_trace_set([record]))
+    assert policy.own_signals == ("error",)
+    assert stop_rounds(policy, to_trace_set([record])).tolist() == [3]

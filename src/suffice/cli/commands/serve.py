@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from suffice.errors import UsageError
 from suffice.serve.settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
+    from suffice.serve.events import Observer
     from suffice.serve.service import Service
     from suffice.trace.rounds.records import Passage
 
@@ -49,38 +50,60 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="load everything, ask the model what it gives, say what would be served, and end",
     )
+    parser.add_argument(
+        "--new-token",
+        metavar="NAME",
+        help="make a bearer token of that name, keep its hash in the file of --tokens, print it, and end",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, load, check, listen."""
-    uvicorn = require("uvicorn", extra="serve", purpose="suffice serve")
-    require("starlette", extra="serve", purpose="suffice serve")
+    for module in ("starlette", "uvicorn", "prometheus_client"):
+        require(module, extra="serve", purpose="suffice serve")
     settings = settings_of_arguments(arguments)
-    service = open_service(settings)
+    if arguments.new_token is not None:
+        put(_made_token(settings, arguments.new_token))
+        return 0
+    from suffice.serve.operation import Surroundings
+
+    surroundings = Surroundings(settings)
+    service = open_service(settings, surroundings.observers)
     if arguments.check:
         _tell_check(settings, service, as_json=arguments.json)
         service.close()
         return 0
     from suffice.serve.app import make_app
+    from suffice.web.run import run as serve
 
+    surroundings.attach(service)
     for name, served in service.policies.items():
         say(f"suffice/{name}: {served.live.policy.facts.summary}")
         for note in served.notes:
             say(f"  {note}")
-    config = uvicorn.Config(
-        make_app(service, loops=settings.loops),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(settings.limits.seconds) + 1,
+    app = make_app(
+        service,
+        routes=surroundings.routes,
+        middleware=surroundings.middleware,
+        loops=settings.loops,
+        beside=surroundings.running,
     )
-    put(f"listening at http://{settings.host}:{settings.port}/v1")
-    uvicorn.Server(config).run()
+    hooks = surroundings.hooks(lambda address: put(f"listening at {address}/v1"))
+    serve(app, surroundings.listening, hooks)
     return 0
+
+
+def _made_token(settings: ServeSettings, name: str) -> str:
+    """A new token, whose hash is kept."""
+    from suffice.web.guard import new_token
+
+    if settings.security.tokens is None:
+        raise UsageError(
+            'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
+        )
+    return new_token(Path(settings.security.tokens), name)
 
 
 def settings_of_arguments(arguments: argparse.Namespace) -> ServeSettings:
@@ -112,7 +135,7 @@ def _named(arguments: argparse.Namespace) -> dict[str, str]:
     return named
 
 
-def open_service(settings: ServeSettings) -> Service:
+def open_service(settings: ServeSettings, observers: Sequence[Observer] = ()) -> Service:
     """The service that settings describe, with everything it needs loaded."""
     from suffice.cli.retrieval_options import (
         SEARCHED,
@@ -183,7 +206,9 @@ def open_service(settings: ServeSettings) -> Service:
         settings.policies,
         record=settings.record.folder,
         explore=settings.record.explore,
+        texts=settings.record.texts,
         limits=settings.limits,
+        observers=observers,
     )
 
 

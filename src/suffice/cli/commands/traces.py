@@ -14,13 +14,14 @@ from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.measures.seen import record_banners
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
+from suffice.trace.retention import Retention, prune
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
@@ -39,6 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_info(actions)
     _add_validate(actions)
     _add_accept(actions)
+    _add_prune(actions)
     _add_split(actions)
     _add_merge(actions)
     _add_filter(actions)
@@ -88,6 +90,29 @@ def _add_accept(actions: Any) -> None:
     accept.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
     add_json(accept)
     accept.set_defaults(run=_accept)
+
+
+def _add_prune(actions: Any) -> None:
+    pruned = actions.add_parser(
+        "prune",
+        help="remove a directory's oldest files",
+        description="Removes whole Parquet files of a directory, the oldest first, and takes them off its "
+        "list: those whose questions were written longer ago, or as many as the directory has too much. What "
+        "is being recorded into it is left alone.",
+    )
+    pruned.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
+    pruned.add_argument(
+        "--keep-days", type=float, metavar="DAYS", help="remove files that are older than this"
+    )
+    pruned.add_argument(
+        "--keep-gigabytes",
+        type=float,
+        metavar="GB",
+        help="remove the oldest files until the rest takes no more",
+    )
+    pruned.add_argument("--dry-run", action="store_true", help="say what would be removed")
+    add_json(pruned)
+    pruned.set_defaults(run=_prune)
 
 
 def _add_split(actions: Any) -> None:
@@ -332,6 +357,24 @@ class _Checked:
     @property
     def empty(self) -> bool:
         return not next(iter(self.counts.values()))
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    retention = Retention(days=arguments.keep_days, gigabytes=arguments.keep_gigabytes)
+    if not retention.limited:
+        raise UsageError(
+            "how much is to be kept? Type --keep-days DAYS, --keep-gigabytes GB or both"
+        )
+    done = prune(arguments.traces, retention, dry=arguments.dry_run)
+    if arguments.json:
+        print_json(asdict(done))
+        return 0
+    would = "would be " if arguments.dry_run else ""
+    put(
+        f"{len(done.files):,} files {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
+        "are kept"
+    )
+    return 0
 
 
 def _accept(arguments: argparse.Namespace) -> int:

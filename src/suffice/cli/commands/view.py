@@ -73,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("starlette", purpose=purpose, extra="serve")
     require("uvicorn", purpose=purpose, extra="serve")
     from suffice.measures.measures import Measures
+    from suffice.measures.shards import Workers, usable_cores
     from suffice.view.app import Shown
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
@@ -85,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
         cost=arguments.cost,
         fit_on=arguments.fit_on,
     )
-    workers = workers_of(arguments)
+    # measured in processes of their own, however few, so that the page is answered meanwhile
+    count = arguments.workers or max(1, usable_cores() - 1)
+    workers = Workers(count, behind=True) if arguments.ray is None else workers_of(arguments)
 
     def opened() -> RecordView:
         return RecordView(Measures(open_traces(arguments, say), executor=workers), settings)

@@ -277,6 +277,12 @@ class Watch:
         append_label(self._folder, label)
 
     @property
+    def problem(self) -> str | None:
+        """Why loops were not all recorded as they should be, the first cause; ``None``: they were."""
+        writer = self._watching.writer
+        return None if writer is None else writer.problem
+
+    @property
     def counts(self) -> WatchCounts:
         """What was seen so far, in this process."""
         writer = self._watching.writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -250,11 +250,87 @@ class Plan:
         return order[number * self.batch : (number + 1) * self.batch]
 
 
+class AdamW:
+    """torch's AdamW, by its own function of a step.
+
+    The class of that name loads a compiler, and sympy with it, which takes as long as torch itself and is
+    used by nothing here.
+
+    Parameters
+    ----------
+    groups
+        Each ``params`` and their ``lr``.
+    weight_decay
+        Of all of them.
+    """
+
+    def __init__(self, groups: Sequence[dict[str, Any]], *, weight_decay: float) -> None:
+        self.groups = groups
+        self.state: dict[int, dict[str, Any]] = {}
+        """By the number of a parameter, through all groups, what is kept of its gradients."""
+        self._weight_decay = weight_decay
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for group in self.groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def step(self) -> None:
+        """Follow the gradients."""
+        torch = torch_module()
+        follow = require("torch.optim.adamw", extra="learn", purpose=PURPOSE).adamw
+        number = 0
+        for group in self.groups:
+            followed, kept = [], []
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    followed.append(parameter)
+                    kept.append(self._kept(number, parameter))
+                number += 1
+            with torch.no_grad():
+                follow(
+                    followed,
+                    [parameter.grad for parameter in followed],
+                    [one["exp_avg"] for one in kept],
+                    [one["exp_avg_sq"] for one in kept],
+                    [],
+                    [one["step"] for one in kept],
+                    amsgrad=False,
+                    beta1=0.9,
+                    beta2=0.999,
+                    lr=group["lr"],
+                    weight_decay=self._weight_decay,
+                    eps=1e-8,
+                    maximize=False,
+                )
+
+    def load(self, state: Mapping[int, Mapping[str, Any]]) -> None:
+        """Go on from this :attr:`state`, wherever its tensors lie."""
+        parameters = [parameter for group in self.groups for parameter in group["params"]]
+        self.state = {
+            number: {
+                name: tensor if name == "step" else tensor.to(parameters[number].device)
+                for name, tensor in kept.items()
+            }
+            for number, kept in state.items()
+        }
+
+    def _kept(self, number: int, parameter: Any) -> dict[str, Any]:
+        if number not in self.state:
+            torch = torch_module()
+            self.state[number] = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        return self.state[number]
+
+
 class State:
     """What changes while training."""
 
     def __init__(self, learner: Learner, settings: Schedule, steps: int) -> None:
-        torch = torch_module()
         self._settings = settings
         self._steps = steps
         rates = (settings.learning_rate, settings.head_rate)
@@ -266,7 +342,7 @@ class State:
         self._rates = [rate for _, rate in pairs]
         self._parameters = [parameter for params, _ in pairs for parameter in params]
         groups = [{"params": params, "lr": rate} for params, rate in pairs]
-        self._optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
+        self._optimizer = AdamW(groups, weight_decay=settings.weight_decay)
         self.step = 0
         self._losses: list[float] = []
         self._history: list[Validation] = []
@@ -279,7 +355,7 @@ class State:
         """One step; its loss."""
         torch = torch_module()
         share = self._settings.rate_share(self.step, self._steps)
-        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+        for group, rate in zip(self._optimizer.groups, self._rates, strict=True):
             group["lr"] = rate * share
         values = learner.batch_values(rows, (len(rows), table.shape[1]))
         lam = self._settings.lam(self.step, self._steps)
@@ -330,7 +406,7 @@ class State:
         torch = torch_module()
         tensors = {f"now.{name}": tensor for name, tensor in learner.tensors().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self._best_tensors.items()}
-        for number, kept in self._optimizer.state_dict()["state"].items():
+        for number, kept in self._optimizer.state.items():
             tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in kept.items()}
         tensors["generator"] = torch.get_rng_state()
         rest = {
@@ -352,8 +428,7 @@ class State:
         for name, tensor in _part(tensors, "optimizer.").items():
             number, _, what = name.partition(".")
             kept.setdefault(int(number), {})[what] = tensor
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": kept, "param_groups": groups})
+        self._optimizer.load(kept)
         torch.set_rng_state(tensors["generator"])
         self.step = int(rest["step"])
         self._history = [_evaluation(entry) for entry in rest["history"]]

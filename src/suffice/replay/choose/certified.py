@@ -47,7 +47,7 @@ from suffice.scoring import (
     metric_of_labels,
 )
 from suffice.signals.abstained import ABSTAINED, stated_phrases
-from suffice.signals.registry import resolve
+from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import given_by
 
 _FEWEST = 4
@@ -325,14 +325,13 @@ def _policy(
 ) -> RulePolicy:
     rule = family.rules[chosen]
     needs = rule_needs(rule)
-    own = tuple(signal for signal in family.own_signals if signal in needs.signals)
     made_of = (given_by(resolve(name, also=family.own_signals)).name for name in needs.signals)
     return RulePolicy(
         rule=rule,
         calibrators={name: family.calibrators[name] for name in needs.calibrated},
         base_rates=family.base_rates if needs.base_rate else (),
         kind="certified",
-        own_signals=own,
+        own_signals=own_among(needs.signals, family.own_signals),
         abstention=stated_phrases(questions.traces.origin.run)
         if ABSTAINED.name in made_of
         else None,

@@ -29,7 +29,10 @@ from suffice.results.formats import counted, decimal, percent, points, signed
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
+from suffice.signals.registry import SIGNALS
 
+_MOST_SUMMARY, _MOST_SIGNALS = 80, 2
+"""Characters of a policy's summary, and signals, that fit in an answer."""
 _MOST_TIMES = 20
 """Times the questions there are beyond which more of them is no advice."""
 
@@ -160,16 +163,18 @@ class Choice(Tabular):
     def headline(self) -> str:
         """What to do, in a line."""
         run, metric = self._doing(self.chosen.candidate), self.metric.label
+        known = self.measured.delta_full
+        scored = "" if known is None else f", {metric} {signed(known.estimate)} points"
         if self.outcome is None:
-            known = self.measured.delta_full
-            scored = "" if known is None else f", {metric} {signed(known.estimate)} points"
             return f"{run}: {self._less(self.measured)}{scored}; nothing is proven"
         promised = joined([self._in_words(bound) for bound in self.outcome.settings.bounds])
         if self.outcome.fell_back and self._in_full:
             return f"{run}: nothing cheaper is proven to {promised}"
         if self.outcome.fell_back:
             return f"{run}: {self._less(self.measured)}; not proven to {promised}"
-        return f"{run}: {self._less(self.measured)}, proven to {promised}"
+        if known is None or known.low <= 0:
+            scored = ""
+        return f"{run}: {self._less(self.measured)}{scored}, proven to {promised}"
 
     def answers(self) -> Iterator[Answer]:
         """The questions that a user of a record asks, each with its answer in sentences."""
@@ -194,7 +199,16 @@ class Choice(Tabular):
 
     @property
     def _all_rounds(self) -> str:
-        return f"all {self.result.max_rounds} rounds"
+        """The full budget, which loops that end by themselves do not reach."""
+        if self._ended is None:
+            return f"all {self.result.max_rounds} rounds"
+        return f"all rounds (at most {self.result.max_rounds})"
+
+    @property
+    def _ended(self) -> float | None:
+        """After how many rounds loops end by themselves on average; ``None``: nearly all run on."""
+        ended = self.result.full_costs.get("rounds")
+        return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
     def _which(self) -> tuple[str, str]:
         """The chosen policy, and what would be tried where nothing is proven."""
@@ -202,15 +216,31 @@ class Choice(Tabular):
         label = (
             f"{self._doing(chosen)} ({chosen.label})" if chosen.group == "fixed" else chosen.label
         )
-        short = f"Stop once {label}." if chosen.group == "rule" else f"{label}."
+        before = {"rule": "Stop once ", "method": "Run "}.get(chosen.group, "")
+        short = f"{before}{label}."
         if self.outcome is None or not self.outcome.fell_back or not self._in_full:
-            return short, f"{self.why} Tried: {self.tried}."
+            return short, f"{self._meaning(chosen)}{self.why} Tried: {self.tried}."
         if self.guess is None:
             return short, f"{self.why} No candidate kept that on the questions that rank either."
+        guess = self.guess.candidate
         return short, (
-            f"{self.why} To try, not proven: {self.guess.candidate.label}, the cheapest that kept it where "
-            "candidates were ranked."
-        )
+            f"{self.why} To try, not proven: {guess.label}, the cheapest that kept it where candidates were "
+            f"ranked. {self._meaning(guess)}"
+        ).rstrip()
+
+    def _meaning(self, candidate: Candidate) -> str:
+        """How a candidate decides, and what the signals are that it reads, where that is short."""
+        policy = candidate.policy.policy
+        if policy is None or candidate.group == "fixed":
+            return ""
+        said = []
+        if candidate.group == "method" and len(policy.facts.summary) <= _MOST_SUMMARY:
+            said.append(f"stops by {policy.facts.summary}")
+        if len(policy.signals) <= _MOST_SIGNALS:
+            known = [SIGNALS[name] for name in policy.signals if name in SIGNALS]
+            if known:
+                said.append(f"reads {' and '.join(f'{one.name} ({one.summary})' for one in known)}")
+        return f"It {', '.join(said)}. " if said else ""
 
     def _looping(self) -> tuple[str, str]:
         """Whether more rounds help, and whether deciding by what was read does."""
@@ -223,21 +253,20 @@ class Choice(Tabular):
                 f"after round {last} questions were cut, and what more rounds would score was not seen "
                 f"({label} {percent(at_last)} after round {last}). {self._deciding()}"
             )
-        ended = self.result.full_costs.get("rounds")
         ends = (
-            f" Questions end after {decimal(ended)} rounds on average, where the recorded loop ended."
-            if ended is not None and ended < 0.95 * last
-            else ""
+            ""
+            if self._ended is None
+            else f" The recorded loop ended by itself after {decimal(self._ended)} rounds on average."
         )
         best, _, at_best = max(known, key=lambda at: (at[2], -at[0]))
         if best not in (first, last):
-            ends += f" {label} is highest after round {best} ({percent(at_best)})."
+            ends += f" {_first(label)} is highest after round {best} ({percent(at_best)})."
         once = next((p for p in self.result.policies if p.name == f"fixed-{first}"), None)
         if once is None or (lost := once.delta_full) is None or first == last:
             return "Not known:", f"{label} is {percent(at_last)} after {self._all_rounds}.{ends}"
         gain = Interval(estimate=-lost.estimate, low=-lost.high, high=-lost.low)
         moved = (
-            f"{label} is {percent(at_first)} after round {first} and {percent(at_last)} after "
+            f"{_first(label)} is {percent(at_first)} after round {first} and {percent(at_last)} after "
             f"{self._all_rounds}: {points(gain)} points"
         )
         if gain.low > 0:
@@ -245,7 +274,7 @@ class Choice(Tabular):
         elif gain.high < 0:
             short = "No, more rounds make it worse."
         else:
-            short = "Not shown."
+            short = "Not shown that more rounds help."
             moved += f", which {counted(self.parts[PROVE], 'question')} cannot tell from chance"
         return short, f"{moved}.{ends} {self._deciding()}"
 
@@ -324,7 +353,7 @@ class Choice(Tabular):
         aside = f"on {counted(self.parts[PROVE], 'question')} kept aside"
         if not self._in_full:
             less = self._less(self.measured)
-            return f"{less[0].upper()}{less[1:]}.", (
+            return f"{_first(less)}.", (
                 f"It costs {self._paid(self.measured)}; {self._scored(self.measured)}, {aside}. "
                 f"{self._above_the_cap()}{self._stopped_wrong()}"
             )
@@ -345,8 +374,10 @@ class Choice(Tabular):
             f"{self._above_the_cap()}"
         ).rstrip()
         if self.guess is not None and (guessed := self.guessed) is not None:
+            known = guessed.costs.get(self.axis.name) is not None
+            less = f"{self._less(guessed)}: " if known else "takes "
             said += (
-                f" The guess, {self.guess.candidate.label}, {self._less(guessed)}: {self._paid(guessed)}; "
+                f" The guess, {self.guess.candidate.label}, {less}{self._paid(guessed)}; "
                 f"{self._scored(guessed)}."
             )
         return "Saves nothing.", said
@@ -412,8 +443,7 @@ class Choice(Tabular):
         )
 
     def _counted(self, attempt: Attempt) -> str:
-        said = attempt.said
-        return f"{said[0].upper()}{said[1:]}. " if said else ""
+        return f"{_first(attempt.said)}. " if attempt.said else ""
 
     @property
     def sharper(self) -> int | None:
@@ -441,12 +471,21 @@ class Choice(Tabular):
         """How to run the chosen policy from its file, in commands and code."""
         answer = self.chosen.candidate.answer
         chosen = "" if answer == LATEST else f" --answer {answer}"
+        chosen_live = "" if answer == LATEST else f", answer={answer!r}"
         path = shlex.quote(policy)
         yield (
             "ask over your own files",
             f"suffice ask 'QUESTION' --corpus NOTES --policy {path}{chosen}",
         )
-        yield "in a loop of your own", f"suffice.Watch({policy!r}, record='live')"
+        stopping = f"record='live', mode='live', explore=0.05{chosen_live}"
+        yield (
+            "beside your loop, in shadow",
+            f"suffice.Watch({policy!r}, record='live'{chosen_live})",
+        )
+        yield (
+            "live, one question in twenty running on to keep measuring",
+            f"suffice.Watch({policy!r}, {stopping})",
+        )
         yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
 
     # --- shown -----------------------------------------------------------------------------------
@@ -583,6 +622,11 @@ class Choice(Tabular):
             "notes": list(self.notes),
             "warnings": list(self.warned),
         }
+
+
+def _first(text: str) -> str:
+    """As a sentence begins."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _loss_and_cost(one: Ranked) -> dict[str, float]:

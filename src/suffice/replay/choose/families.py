@@ -35,7 +35,7 @@ from suffice.replay.choose.thresholded_signals import (
 )
 from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, signal_flags
 from suffice.signals.available import given_signals
-from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.trace.rounds.table import TraceSet
 
@@ -234,8 +234,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
 
 
 def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
-    own = (name for name in names if name in traces.signal_names and name not in SIGNALS)
-    return tuple(dict.fromkeys(own))
+    return own_among(names, traces.signal_names)
 
 
 # --- rule: OR and AND over the trace's signals ---------------------------------------------------

@@ -30,7 +30,7 @@ from suffice.replay.diagnose.tables import calibrator_tables
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import own_among
 from suffice.trace.rounds.table import TraceSet
 
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
@@ -162,7 +162,7 @@ def calibrator_study(
     measures = Measures.of(traces)
     tune = fit_data(measures, needs.signals, split=tune_split)
     held_out = fit_data(measures, needs.signals, split=eval_split)
-    own = tuple(name for name in needs.signals if name not in SIGNALS)
+    own = own_among(needs.signals, measures.traces.signal_names)
     fitted = [_Fitted(kind, rule, signal, tune, own) for kind in kinds]
     results = _results(fitted, signal, tune, held_out)
     return CalibratorStudy(

@@ -153,6 +153,15 @@ class TraceSet:
 
     def has(self, column: str) -> bool:
         """Whether the column is there and not null throughout."""
+        if column not in self._held:
+            self._held[column] = self._holds(column)
+        return self._held[column]
+
+    @cached_property
+    def _held(self) -> dict[str, bool]:
+        return {}
+
+    def _holds(self, column: str) -> bool:
         if f"{MEASURED}length.{column}" in self.table.column_names:
             column = f"{MEASURED}length.{column}"
         if column not in self.table.column_names or not self.table.num_rows:

@@ -19,6 +19,8 @@ export function bundled() {
       right: () => right === 1,
       wrong: () => right === 0,
       unknown: () => right === null,
+      gained: () => right === 1 && row.stops[other]?.[1] === 0,
+      lost: () => right === 0 && row.stops[other]?.[1] === 1,
       early: () => right === 0 && (row.right ?? []).slice(stop).includes(1),
       late: () => right === 0 && (row.right ?? []).slice(0, Math.max(0, stop - 1)).includes(1),
     }[query.outcome];

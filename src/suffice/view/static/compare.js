@@ -34,10 +34,10 @@ export async function compare(main, record, signal) {
   const part = told.split;
   const link = (text, changes) => el("a", { href: address({ view: "questions", split: part, ...changes }), "data-go": true }, text);
   const counts = [
-    ["both right", whole(told.both_right), link("right under A", { policy: a, outcome: "right" })],
-    ["A right, B wrong", whole(told.gained), link("right under A, stops elsewhere", { policy: a, outcome: "right", differs: b })],
-    ["A wrong, B right", whole(told.lost), link("wrong under A, stops elsewhere", { policy: a, outcome: "wrong", differs: b })],
-    ["both wrong", whole(told.both_wrong), link("wrong under A", { policy: a, outcome: "wrong" })],
+    ["both right", whole(told.both_right), ""],
+    ["A right, B wrong", whole(told.gained), link("show them", { policy: a, outcome: "gained", differs: b })],
+    ["A wrong, B right", whole(told.lost), link("show them", { policy: a, outcome: "lost", differs: b })],
+    ["both wrong", whole(told.both_wrong), ""],
     ["stop elsewhere", whole(told.changed), link("show them", { policy: a, differs: b })],
     ["of which A earlier", whole(told.earlier), ""],
   ];

@@ -83,3 +83,7 @@ export function debounce(work, wait) {
     timer = setTimeout(() => work(...values), wait);
   };
 }
+
+// A long text scrolls by itself, so the keyboard must reach it.
+export const longText = (tag, class_, text, most = 500) =>
+  el(tag, { class: class_, dir: "auto", tabindex: text.length > most ? "0" : null }, text);

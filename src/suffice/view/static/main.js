@@ -137,8 +137,10 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") {
-    if (typing) typing.blur();
-    else if (state().view === "question") main.querySelector("a.list")?.click();
+    if (typing) {
+      event.preventDefault(); // a search box would be emptied
+      typing.blur();
+    } else if (state().view === "question") main.querySelector("a.list")?.click();
     return;
   }
   if (typing) return;

@@ -1,5 +1,5 @@
 // One question: its rounds as a timeline, its signals as small lines, where each policy stops and why.
-import { amount, chip, counted, el, percent, short, svg, table, UNKNOWN, verdict, whole } from "./dom.js";
+import { amount, chip, counted, el, longText, percent, short, svg, table, UNKNOWN, verdict, whole } from "./dom.js";
 import { address, state } from "./state.js";
 import { patiently, source } from "./source.js";
 import { named } from "./overview.js";
@@ -14,7 +14,7 @@ export async function question(main, record, signal, { again }) {
     crumbs(near, rest, rule),
     el("div", {},
       el("h2", { class: "quiet" }, "Question"),
-      el("p", { class: "asked", dir: "auto" }, told.question || told.id),
+      longText("p", "asked", told.question || told.id),
       el("dl", { class: "about" }, ...[["Gold answers", told.gold.length ? told.gold.join("; ") : "none"], ["Type", told.type ?? UNKNOWN], ["Split", told.split ?? UNKNOWN], ["Id", told.id]]
         .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, value))))),
     decisions(told, record),
@@ -57,15 +57,15 @@ function card(round, told, record, open) {
       el("div", { class: "round-top" },
         el("h4", {}, `Round ${round.number}`), chip(round.right), el("small", {}, `${record.metric ?? "score"} ${percent(round.score)}`),
         here.length ? el("span", { class: "here" }, "stop here:", ...here.map(([stop]) => el("bdi", { class: "tag" }, stop.label))) : null,
-        el("span", { class: "said", dir: "auto" }, round.answer ?? "(not asked for an answer)")),
+        longText("span", "said", round.answer ?? "(not asked for an answer)", 200)),
       round.query ? el("p", { class: "query" }, "Searched for: ", el("bdi", {}, round.query)) : null,
       round.parse_failure ? el("p", { class: "spent" }, `Not parsed: ${round.parse_failure}`) : null,
       el("p", { class: "spent" }, spent.length ? spent.join(", ") : "calls and tokens not recorded"),
       ...round.passages.map((passage, index) => fold(`${round.number}-${index}`,
         [el("bdi", {}, passage.title || "untitled"), passage.score === null ? "" : ` (score ${short(passage.score)})`],
-        el("blockquote", { dir: "auto" }, passage.text ?? "The text was not recorded."))),
+        longText("blockquote", null, passage.text ?? "The text was not recorded."))),
       round.samples.length ? fold(`${round.number}-samples`, [`${whole(round.samples.length)} samples`], el("ul", { class: "notes" }, ...round.samples.map((text) => el("li", { dir: "auto" }, text ?? "(none)")))) : null,
-      round.response && round.response !== round.answer ? fold(`${round.number}-response`, ["What the model said"], el("blockquote", { dir: "auto" }, round.response)) : null));
+      round.response && round.response !== round.answer ? fold(`${round.number}-response`, ["What the model said"], longText("blockquote", null, round.response)) : null));
 }
 
 function signals(told, record) {

@@ -25,7 +25,7 @@ from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_tra
 from suffice.policies.stop_rag.targets import q_lambda
 from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.policies.stop_rag.threshold import stop_rounds
-from suffice.policies.stop_rag.training import TrainingProgress
+from suffice.policies.stop_rag.training import AdamW, TrainingProgress
 from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set
 
@@ -330,3 +330,28 @@ def test_rewards_of_other_questions() -> None:
         dataclasses.replace(TRAINING, states=tuple(TRAINING.states)[:3])
     with pytest.raises(UsageError, match="must be of the same questions"):
         dataclasses.replace(TRAINING, lengths=TRAINING.lengths - 1)
+
+
+@pytest.mark.slow  # torch's class loads a compiler
+def test_steps_are_those_of_the_optimiser_of_torch_bit_by_bit() -> None:
+    def layers() -> list[Any]:
+        torch.manual_seed(0)
+        return [torch.nn.Linear(4, 3), torch.nn.Linear(3, 1)]
+
+    ours, theirs = layers(), layers()
+    mine, torchs = (
+        make(
+            [{"params": list(one.parameters()), "lr": 0.1 / n} for n, one in enumerate(made, 1)],
+            weight_decay=0.01,
+        )
+        for make, made in ((AdamW, ours), (torch.optim.AdamW, theirs))
+    )
+    for step in range(5):
+        for optimizer, (first, second) in ((mine, ours), (torchs, theirs)):
+            optimizer.zero_grad()
+            hidden = first(torch.ones(2, 4) * step)
+            (hidden.sum() if step == 0 else second(hidden).square().sum()).backward()
+            optimizer.step()
+    for own, other in zip(ours, theirs, strict=True):
+        for name, tensor in own.state_dict().items():
+            assert torch.equal(tensor, other.state_dict()[name]), name

@@ -1,0 +1,301 @@
+"""What surrounds the service in operation: who may ask, health, metrics, log, spans, retention, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from suffice.errors import UsageError
+from suffice.serve.access_log import AccessLog
+from suffice.serve.events import Event, Observer, QuestionEnded, RoundEnded
+from suffice.serve.metrics import Levels, Metrics
+from suffice.serve.openapi import Operation, described
+from suffice.serve.service import Service
+from suffice.serve.settings import ServeSettings
+from suffice.serve.spans import Spans
+from suffice.trace.retention import Retention, prune
+from suffice.web.guard import Door, Guard, check_exposed, read_tokens
+from suffice.web.run import Hooks, Listening
+
+_STATUS = {"type": "object", "required": ["status"]}
+_LOG = logging.getLogger("suffice.serve")
+_LATELY_S = 60.0
+_PROBE_S = 2.0
+_CHECK_EVERY_S = 5.0
+_PRUNE_EVERY_S = 600.0
+_CLOCK_MAY_DIFFER_S = 60.0
+
+
+@dataclass(slots=True)
+class _Lately:
+    """An observer of whether the model answers: when it last did, and whether the last question failed."""
+
+    clock: Callable[[], float] = time.monotonic
+    answered: float = -1e9
+    failed: bool = False
+
+    def on(self, event: Event) -> None:
+        """Take it in."""
+        if isinstance(event, RoundEnded):
+            self.answered, self.failed = self.clock(), False
+        elif isinstance(event, QuestionEnded) and event.error:
+            self.failed = True
+
+
+class Surroundings:
+    """All of it for one service, by its settings.
+
+    ``observers`` are given to the service when it is made, then :meth:`attach` takes the service.
+
+    Raises
+    ------
+    UsageError
+        When others could ask without a token, or a file cannot be had.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        own = settings.operation
+        guarded = settings.security
+        tokens = () if guarded.tokens is None else read_tokens(Path(guarded.tokens))
+        check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
+        self.settings = settings
+        self.door = Door(
+            tokens=tokens,
+            hosts=guarded.hosts,
+            origins=tuple(origin.lower().rstrip("/") for origin in guarded.origins),
+            requests_per_minute=guarded.requests_per_minute,
+            burst=guarded.burst,
+            body_s=guarded.body_seconds,
+            send_s=guarded.send_seconds,
+            request_s=settings.limits.seconds + guarded.body_seconds,
+        )
+        self._service: Service | None = None
+        self._ends = False
+        self._held = ExitStack()
+        self._lately = _Lately()
+        self.metrics = Metrics(
+            self._policies,
+            Levels(
+                waiting=lambda: 0 if self._service is None else self._service.waiting,
+                lost_rounds=self._lost,
+                record_failing=self._failing,
+            ),
+        )
+        self.observers: tuple[Observer, ...] = (self._lately, self.metrics)
+        if own.log is not None:
+            self.observers += (AccessLog(self._stream(own.log), texts=own.log_texts),)
+        if own.otel:
+            spans = Spans(texts=own.otel_texts)
+            self._held.callback(spans.close)
+            self.observers += (spans,)
+        record = settings.record
+        self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
+        self._checked: tuple[float, dict[str, str]] = (-1e9, {})
+
+    def _stream(self, log: str) -> IO[str] | None:
+        """Where lines go; ``None``: standard error."""
+        if log == "-":
+            return None
+        try:
+            return self._held.enter_context(Path(log).open("a", encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"the access log {log} cannot be written: {error}") from error
+
+    # --- what the service says -----------------------------------------------------------------------
+    def attach(self, service: Service) -> None:
+        """The service that is operated."""
+        self._service = service
+
+    def _policies(self) -> Sequence[str]:
+        return () if self._service is None else tuple(self._service.policies)
+
+    def _lost(self) -> int:
+        if self._service is None:
+            return 0
+        return sum(s.watch.counts.lost_rounds for s in self._service.policies.values())
+
+    def _failing(self) -> bool:
+        if self._service is None:
+            return False
+        return any(s.watch.problem is not None for s in self._service.policies.values())
+
+    # --- health --------------------------------------------------------------------------------------
+    @described(Operation(gives={200: _STATUS}))
+    async def live(self, _: Request) -> Response:
+        """Whether it answers at all."""
+        return JSONResponse({"status": "live"})
+
+    @described(Operation(gives={200: _STATUS, 503: _STATUS}))
+    async def ready(self, _: Request) -> Response:
+        """Whether a question would be taken and answered, and why not."""
+        if self._ends or self._service is None or not self._service.ready:
+            return JSONResponse({"status": "ending"}, 503, headers={"Retry-After": "5"})
+        problems = await self._problems()
+        if problems:
+            return JSONResponse({"status": "not ready", "problems": problems}, 503)
+        return JSONResponse({"status": "ready"})
+
+    async def _problems(self) -> dict[str, str]:
+        """By what is not ready; looked for every few seconds."""
+        checked, problems = self._checked
+        if time.monotonic() - checked < _CHECK_EVERY_S:
+            return problems
+        problems = {}
+        folder = self.settings.record.folder
+        if folder is not None and not await asyncio.to_thread(_writable, Path(folder)):
+            problems["record"] = "the folder of the record cannot be written"
+        late = time.monotonic() - self._lately.answered > _LATELY_S
+        if (late or self._lately.failed) and not await _reached(self.settings.model.llm):
+            problems["model"] = "no server of the model can be reached"
+        self._checked = (time.monotonic(), problems)
+        return problems
+
+    # --- what an application takes -------------------------------------------------------------------
+    @property
+    def routes(self) -> list[Route]:
+        """Health and metrics."""
+        return [
+            Route("/health/live", self.live, methods=["GET"]),
+            Route("/health/ready", self.ready, methods=["GET"]),
+            Route("/metrics", self.metrics.page, methods=["GET"]),
+        ]
+
+    @property
+    def middleware(self) -> list[Middleware]:
+        """The guard."""
+        return [Middleware(Guard, door=self.door)]
+
+    @property
+    def listening(self) -> Listening:
+        """Where and how."""
+        own = self.settings.operation
+        return Listening(
+            host=self.settings.host,
+            port=self.settings.port,
+            connections=self.settings.security.connections,
+            head_s=self.settings.security.head_seconds,
+            notice_s=own.notice_seconds,
+            end_s=own.end_seconds,
+        )
+
+    def hooks(self, started: Callable[[str], None]) -> Hooks:
+        """What is done on the way."""
+        files = [Path(source) for source in self.settings.policies.values()]
+        return Hooks(
+            started=started,
+            ending=self._ending,
+            reload=self._reload,
+            watched=lambda: [_policy_file(file) for file in files if file.exists()],
+        )
+
+    def _ending(self) -> None:
+        self._ends = True
+
+    def _reload(self) -> None:
+        if self._service is None:
+            return
+        done = self._service.reload()
+        self.metrics.reloaded(taken=len(done.changed), refused=len(done.refused))
+        for name in done.changed:
+            _LOG.warning("policy %s is taken up anew", name)
+        for name, why in done.refused.items():
+            _LOG.error("policy %s stays as it was: %s", name, why)
+
+    # --- while it runs -------------------------------------------------------------------------------
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What goes on beside the requests; at the end what is logged and traced is written."""
+        pruning = asyncio.create_task(self._prune_for_ever())
+        try:
+            yield
+        finally:
+            pruning.cancel()
+            with suppress(asyncio.CancelledError):
+                await pruning
+            await asyncio.to_thread(self._held.close)
+
+    async def _prune_for_ever(self) -> None:
+        folder = self.settings.record.folder
+        if folder is None or not self._retention.limited:
+            return
+        clock = _Clock()
+        while True:
+            if clock.steady and Path(folder).is_dir():
+                try:
+                    done = await asyncio.to_thread(prune, folder, self._retention)
+                    if done.files:
+                        _LOG.warning(
+                            "%d files of the record are removed, %d bytes",
+                            len(done.files),
+                            done.bytes,
+                        )
+                except Exception:  # noqa: BLE001
+                    _LOG.exception("old files of the record could not be removed")
+            await asyncio.sleep(_PRUNE_EVERY_S)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Whether the clock went on as time did, since a jump would make every file old."""
+
+    wall: float = field(default_factory=time.time)
+    monotonic: float = field(default_factory=time.monotonic)
+
+    @property
+    def steady(self) -> bool:
+        """Since asked before."""
+        wall, monotonic = time.time(), time.monotonic()
+        moved = (wall - self.wall) - (monotonic - self.monotonic)
+        self.wall, self.monotonic = wall, monotonic
+        if abs(moved) > _CLOCK_MAY_DIFFER_S:
+            _LOG.error("the clock was set by %+.0f s; the record is not pruned this time", moved)
+            return False
+        return True
+
+
+def _policy_file(path: Path) -> Path:
+    return path / "policy.json" if path.is_dir() else path
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be made there; the folder too, where it is not yet."""
+    probe = folder / f".ready-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"suffice")
+        probe.unlink()
+    except OSError:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+        return False
+    return True
+
+
+async def _reached(llm: str) -> bool:
+    """Whether a connection to one of the model's servers can be made; a model in this process is there."""
+    servers = [urlsplit(url.strip()) for url in llm.split(",") if "://" in url]
+    if not servers:
+        return True
+    for server in servers:
+        port = server.port or (443 if server.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                _, writer = await asyncio.open_connection(server.hostname, port)
+            writer.close()
+        except (OSError, TimeoutError):
+            continue
+        return True
+    return False

@@ -1,0 +1,248 @@
+"""A service in operation: its door, health, metrics, reloads, what it keeps of texts, a full disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+from tests.serving import MESSAGES, QUESTION, service
+
+from suffice.cli.main import main
+from suffice.errors import UsageError
+from suffice.policies.file import save_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.serve import operation
+from suffice.serve.app import make_app
+from suffice.serve.operation import Surroundings
+from suffice.serve.settings import (
+    ModelSettings,
+    OperationSettings,
+    RecordSettings,
+    SecuritySettings,
+    ServeSettings,
+)
+from suffice.trace.rounds.reader import read_traces
+
+
+@contextmanager
+def served(settings: ServeSettings, **further: Any) -> Iterator[tuple[TestClient, Surroundings]]:
+    """A client of a service with everything around it, as ``suffice serve`` puts it together."""
+    around = Surroundings(settings)
+    held = service(
+        observers=around.observers,
+        record=settings.record.folder,
+        texts=settings.record.texts,
+        **further,
+    )
+    around.attach(held)
+    app = make_app(held, routes=around.routes, middleware=around.middleware, beside=around.running)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        yield client, around
+
+
+def ask(client: TestClient, **headers: str) -> Any:
+    return client.post("/v1/chat/completions", json={"messages": MESSAGES}, headers=headers)
+
+
+def metrics(client: TestClient, **headers: str) -> dict[str, float]:
+    """The sums over labels, by name."""
+    totals: dict[str, float] = {}
+    for family in text_string_to_metric_families(client.get("/metrics", headers=headers).text):
+        for sample in family.samples:
+            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    return totals
+
+
+def test_a_token_of_the_command_opens_all_but_health(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "tokens")
+    assert main(["serve", "--tokens", file, "--new-token", "anna"]) == 0
+    bearer = {"authorization": f"Bearer {capsys.readouterr().out.strip()}"}
+    with served(ServeSettings(security=SecuritySettings(tokens=file))) as (client, _):
+        assert client.get("/health/live").status_code == 200
+        for path in ("/metrics", "/v1/models", "/openapi.json", "/v1/loops/x", "/nothing"):
+            assert client.get(path).status_code == 401, path
+        assert ask(client).status_code == 401
+        assert ask(client, **bearer).status_code == 200
+        assert metrics(client, **bearer)["suffice_requests_total"] == 1
+    assert main(["serve", "--new-token", "anna"]) == 2
+
+
+def test_others_ask_with_a_token_or_not_at_all() -> None:
+    with pytest.raises(UsageError, match="--allow-unauthenticated"):
+        Surroundings(ServeSettings(host="0.0.0.0"))
+    Surroundings(
+        ServeSettings(host="0.0.0.0", security=SecuritySettings(allow_unauthenticated=True))
+    )
+
+
+def test_a_question_is_counted_and_logged_without_its_text(tmp_path: Path) -> None:
+    log = tmp_path / "access.jsonl"
+    settings = ServeSettings(operation=OperationSettings(log=str(log)))
+    with served(settings) as (client, _):
+        assert ask(client).status_code == 200
+        assert client.get("/health/ready").json() == {"status": "ready"}
+        said = metrics(client)
+        assert (said["suffice_requests_total"], said["suffice_in_flight"]) == (1, 0)
+        assert said["suffice_question_rounds_sum"] == 2
+        assert said["suffice_tokens_total"] > 0
+    (line,) = log.read_text().splitlines()
+    assert json.loads(line)["stopped_by"] in ("policy", "budget")
+    assert QUESTION not in line
+
+
+def test_a_service_that_ends_or_cannot_answer_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "_CHECK_EVERY_S", 0.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    gone = ServeSettings(model=ModelSettings(llm=url))
+    with served(gone) as (client, _):
+        reply = client.get("/health/ready")
+        assert (reply.status_code, [*reply.json()["problems"]]) == (503, ["model"])
+        assert ask(client).status_code == 200
+        assert client.get("/health/ready").status_code == 200  # it answered lately
+    (tmp_path / "file").touch()
+    full = ServeSettings(record=RecordSettings(folder=str(tmp_path / "r")))
+    with served(full) as (client, around):
+        assert client.get("/health/ready").status_code == 200
+        monkeypatch.setattr(operation, "_writable", lambda _: False)
+        assert [*client.get("/health/ready").json()["problems"]] == ["record"]
+        around.hooks(print).ending()
+        assert client.get("/health/ready").json() == {"status": "ending"}
+        assert client.get("/health/live").status_code == 200
+
+
+def test_a_policy_file_is_taken_up_anew_and_a_broken_one_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    save_policy(FixedPolicy(1), file)
+    settings = ServeSettings(policies={"p": str(file)})
+    with served(settings, policies={"p": str(file)}) as (client, around):
+        hooks = around.hooks(print)
+        assert [*hooks.watched()] == [file]
+        assert ask(client).headers["x-suffice-rounds"] == "1"
+        save_policy(FixedPolicy(2), file)
+        hooks.reload()
+        assert ask(client).headers["x-suffice-rounds"] == "2"
+        file.write_text("{")
+        hooks.reload()
+        assert ask(client).headers["x-suffice-rounds"] == "2"
+        assert metrics(client)["suffice_policy_reloads_total"] == 2
+
+
+def test_what_is_recorded_of_texts_is_a_setting(tmp_path: Path) -> None:
+    record = RecordSettings(folder=str(tmp_path / "r"), texts="hashes")
+    with served(ServeSettings(record=record)) as (client, _):
+        name = ask(client).headers["x-suffice-trace-id"]
+    (asked,) = read_traces(tmp_path / "r").records()
+    assert asked.question.id == name
+    content = b"".join(file.read_bytes() for file in (tmp_path / "r").rglob("*.*"))
+    assert b"Ibsen" not in content
+    assert b"Skien" not in content
+    assert asked.rounds[-1].signals["abstained"] == 0.0
+
+
+def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    record = RecordSettings(folder=str(tmp_path / "r"))
+    with served(ServeSettings(record=record)) as (client, _):
+        assert ask(client).status_code == 200
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("suffice.trace.rounds.background._Work._append", _no_room)
+            assert ask(client).status_code == 200
+        assert metrics(client)["suffice_record_failing"] == 1
+        assert ask(client).status_code == 200
+    assert read_traces(tmp_path / "r").n_questions >= 2
+
+
+def _no_room(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_old_files_are_removed_unless_the_clock_jumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "r"
+    with served(ServeSettings(record=RecordSettings(folder=str(folder)))) as (client, _):
+        assert ask(client).status_code == 200
+    (old,) = folder.glob("*.parquet")
+    os.utime(old, (1.0, 1.0))
+    monkeypatch.setattr(operation, "_PRUNE_EVERY_S", 0.01)
+    settings = ServeSettings(record=RecordSettings(folder=str(folder), keep_days=30.0))
+    jumped = replace(settings, record=replace(settings.record, keep_days=1e7))
+    with served(jumped):
+        monkeypatch.setattr(time, "time", lambda: 1e15)
+        time.sleep(0.05)
+        assert old.exists()
+    monkeypatch.undo()
+    with served(settings):
+        end = time.monotonic() + 5
+        while old.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+    assert not old.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/models/..%2f..%2fetc%2fpasswd", 404),
+        ("/v1/models/%00", 404),
+        ("/../../etc/passwd", 404),
+        ("/v1/loops/..%2f..%2fx", 404),
+    ],
+)
+def test_no_path_of_a_request_is_one_of_a_file(path: str, status: int) -> None:
+    with served(ServeSettings()) as (client, _):
+        reply = client.get(path)
+        assert reply.status_code == status
+        assert "root:" not in reply.text
+
+
+def test_no_field_of_a_request_names_a_server_or_a_file() -> None:
+    fields = {
+        "model": "http://169.254.169.254/latest",
+        "base_url": "http://169.254.169.254/",
+        "suffice": {"llm": "http://169.254.169.254/", "policy": "/etc/passwd"},
+    }
+    with served(ServeSettings()) as (client, _):
+        for name, value in fields.items():
+            document = {"messages": MESSAGES, name: value}
+            reply = client.post("/v1/chat/completions", json=document)
+            assert reply.status_code in (200, 400, 404), name
+        reply = ask(client, **{"x-suffice-policy": "../../etc/passwd"})
+        assert reply.status_code == 404
+        assert metrics(client)["suffice_requests_total"] <= 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"\xff\xfe{}",
+        b"x" * 10_000_000,
+        b'{"messages": NaN}',
+        b"",
+    ],
+    ids=["deep list", "deep object", "no UTF-8", "10 MB", "NaN", "empty"],
+)
+def test_a_body_that_is_none_is_refused(body: bytes) -> None:
+    with served(ServeSettings()) as (client, _):
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/decisions", "/v1/loops"):
+            reply = client.post(path, content=body)
+            assert reply.status_code in (400, 413), path
+            assert reply.json()["error"]["message"]
+        assert ask(client).status_code == 200
