@@ -120,8 +120,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def choice_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is chosen for 120 questions, the first of them hostile, among budgets and rules."""
-    records = _records(120)
-    traces = to_trace_set([_hostile(records[0]), *records[1:]])
+    records = make_records(120)
+    traces = to_trace_set([make_hostile(records[0]), *records[1:]])
     asked = ChoiceSettings(signals=("answer_token_margin",), max_signals=1, resamples=20)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "nameable_methods", tuple)

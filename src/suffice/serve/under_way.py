@@ -312,7 +312,8 @@ class _Question:
         last = answered.rounds[-1]
         whole = len(answered.rounds) == len(watched.rounds)
         watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
-        self._end(answered, answered.stopped_by, answered.reason)
+        tokens = Tokens.of(answered.rounds)
+        self._end(answered, answered.stopped_by, answered.reason, tokens)
         told = self._coming.told
         if not answered.answer.startswith(told):
             self._put(
@@ -329,7 +330,7 @@ class _Question:
             return
         if order.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
-        self._put(Done(answered=answered, tokens=Tokens.of(answered.rounds)))
+        self._put(Done(answered=answered, tokens=tokens))
 
     def _hear(self, piece: str) -> None:
         certain = self._coming.feed(piece)
@@ -341,9 +342,15 @@ class _Question:
         self._watched.concluded(None, "error", str(error))
         self._put(_Failed(refusal))
 
-    def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
+    def _end(
+        self,
+        answered: Answered | None,
+        stopped_by: Any,
+        reason: str,
+        tokens: Tokens | None = None,
+    ) -> None:
         rounds = self._watched.rounds if answered is None else answered.rounds
-        tokens = Tokens.of(rounds)
+        tokens = tokens or Tokens.of(rounds)
         self._service.tell(
             QuestionEnded(
                 trace_id=self._watched.question_id,

@@ -1,0 +1,46 @@
+"""LangChain's class for OpenAI asks ``suffice serve``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+openai = pytest.importorskip(
+    "langchain_openai", reason="runs in its own environment: make test-integrations"
+)
+pytest.importorskip("uvicorn")
+
+from tests.serving import QUESTION, listening, service  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with listening(service()) as base:
+        yield base
+
+
+def test_chat_completions(url: str) -> None:
+    llm = openai.ChatOpenAI(
+        base_url=url, api_key="none", model="suffice/two", temperature=0, max_tokens=50
+    )
+    reply = llm.invoke(QUESTION)
+    assert reply.content == "Skien, Norway"
+    assert reply.usage_metadata["total_tokens"] > 0
+    assert reply.response_metadata["model_name"] == "suffice/two"
+    pieces = [chunk.content for chunk in llm.stream(QUESTION)]
+    assert "".join(pieces) == "Skien, Norway"
+    assert len([piece for piece in pieces if piece]) == 2
+    assert asyncio.run(llm.ainvoke(QUESTION)).content == "Skien, Norway"
+    limited = llm.bind(extra_body={"suffice": {"max_rounds": 1}}).invoke(QUESTION)
+    assert limited.content == "Skien, Norway"
+
+
+def test_responses(url: str) -> None:
+    llm = openai.ChatOpenAI(
+        base_url=url, api_key="none", model="suffice/stable", use_responses_api=True
+    )
+    reply = llm.invoke(QUESTION)
+    assert reply.text == "Skien, Norway"
+    assert "".join(chunk.text for chunk in llm.stream(QUESTION)) == "Skien, Norway"
