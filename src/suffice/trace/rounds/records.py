@@ -72,9 +72,16 @@ def whole(value: int, most: int, column: str) -> int:
     return number
 
 
+def _numbers(values: Any, column: str) -> tuple[Any, ...]:
+    """Several as a tuple."""
+    if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
+        raise DataError(f"must be a sequence of numbers, found {values!r:.60}", column=column)
+    return tuple(values)
+
+
 def _clusters(numbers: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
     """Cluster numbers that fit the samples: each names the first sample of its cluster."""
-    clusters = tuple(numbers)
+    clusters = _numbers(numbers, "sample_clusters")
     if len(clusters) != len(samples or ()):
         raise DataError(
             f"must have one number a sample, found {len(clusters)} for {len(samples or ())} samples",
@@ -318,7 +325,7 @@ class Round:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
         if self.candidate_scores is not None:
-            told: Sequence[Any] = self.candidate_scores
+            told = _numbers(self.candidate_scores, "candidate_scores")
             scores = tuple(
                 float32(math.nan if score is None else score, "candidate_scores") for score in told
             )
@@ -328,7 +335,7 @@ class Round:
             "verbalized_confidence",
             float32(self.verbalized_confidence, "verbalized_confidence"),
         )
-        if self.signals:
+        if self.signals != {}:
             object.__setattr__(self, "signals", _signals(self.signals))
 
     @property

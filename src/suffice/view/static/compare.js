@@ -31,6 +31,8 @@ export async function compare(main, record, signal) {
     [`B: ${label(b)}`, estimate(told.b.score, percent), estimate(told.b.cost, amount), amount(told.b.rounds)],
     ["A minus B, paired", estimate(told.difference.score, percent, { difference: true }), estimate(told.difference.cost, amount, { difference: true }), amount(told.a.rounds - told.b.rounds)],
   ];
+  if (record.cost?.name === "rounds") rows.forEach((row) => row.pop());
+  const head = ["", `${record.metric} %`, record.cost?.label ?? "cost", "rounds"].slice(0, rows[0].length);
   const part = told.split;
   const link = (text, changes) => el("a", { href: address({ view: "questions", split: part, ...changes }), "data-go": true }, text);
   const counts = [
@@ -43,7 +45,7 @@ export async function compare(main, record, signal) {
   ];
   const rounds = Array.from({ length: record.rounds }, (_, i) => i + 1);
   main.querySelector(".compared").replaceChildren(el("div", { class: "spaced" },
-    table("Scores and costs, with 95% intervals", ["", `${record.metric} %`, record.cost?.label ?? "cost", "rounds"], rows, "policies"),
+    table("Scores and costs, with 95% intervals", head, rows, "policies"),
     el("div", { class: "halves" },
       el("div", {}, el("h3", {}, "Questions"), table("Questions by outcome", ["", "questions", ""], counts, "policies")),
       el("div", {}, el("h3", {}, "Where A stops (rows) and B (columns)"),

@@ -88,6 +88,8 @@ function result(told, record, values) {
   if (told.against !== full) {
     rows.push([`this rule minus ${full}`, estimate(told.full.score, percent, { difference: true }), estimate(told.full.cost, amount, { difference: true }), ""]);
   }
+  if (record.cost?.name === "rounds") rows.forEach((row) => row.pop());
+  const head = ["", `${record.metric} %`, cost, "rounds"].slice(0, rows[0].length);
   const most = Math.max(1, ...told.figures.stops, ...told.other_figures.stops);
   const bar = (share, class_) => {
     const made = el("div", { class: class_ });
@@ -102,7 +104,7 @@ function result(told, record, values) {
   const link = address({ view: "questions", policy: "what-if", rule: told.rule, differs: told.against, split: told.split });
   const page = { policies: [told.against, "what-if"], rows: told.changed_rows };
   return [
-    table("What the rule scores and pays", ["", `${record.metric} %`, cost, "rounds"], rows, "policies figures-of"),
+    table("What the rule scores and pays", head, rows, "policies figures-of"),
     el("div", { class: "halves" },
       el("div", {}, el("h3", {}, "Where it stops"), el("div", { class: "bars" }, ...bars.flat()), el("p", { class: "spent" }, `Thin: ${other}.`),
         el("p", { class: "plain" }, `Stops ${counted(told.changed, "question")} elsewhere than ${other}, ${whole(told.earlier)} of them earlier. `,
