@@ -105,7 +105,7 @@ def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
     assert [record.scores for record in veiled.records()] == [r.scores for r in open_.records()]
 
 
-@pytest.mark.parametrize("texts", ["no-texts", "hashes"])
+@pytest.mark.parametrize("texts", ["no-texts", pytest.param("hashes", marks=pytest.mark.slow)])
 def test_commands_take_such_a_record(
     tmp_path: Path, texts: Texts, capsys: pytest.CaptureFixture[str]
 ) -> None:
