@@ -35,7 +35,7 @@ from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.settings import ChoiceSettings
 from suffice.trace.rounds.reader import read_traces
 
-BOUNDS, SEEDS, DRAWS, DRAWN, COPIES = (0.02, 0.1), 30, 200, 400, 20
+BOUNDS, SEEDS, DRAWS, DRAWN, COPIES = (0.02, 0.1), 30, 60, 400, 20
 SLOW = "stop-rag"
 LEVEL = 0.05
 Array = NDArray[np.float64]

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from suffice.errors import UsageError
 from suffice.serve.access_log import AccessLog
-from suffice.serve.events import Event, Observer, QuestionEnded, RoundEnded
+from suffice.serve.events import Event, Observer, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.metrics import Levels, Metrics
 from suffice.serve.openapi import Operation, described
 from suffice.serve.service import Service
@@ -41,17 +41,27 @@ _CLOCK_MAY_DIFFER_S = 60.0
 
 @dataclass(slots=True)
 class _Lately:
-    """An observer of whether the model answers: when it last did, and whether the last question failed."""
+    """An observer of whether the model answers: when it last did, and whether the last question failed.
+
+    Loops of others ask models of their own.
+    """
 
     clock: Callable[[], float] = time.monotonic
     answered: float = -1e9
     failed: bool = False
+    others: set[str] = field(default_factory=set)
 
     def on(self, event: Event) -> None:
         """Take it in."""
-        if isinstance(event, RoundEnded):
+        if isinstance(event, QuestionBegun):
+            if event.endpoint in ("decisions", "loops"):
+                self.others.add(event.trace_id)
+        elif event.trace_id in self.others:
+            if isinstance(event, QuestionEnded):
+                self.others.discard(event.trace_id)
+        elif isinstance(event, RoundEnded):
             self.answered, self.failed = self.clock(), False
-        elif isinstance(event, QuestionEnded) and event.error:
+        elif event.error:
             self.failed = True
 
 
@@ -125,12 +135,12 @@ class Surroundings:
     def _lost(self) -> int:
         if self._service is None:
             return 0
-        return sum(s.watch.counts.lost_rounds for s in self._service.policies.values())
+        return sum(watch.counts.lost_rounds for watch in self._service.watches)
 
     def _failing(self) -> bool:
         if self._service is None:
             return False
-        return any(s.watch.problem is not None for s in self._service.policies.values())
+        return any(watch.problem is not None for watch in self._service.watches)
 
     # --- health --------------------------------------------------------------------------------------
     @described(Operation(gives={200: _STATUS}))
@@ -233,9 +243,10 @@ class Surroundings:
             return
         clock = _Clock()
         while True:
-            if clock.steady and Path(folder).is_dir():
+            now = clock.now()
+            if now is not None and Path(folder).is_dir():
                 try:
-                    done = await asyncio.to_thread(prune, folder, self._retention)
+                    done = await asyncio.to_thread(prune, folder, self._retention, now=now)
                     if done.files:
                         _LOG.warning(
                             "%d files of the record are removed, %d bytes",
@@ -249,21 +260,25 @@ class Surroundings:
 
 @dataclass(slots=True)
 class _Clock:
-    """Whether the clock went on as time did, since a jump would make every file old."""
+    """The time, as long as the clock goes as time does since the start: a jump would make files old."""
 
     wall: float = field(default_factory=time.time)
     monotonic: float = field(default_factory=time.monotonic)
+    said: bool = False
 
-    @property
-    def steady(self) -> bool:
-        """Since asked before."""
-        wall, monotonic = time.time(), time.monotonic()
-        moved = (wall - self.wall) - (monotonic - self.monotonic)
-        self.wall, self.monotonic = wall, monotonic
-        if abs(moved) > _CLOCK_MAY_DIFFER_S:
-            _LOG.error("the clock was set by %+.0f s; the record is not pruned this time", moved)
-            return False
-        return True
+    def now(self) -> float | None:
+        """POSIX seconds; ``None``: the clock was set, which is logged once."""
+        now = time.time()
+        moved = (now - self.wall) - (time.monotonic() - self.monotonic)
+        steady = abs(moved) <= _CLOCK_MAY_DIFFER_S
+        if not steady and not self.said:
+            _LOG.error(
+                "the clock was set by %+.0f s: the record is not pruned until it is right or the service "
+                "starts anew",
+                moved,
+            )
+        self.said = not steady
+        return now if steady else None
 
 
 def _policy_file(path: Path) -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from weakref import WeakSet
 
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
@@ -241,6 +242,7 @@ class Service:
         self._record = record
         self._explore = explore
         self._texts: Texts = texts
+        self._of_others: WeakSet[Watch] = WeakSet()
         self._places = Places(self.limits)
         self._lock = threading.Lock()
         self._under_way: Counter[Watch] = Counter()
@@ -269,9 +271,14 @@ class Service:
         """What decides about loops of others."""
         return {name: served.file for name, served in self._policies.items()}
 
+    @property
+    def watches(self) -> list[Watch]:
+        """All that record: of the policies in force, and of loops of others."""
+        return [*(served.watch for served in self._policies.values()), *self._of_others]
+
     def watch(self, file: PolicyFile, mode: Mode) -> Watch:
         """What follows loops of others under a policy, recorded and explored as questions are."""
-        return Watch(
+        watch = Watch(
             file,
             record=self._record,
             mode=mode,
@@ -280,6 +287,8 @@ class Service:
             answer=self.ground.settings.choose,
             run={"pipeline": "over HTTP"},
         )
+        self._of_others.add(watch)
+        return watch
 
     def served(self, name: str | None = None) -> Served:
         """The policy of a name; ``None``: the default.

@@ -44,6 +44,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_HEAD_BYTES = 32 << 10
+_LOOK_S = 1.0  # at least so often for who is too slow
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
@@ -384,7 +385,10 @@ def _in_digits(name: str) -> bool:
 
 
 class _Timed:
-    """One request against the clock: its body, every piece of its answer, and all of it."""
+    """One request against the clock: its body, every piece of its answer, and all of it.
+
+    The clock is looked at now and then, since a timer for each piece would cost more than the guard.
+    """
 
     def __init__(self, door: Door, receive: Receive, send: Send) -> None:
         self._door = door
@@ -392,12 +396,15 @@ class _Timed:
         self._send = send
         self._whole = self._started = False
         self._waits_for = "the answer"
-        begun = asyncio.get_running_loop().time()
-        self._end = begun + door.request_s
+        self._loop = asyncio.get_running_loop()
+        begun = self._loop.time()
+        self._due = self._end = begun + door.request_s
         self._body_end = min(self._end, begun + door.body_s)
-        self._limit = asyncio.timeout_at(self._end)
+        self._every = min(_LOOK_S, min(door.request_s, door.body_s, door.send_s) / 2)
+        self._limit = asyncio.timeout(None)
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
+        self._timer = self._loop.call_later(self._every, self._look)
         try:
             async with self._limit:
                 await app(scope, self._taken, self._said)
@@ -412,26 +419,27 @@ class _Timed:
             )
             with suppress(OSError):
                 await refusal.reply()(scope, self._receive, self._send)
+        finally:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if now >= self._due:
+            self._limit.reschedule(now)
+        else:
+            self._timer = self._loop.call_at(min(self._due, now + self._every), self._look)
 
     async def _taken(self) -> Message:
         if self._whole:
             return await self._receive()
-        self._waits_for = "the body"
-        self._until(self._body_end)
+        self._waits_for, self._due = "the body", self._body_end
         message = await self._receive()
         self._whole = not message.get("more_body", False)
-        self._waits_for = "the answer"
-        self._until(self._end)
+        self._waits_for, self._due = "the answer", self._end
         return message
 
     async def _said(self, message: Message) -> None:
         self._started = True
-        now = asyncio.get_running_loop().time()
-        self._until(min(self._end, now + self._door.send_s))
+        self._due = min(self._end, self._loop.time() + self._door.send_s)
         await self._send(message)
-        self._until(self._end)
-
-    def _until(self, moment: float) -> None:
-        """Nothing is late any more that is being ended for being late."""
-        if not self._limit.expired():
-            self._limit.reschedule(moment)
+        self._due = self._end

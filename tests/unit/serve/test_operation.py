@@ -23,6 +23,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
+from suffice.serve.events import QuestionBegun, QuestionEnded
 from suffice.serve.operation import Surroundings
 from suffice.serve.settings import (
     ModelSettings,
@@ -246,3 +247,16 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
             assert reply.status_code in (400, 413), path
             assert reply.json()["error"]["message"]
         assert ask(client).status_code == 200
+
+
+def test_loops_of_others_say_nothing_of_the_model_here() -> None:
+    lately: Any = Surroundings(ServeSettings()).observers[0]
+    for endpoint, failed in (("loops", False), ("chat", True)):
+        begun: Any = {"endpoint": endpoint, "policy": "p", "policy_hash": None, "model": ""}
+        lately.on(QuestionBegun(trace_id=endpoint, text="q", **begun))
+        over = QuestionEnded(
+            trace_id=endpoint, rounds=0, stopped_by="error", took_s=0.0, error="broke"
+        )
+        lately.on(over)
+        assert lately.failed is failed
+    assert not lately.others
