@@ -90,6 +90,8 @@ class Folder:
         DataError
             When a file is damaged, or is no longer what was read of it.
         """
+        # labels first: a question that ends meanwhile is read before a label that comes after it
+        labels, torn = self._new_labels()
         found: list[Asked] = []
         others = damaged = 0
         for traces, order in self._new_sets():
@@ -100,7 +102,6 @@ class Folder:
             damaged += held.journal.damaged
             held.journal.damaged = 0
         found.sort(key=lambda question: question.time or _EARLIEST)
-        labels, torn = self._new_labels()
         return Found(
             questions=tuple(found), labels=tuple(labels), others=others, damaged=damaged + torn
         )

@@ -510,6 +510,7 @@ class Produced(Tabular):
                 else Cell(test.alarmed_at, f"at {test.alarmed_at:,}", "bad"),
             ]
             for test in self.tests
+            if test.taken or test.kind not in ("calibration", "exploration")
         ]
         drifts = sum(test.kind == "drift" for test in self.tests)
         notes = []

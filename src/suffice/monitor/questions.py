@@ -161,8 +161,11 @@ class _Batch:
     def __init__(self, reading: Reading, traces: TraceSet) -> None:
         self._reading, self._traces = reading, traces
         self._budget = reading.budget(traces.origin.run)
-        self._last = traces.last_rounds.astype(np.intp)
-        self._ends = traces.of_last_rounds("stopped_by")
+        recorded = traces.last_rounds.astype(np.intp)
+        # what a longer recording holds past the full budget is not run
+        self._last = np.minimum(recorded, self._budget or recorded)
+        ends = zip(_of_last_rounds(traces, "stopped_by"), self._last < recorded, strict=True)
+        self._ends = [None if past else end for end, past in ends]
         self._table = self._padded()
 
     def _padded(self) -> SignalTable:
@@ -195,7 +198,7 @@ class _Batch:
             told = runs[number] is not None and not math.isnan(said[number, 0])
             first = np.flatnonzero(said[number] == 1.0)
             if told and len(first):
-                stops.append(int(first[0]) + 1)
+                stops.append(min(int(first[0]) + 1, last[number]))
             elif end == "policy":
                 stops.append(last[number])
             elif not told and wanted[number] <= last[number] and not self._never(number, wanted):
@@ -223,7 +226,7 @@ class _Batch:
         chosen = self._answer_rounds(confidence)
         texts, scores = traces.table.column("answer").to_pylist(), traces.column("score")
         starts = traces.starts.tolist()
-        times = traces.of_last_rounds("time")
+        times = _of_last_rounds(traces, "time")
         gold = traces.of_questions("gold_answers")
         propensity = traces.of_questions("propensity")
         saved = self._saved(at)
@@ -328,6 +331,11 @@ class _Batch:
                 }
             )
         return sets
+
+
+def _of_last_rounds(traces: TraceSet, column: str) -> list[Any]:
+    """A column's value in each last round; ``None`` where the record lacks it."""
+    return traces.of_last_rounds(column) if traces.has(column) else [None] * traces.n_questions
 
 
 def _defined(value: float) -> float | None:

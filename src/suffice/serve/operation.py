@@ -243,9 +243,10 @@ class Surroundings:
             return
         clock = _Clock()
         while True:
-            if clock.steady and Path(folder).is_dir():
+            now = clock.now()
+            if now is not None and Path(folder).is_dir():
                 try:
-                    done = await asyncio.to_thread(prune, folder, self._retention)
+                    done = await asyncio.to_thread(prune, folder, self._retention, now=now)
                     if done.files:
                         _LOG.warning(
                             "%d files of the record are removed, %d bytes",
@@ -259,21 +260,25 @@ class Surroundings:
 
 @dataclass(slots=True)
 class _Clock:
-    """Whether the clock went on as time did, since a jump would make every file old."""
+    """The time, as long as the clock goes as time does since the start: a jump would make files old."""
 
     wall: float = field(default_factory=time.time)
     monotonic: float = field(default_factory=time.monotonic)
+    said: bool = False
 
-    @property
-    def steady(self) -> bool:
-        """Since asked before."""
-        wall, monotonic = time.time(), time.monotonic()
-        moved = (wall - self.wall) - (monotonic - self.monotonic)
-        self.wall, self.monotonic = wall, monotonic
-        if abs(moved) > _CLOCK_MAY_DIFFER_S:
-            _LOG.error("the clock was set by %+.0f s; the record is not pruned this time", moved)
-            return False
-        return True
+    def now(self) -> float | None:
+        """POSIX seconds; ``None``: the clock was set, which is logged once."""
+        now = time.time()
+        moved = (now - self.wall) - (time.monotonic() - self.monotonic)
+        steady = abs(moved) <= _CLOCK_MAY_DIFFER_S
+        if not steady and not self.said:
+            _LOG.error(
+                "the clock was set by %+.0f s: the record is not pruned until it is right or the service "
+                "starts anew",
+                moved,
+            )
+        self.said = not steady
+        return now if steady else None
 
 
 def _policy_file(path: Path) -> Path:

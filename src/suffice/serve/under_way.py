@@ -219,10 +219,12 @@ class UnderWay:
         Refusal
             Where there is none.
         """
-        async for told in self:
-            if isinstance(told, Done):
-                return told
-        raise InternalError("a question ended without an end")
+        ended: Done | None = None
+        async for told in self:  # to its end, so that nothing is left to be closed
+            ended = told if isinstance(told, Done) else ended
+        if ended is None:
+            raise InternalError("a question ended without an end")
+        return ended
 
     def _too_late(self) -> Refusal:
         return Refusal(

@@ -76,6 +76,25 @@ def test_every_question_counts_once_however_often_one_looks(record: Path, tmp_pa
     assert last.loss.estimate == 1.0  # every question that ran on became right
 
 
+def test_a_label_that_comes_in_the_middle_of_a_look_is_not_lost(
+    record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, read = watching(record), Folder._new_labels
+    with Watch(POLICY, record=record, max_rounds=3) as watch:
+        ask(watch, 0)
+
+        def meanwhile(folder: Folder) -> object:
+            monkeypatch.undo()
+            watch.label(ask(watch, 1), gold_answers=["1"])
+            return read(folder)
+
+        monkeypatch.setattr(Folder, "_new_labels", meanwhile)
+        seen.look()
+        seen.look()
+    counts = seen.production.result().counts
+    assert (counts["questions"], counts["labelled"]) == (2, 1)
+
+
 def test_a_question_that_is_asked_again_is_another_one(record: Path) -> None:
     with Watch(POLICY, record=record, mode="live", max_rounds=3) as watch:
         for _ in range(3):

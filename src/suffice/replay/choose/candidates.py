@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeWarning, UsageError, attempt
-from suffice.measures.costs import CostAxis, mean_costs
+from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.protocols import ConfidentPolicy, DelayedPolicy
-from suffice.replay.choose.families import FamilySettings, build_family
+from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.engine import ReplaySettings
@@ -199,18 +199,7 @@ def _rules(
         return [], 0, (), why
     book = fit.costs(settings.cost_model)
     axis = book.axis(settings.cost, {str(n): reads for n, reads in enumerate(set(family.reads))})
-    costs = np.concatenate(
-        [
-            mean_costs(
-                book,
-                axis,
-                some,
-                family.reads[rules],
-                weighted=None if fit.seen is None else fit.seen.paid,
-            )
-            for rules, some in family.learn_stops.by_rules()
-        ]
-    )
+    costs = paid_by_rules(book, axis, family.learn_stops, family.reads, fit.seen)
     half = Half(
         stops=family.learn_stops,
         scores=fit.scores(settings.f1_kind).compared,

@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
-from suffice.measures.costs import CostAxis, mean_costs, shared_axis
+from suffice.measures.costs import CostAxis, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
 from suffice.options import Option, settings_of
@@ -21,7 +21,7 @@ from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.attempts import Attempt, spend
-from suffice.replay.choose.families import Family, FamilySettings, build_family
+from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.learn_then_test import (
     Bound,
     Certification,
@@ -283,18 +283,7 @@ def _halves(
             scores=getattr(scored, _lost(part.metric, settings)),
             right=None if settings.promise.max_wrong_stops is None else scored.em,
             last=part.traces.last_rounds,
-            costs=np.concatenate(
-                [
-                    mean_costs(
-                        book,
-                        axis,
-                        some,
-                        family.reads[rules],
-                        weighted=None if part.seen is None else part.seen.paid,
-                    )
-                    for rules, some in stops.by_rules()
-                ]
-            ),
+            costs=paid_by_rules(book, axis, stops, family.reads, part.seen),
             seen=seen,
             reach=reach,
             paid=of_part,

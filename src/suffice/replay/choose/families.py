@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError, unknown_name
-from suffice.measures.costs import cost_reads, fixed_stops
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, mean_costs
 from suffice.measures.measures import Measures
+from suffice.measures.seen import Seen
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE
@@ -150,6 +152,23 @@ class _Halves:
     def budget(self) -> int:
         """The full budget, in rounds."""
         return max(self.learn.traces.n_rounds, self.test.traces.n_rounds)
+
+
+def paid_by_rules(
+    book: CostBook,
+    axis: CostAxis,
+    stops: RuleStops,
+    reads: Sequence[CostReads],
+    seen: Seen | None,
+) -> NDArray[np.float64]:
+    """What members that stop there and pay for ``reads`` cost a question, (n_members,)."""
+    weighted = None if seen is None else seen.paid
+    return np.concatenate(
+        [
+            mean_costs(book, axis, some, reads[rules], weighted=weighted)
+            for rules, some in stops.by_rules()
+        ]
+    )
 
 
 def build_family(

@@ -15,6 +15,7 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.pipelines.live.privacy import Privacy, Texts
 from suffice.pipelines.live.watch import Watch
+from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import exact_match
 from suffice.signals.abstained import abstained_signal
@@ -105,14 +106,16 @@ def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
     assert [record.scores for record in veiled.records()] == [r.scores for r in open_.records()]
 
 
-@pytest.mark.parametrize("texts", ["no-texts", "hashes"])
+@pytest.mark.parametrize("texts", ["no-texts", pytest.param("hashes", marks=pytest.mark.slow)])
 def test_commands_take_such_a_record(
     tmp_path: Path, texts: Texts, capsys: pytest.CaptureFixture[str]
 ) -> None:
     watched(tmp_path / "r", texts, loops())
     watched(tmp_path / "all", "all", loops())
-    folder = str(tmp_path / "r")
+    folder, policy = str(tmp_path / "r"), tmp_path / "stable.json"
+    save_policy(STABLE, policy)
     assert main(["traces", "validate", folder]) == 0
+    assert main(["monitor", folder, "--policy", str(policy)]) == 0
     said = []
     for place in (folder, str(tmp_path / "all")):
         capsys.readouterr()
