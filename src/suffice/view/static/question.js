@@ -14,7 +14,7 @@ export async function question(main, record, signal, { again }) {
     crumbs(near, rest, rule),
     el("div", {},
       el("h2", { class: "quiet" }, "Question"),
-      longText("p", "asked", told.question || told.id),
+      longText("p", "asked", told.question || told.id, 200),
       el("dl", { class: "about" }, ...[["Gold answers", told.gold.length ? told.gold.join("; ") : "none"], ["Type", told.type ?? UNKNOWN], ["Split", told.split ?? UNKNOWN], ["Id", told.id]]
         .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, value))))),
     decisions(told, record),
