@@ -202,7 +202,7 @@ class Choice(Tabular):
         """The full budget, which loops that end by themselves do not reach."""
         if self._ended is None:
             return f"all {self.result.max_rounds} rounds"
-        return f"all rounds (at most {self.result.max_rounds})"
+        return f"all rounds, at most {self.result.max_rounds}"
 
     @property
     def _ended(self) -> float | None:
@@ -223,10 +223,23 @@ class Choice(Tabular):
         if self.guess is None:
             return short, f"{self.why} No candidate kept that on the questions that rank either."
         guess = self.guess.candidate
+        if self._guess_refuted:
+            return short, (
+                f"{self.why} The cheapest that kept it where candidates were ranked, {guess.label}, is shown "
+                "to lose more on the questions that prove: not one to run."
+            )
         return short, (
             f"{self.why} To try, not proven: {guess.label}, the cheapest that kept it where candidates were "
             f"ranked. {self._meaning(guess)}"
         ).rstrip()
+
+    @property
+    def _guess_refuted(self) -> bool:
+        """Whether the guess's whole interval lies beyond the loss that was asked for."""
+        guessed, most = self.guessed, self.settings.promised_loss
+        if guessed is None or most is None or guessed.delta_full is None:
+            return False
+        return guessed.delta_full.high < -most
 
     def _meaning(self, candidate: Candidate) -> str:
         """How a candidate decides, and what the signals are that it reads, where that is short."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.cut_population import run_live
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.file import policy_document
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates
@@ -125,6 +127,21 @@ def test_the_guess_is_ranked_by_the_questions_of_tune_too() -> None:
     assert choice.parts == {"tune": 60, "rank": 20, "prove": 40}
     on_rank = (80 * fixed.loss - 60 * on_tune) / 20
     assert on_rank * 20 == pytest.approx(round(on_rank * 20), abs=1e-6)  # a share of 20 questions
+
+
+def test_a_guess_that_is_refuted_is_not_one_to_try() -> None:
+    choice = chosen(record(60), max_loss=0.02)
+    assert choice.guess is not None
+    name = choice.guess.candidate.policy.name
+    lost = Interval(estimate=-0.3, low=-0.4, high=-0.1)
+    policies = tuple(
+        replace(policy, delta_full=lost) if policy.name == name else policy
+        for policy in choice.result.policies
+    )
+    comparison = replace(choice.comparison, result=replace(choice.result, policies=policies))
+    said = said_of(replace(choice, comparison=comparison))["Which policy?"]
+    assert "is shown to lose more on the questions that prove: not one to run." in said
+    assert "To try" not in said
 
 
 def test_questions_out_of_reach_are_no_advice() -> None:
