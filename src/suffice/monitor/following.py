@@ -37,6 +37,17 @@ class Following:
         self._folder, self.production, self._file = folder, production, file
         self._told = 0
 
+    def go_on(self) -> None:
+        """Go on from the state's file, where there is one; nothing may have been looked at before.
+
+        Raises
+        ------
+        DataError
+            As :meth:`resume` and :func:`read_state`.
+        """
+        if self._file is not None and self._file.exists():
+            self.resume(read_state(self._file))
+
     def look(self) -> Found:
         """Take in what came since the last look: questions in the order in which they ended, then labels."""
         found = self._folder.look()
@@ -100,3 +111,19 @@ class Following:
         self.production.resume(fields.get("production"))
         self._folder.resume(fields.get("folder"))
         self._told = min(whole(fields.get("told"), "told"), len(self.production.alarms))
+
+
+def read_state(file: Path) -> object:
+    """The JSON of a state's file.
+
+    Raises
+    ------
+    DataError
+        For a file that is none, or cannot be read.
+    """
+    try:
+        return json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON: {error}", file=str(file)) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=str(file)) from error

@@ -68,7 +68,7 @@ class AccessLog:
             with self._lock:
                 ended = self._open.pop(event.trace_id, None)
             if ended is not None:
-                self._write(self._document(ended, event))
+                self.write(self._document(ended, event))
 
     def _document(self, held: _Open, ended: QuestionEnded) -> dict[str, Any]:
         begun = held.begun
@@ -95,7 +95,8 @@ class AccessLog:
             document |= {"question": begun.text, "answer": held.answer, "reason": ended.reason}
         return {name: _plain(value) for name, value in document.items() if value is not None}
 
-    def _write(self, document: dict[str, Any]) -> None:
+    def write(self, document: dict[str, Any]) -> None:
+        """One line more."""
         line = json.dumps(document, ensure_ascii=True, allow_nan=False)  # no line separators either
         with self._lock:
             try:

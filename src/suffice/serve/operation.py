@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -18,14 +20,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from suffice.errors import UsageError
+from suffice.errors import BackendError, UsageError
+from suffice.monitor.aspects import Alarm
+from suffice.monitor.folder import Folder
+from suffice.monitor.following import Following
+from suffice.monitor.hook import WebHook
+from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.serve.access_log import AccessLog
 from suffice.serve.events import Event, Observer, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.metrics import Levels, Metrics
 from suffice.serve.openapi import Operation, described
-from suffice.serve.service import Service
+from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings
 from suffice.serve.spans import Spans
+from suffice.trace.durable import in_turn
 from suffice.trace.retention import Retention, prune
 from suffice.web.guard import Door, Guard, check_exposed, read_tokens
 from suffice.web.run import Hooks, Listening
@@ -105,8 +113,10 @@ class Surroundings:
             ),
         )
         self.observers: tuple[Observer, ...] = (self._lately, self.metrics)
+        log = None
         if own.log is not None:
-            self.observers += (AccessLog(self._stream(own.log), texts=own.log_texts),)
+            log = AccessLog(self._stream(own.log), texts=own.log_texts)
+            self.observers += (log,)
         if own.otel:
             spans = Spans(texts=own.otel_texts)
             self._held.callback(spans.close)
@@ -114,6 +124,18 @@ class Surroundings:
         record = settings.record
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
+        if own.watch_seconds < 0:
+            raise UsageError(
+                f"watch_seconds must be 0, which is never, or above, found {own.watch_seconds}"
+            )
+        self._watching: _Watching | None = None
+        if record.folder is not None and own.watch_seconds:
+            self._watching = _Watching(Path(record.folder), own.webhook, self.metrics, log)
+        elif own.webhook is not None:
+            raise UsageError(
+                "alarms are posted to webhook where a record is watched: set folder under [record], and "
+                "watch_seconds above 0"
+            )
 
     def _stream(self, log: str) -> IO[str] | None:
         """Where lines go; ``None``: standard error."""
@@ -228,13 +250,19 @@ class Surroundings:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What goes on beside the requests; at the end what is logged and traced is written."""
-        pruning = asyncio.create_task(self._prune_for_ever())
+        beside = [
+            asyncio.create_task(going_on())
+            for going_on in (self._prune_for_ever, self._watch_for_ever)
+        ]
         try:
             yield
         finally:
-            pruning.cancel()
-            with suppress(asyncio.CancelledError):
-                await pruning
+            if self._watching is not None:
+                self._watching.ends.set()
+            for task in beside:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             await asyncio.to_thread(self._held.close)
 
     async def _prune_for_ever(self) -> None:
@@ -256,6 +284,120 @@ class Surroundings:
                 except Exception:  # noqa: BLE001
                     _LOG.exception("old files of the record could not be removed")
             await asyncio.sleep(_PRUNE_EVERY_S)
+
+    async def _watch_for_ever(self) -> None:
+        if self._watching is None or self._service is None:
+            return
+        while True:
+            for policy in self._watching.in_force(self._service.policies):
+                await asyncio.to_thread(self._watching.look_at, policy)
+            await asyncio.sleep(self.settings.operation.watch_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A policy in force under one or several names."""
+
+    names: tuple[str, ...]
+    served: Served
+
+
+class _Watching:
+    """The policies in force, watched over the record: their alarms are gauges, logged and posted once.
+
+    Where everything stands is kept in the record's folder, a hidden file a policy, so a restart goes on and
+    services that share the folder take turns. What fails is begun anew from there at the next look.
+
+    Raises
+    ------
+    UsageError
+        For an address that alarms are not posted to.
+    """
+
+    def __init__(
+        self, folder: Path, webhook: str | None, metrics: Metrics, log: AccessLog | None
+    ) -> None:
+        self.ends = threading.Event()
+        """Set where the service ends: no further try to post."""
+        self._folder, self._metrics, self._log = folder, metrics, log
+        self._hook = None if webhook is None else WebHook(webhook, pause=self._pause)
+        self._shown: dict[str, str] = {}  # the hash by name
+        self._held: dict[str, tuple[Following, tuple[int, ...]]] = {}
+        self._failed: dict[str, str] = {}
+        self._logged: set[str] = set()
+        self._posted: set[str] = set()
+
+    def _pause(self, seconds: float) -> None:
+        if self.ends.wait(seconds):
+            raise BackendError("an alarm was not posted before the service ended")
+
+    def in_force(self, policies: Mapping[str, Served]) -> list[_Watched]:
+        """The policies, each once; gauges of one that is new begin at 0."""
+        names: dict[str, list[str]] = {}
+        for name, served in policies.items():
+            names.setdefault(served.hash, []).append(name)
+            if self._shown.get(name) != served.hash:
+                self._shown[name] = served.hash
+                for kind in KINDS:
+                    self._metrics.alarm(name, kind, holds=False)
+        for gone in self._held.keys() - names.keys():
+            del self._held[gone]
+        return [_Watched(tuple(own), policies[own[0]]) for own in names.values()]
+
+    def look_at(self, policy: _Watched) -> None:
+        """Take in what is new; what fails is logged once."""
+        key = policy.served.hash
+        try:
+            with in_turn(self._folder, f"watch-{key}"):
+                self._look(policy)
+        except Exception as error:  # noqa: BLE001
+            said = f"{type(error).__name__}: {error}"
+            if self._failed.get(key) != said and not self.ends.is_set():
+                names = ", ".join(policy.names)
+                _LOG.error("policy %s is not watched as it should be: %s", names, said)
+            self._failed[key] = said
+        else:
+            self._failed.pop(key, None)
+
+    def _look(self, policy: _Watched) -> None:
+        key = policy.served.hash
+        file = self._folder / f".watch-{key}.json"
+        following, stamp = self._held.pop(key, (None, ()))
+        if following is None or stamp != _stamp(file):  # another service looked meanwhile
+            settings = ProductionSettings(max_rounds=policy.served.max_rounds)
+            production = Production(policy.served.live.policy, settings)
+            following = Following(Folder(self._folder, production.reading), production, file=file)
+            following.go_on()
+        following.look()
+        for kind, gauge in following.production.gauges().items():
+            for name in policy.names:
+                self._metrics.alarm(name, kind, holds=gauge > 0)
+        for alarm in following.untold:
+            self._tell(alarm, policy)
+            following.told()
+        self._held[key] = (following, _stamp(file))
+
+    def _tell(self, alarm: Alarm, policy: _Watched) -> None:
+        names = ", ".join(policy.names)
+        if alarm.id not in self._logged and self._log is not None:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            own = {"time": now, "policy": names, "policy_hash": alarm.policy}
+            self._log.write({**alarm.to_json(), **own})
+        elif alarm.id not in self._logged:
+            _LOG.error("policy %s: %s alarm: %s", names, alarm.kind, alarm.text)
+        self._logged.add(alarm.id)
+        if self._hook is not None and alarm.id not in self._posted:
+            self._hook.send(alarm)
+            self._posted.add(alarm.id)
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Which writing of a file this is; empty: there is none."""
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return ()
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 @dataclass(slots=True)

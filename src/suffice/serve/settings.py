@@ -213,7 +213,15 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSettings:
-    """What is told of requests, and how the service ends: the table ``[operation]``."""
+    """What is told of requests, and how the service ends: the table ``[operation]``.
+
+    Parameters
+    ----------
+    watch_seconds
+        How often the policies in force are watched over the record; 0: never.
+    webhook
+        Where an alarm of theirs is posted.
+    """
 
     log: Annotated[
         str | None,
@@ -229,6 +237,8 @@ class OperationSettings:
         Option(help="send spans to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT"),
     ] = False
     otel_texts: bool = False
+    watch_seconds: float = 60.0
+    webhook: str | None = None
     notice_seconds: float = 0.0
     end_seconds: float = 30.0
 

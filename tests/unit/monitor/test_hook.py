@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
-from typing import Any
-
 import pytest
+from tests.server import taking_posts
 
 from suffice.errors import BackendError, UsageError
 from suffice.monitor.aspects import Alarm
@@ -25,34 +19,8 @@ ALARM = Alarm(
 )
 
 
-@contextmanager
-def server(*statuses: int, location: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Answers with these statuses in turn, the last for good; what was posted."""
-    taken: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            taken.append(json.loads(self.rfile.read(length)))
-            self.send_response(statuses[min(len(taken), len(statuses)) - 1])
-            if location:
-                self.send_header("Location", location)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    http = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}/hook/s3cret-t0ken", taken
-    finally:
-        http.shutdown()
-        http.server_close()
-
-
 def test_an_alarm_is_posted_with_its_evidence() -> None:
-    with server(204) as (url, taken):
+    with taking_posts(204) as (url, taken):
         WebHook(url).send(ALARM)
     assert taken == [ALARM.to_json()]
     assert Alarm.from_json(taken[0]) == ALARM
@@ -60,7 +28,7 @@ def test_an_alarm_is_posted_with_its_evidence() -> None:
 
 def test_a_server_in_trouble_is_tried_again_with_growing_pauses() -> None:
     pauses: list[float] = []
-    with server(503, 500, 200) as (url, taken):
+    with taking_posts(503, 500, 200) as (url, taken):
         WebHook(url, pause=pauses.append).send(ALARM)
     assert len(taken) == 3
     assert pauses == [0.5, 1.0]
@@ -69,8 +37,8 @@ def test_a_server_in_trouble_is_tried_again_with_growing_pauses() -> None:
 @pytest.mark.parametrize(("status", "tries"), [(500, 4), (403, 1), (307, 1), (302, 1)])
 def test_what_is_not_taken_is_said_without_the_secret(status: int, tries: int) -> None:
     with (
-        server(200) as (elsewhere, led),
-        server(status, location=elsewhere if status < 400 else "") as (url, taken),
+        taking_posts(200) as (elsewhere, led),
+        taking_posts(status, location=elsewhere if status < 400 else "") as (url, taken),
         pytest.raises(BackendError, match=f"status {status}") as told,
     ):
         WebHook(url, pause=lambda _: None).send(ALARM)
@@ -80,7 +48,7 @@ def test_what_is_not_taken_is_said_without_the_secret(status: int, tries: int) -
 
 
 def test_nobody_there() -> None:
-    with server(200) as (url, _):
+    with taking_posts(200) as (url, _):
         pass
     with pytest.raises(BackendError, match="did not take an alarm") as told:
         WebHook(url, pause=lambda _: None).send(ALARM)

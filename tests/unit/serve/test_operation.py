@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from tests.server import taking_posts
 from tests.serving import MESSAGES, QUESTION, service
 
+from suffice import Round, Watch
 from suffice.cli.main import main
 from suffice.errors import UsageError
+from suffice.monitor.folder import Folder
+from suffice.monitor.production import KINDS, ProductionSettings
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
 from suffice.serve.events import QuestionBegun, QuestionEnded
@@ -260,3 +267,129 @@ def test_loops_of_others_say_nothing_of_the_model_here() -> None:
         lately.on(over)
         assert lately.failed is failed
     assert not lately.others
+
+
+# --- the policies in force, watched --------------------------------------------------------------
+def alarming_record(folder: Path) -> Path:
+    """A record in which every question that ran on past round 2 became right; the file of its policy."""
+    policy = RulePolicy(rule="round >= 2")
+    with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
+        for number in range(24):
+            with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
+                while not loop.done:
+                    loop.observe(Round(answer=f"{number}" if len(loop.rounds) == 2 else "no idea"))
+            watch.label(f"q{number}", gold_answers=[str(number)])
+    file = folder.with_name("p.json")
+    save_policy(policy, file, max_rounds=3)
+    return file
+
+
+def watched_settings(tmp_path: Path, url: str, **further: Any) -> ServeSettings:
+    return ServeSettings(
+        record=RecordSettings(folder=str(tmp_path / "r")),
+        operation=OperationSettings(watch_seconds=0.01, webhook=url, **further),
+    )
+
+
+def alarms(client: TestClient) -> dict[str, float]:
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    return {
+        sample.labels["alarm"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "suffice_coverage_alarm" and sample.labels["policy"] == "p"
+    }
+
+
+def has_counted(folder: Path, questions: int) -> bool:
+    """Whether a state that is kept there stands at so many questions; never at more."""
+    states = [json.loads(file.read_bytes()) for file in folder.glob(".watch-*.json")]
+    counted = [state["production"]["counts"]["questions"] for state in states]
+    assert max(counted, default=0) <= questions
+    return counted == [questions]
+
+
+def raised(client: TestClient) -> bool:
+    """Whether an alarm is shown."""
+    return any(alarms(client).values())
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_alarms_of_policies_in_force_are_gauges_and_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = partial(ProductionSettings, metric="em", max_loss=0.1, first=3)
+    monkeypatch.setattr(operation, "ProductionSettings", small)
+    file, log = alarming_record(tmp_path / "r"), tmp_path / "access.jsonl"
+    policies = {"p": str(file)}
+    with taking_posts(204) as (url, taken):
+        settings = watched_settings(tmp_path, url, log=str(log))
+        for asked in (25, 26):  # the second time after a restart
+            with served(settings, policies=policies) as (client, _):
+                assert [*alarms(client)] == [*KINDS]
+                assert ask(client).status_code == 200
+                wait_for(partial(has_counted, tmp_path / "r", asked))
+                wait_for(partial(raised, client))
+                wait_for(lambda: len(taken) == 1)
+                assert alarms(client) == {**dict.fromkeys(KINDS, 0.0), "loss": 1.0}
+        assert [post["alarm"] for post in taken] == ["loss"]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    (told,) = [line for line in lines if "alarm" in line]
+    assert (told["policy"], told["id"]) == ("p", taken[0]["id"])
+    assert read_traces(tmp_path / "r").n_questions == 26
+    settings = watched_settings(tmp_path, "http://localhost/")
+    with served(settings, policies=policies) as (client, around):
+        wait_for(lambda: alarms(client)["loss"] == 1.0)
+        save_policy(FixedPolicy(2), file)
+        around.hooks(print).reload()
+        wait_for(lambda: alarms(client)["loss"] == 0.0)  # it begins anew
+
+
+def test_a_look_that_fails_is_logged_once_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = partial(ProductionSettings, metric="em", max_loss=0.1, first=3)
+    monkeypatch.setattr(operation, "ProductionSettings", small)
+    policies = {"p": str(alarming_record(tmp_path / "r"))}
+    failing, look = iter(range(3)), Folder.look
+
+    def looked(folder: Folder) -> Any:
+        if next(failing, None) is not None:
+            raise OSError("the disk is away")
+        return look(folder)
+
+    monkeypatch.setattr(Folder, "look", looked)
+    with (
+        caplog.at_level(logging.ERROR, logger="suffice.serve"),
+        taking_posts(403, 403, 204) as (url, taken),
+        served(watched_settings(tmp_path, url), policies=policies) as (client, _),
+    ):
+        wait_for(lambda: len(taken) == 3)
+        assert alarms(client)["loss"] == 1.0
+        assert ask(client).status_code == 200
+        time.sleep(0.05)
+        assert len(taken) == 3
+    said = [record.getMessage() for record in caplog.records]
+    assert [sum(words in line for line in said) for words in ("disk is away", "403")] == [1, 1]
+    assert sum("loss alarm" in line for line in said) == 1
+
+
+def test_where_nothing_is_watched_nothing_can_be_posted(tmp_path: Path) -> None:
+    folder = str(tmp_path / "r")
+    url = "http://127.0.0.1:9/"
+    for record, seconds in ((None, 60.0), (folder, 0.0), (folder, -1.0)):
+        own = OperationSettings(watch_seconds=seconds, webhook=url)
+        with pytest.raises(UsageError, match="watch_seconds"):
+            Surroundings(ServeSettings(record=RecordSettings(folder=record), operation=own))
+    off = OperationSettings(watch_seconds=0.0)
+    settings = ServeSettings(record=RecordSettings(folder=folder), operation=off)
+    with served(settings) as (client, _):
+        assert ask(client).status_code == 200
+        assert alarms(client) == {}
+    assert not [*(tmp_path / "r").glob(".watch-*.json")]

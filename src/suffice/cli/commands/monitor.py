@@ -18,7 +18,7 @@ from suffice.errors import BackendError, DataError, UsageError
 from suffice.monitor.arrivals import Arrivals
 from suffice.monitor.coverage_watch import ALARMS, Promise, Watch, WatchSettings, promise_of
 from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following
+from suffice.monitor.following import Following, read_state
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.file import load_policy
@@ -159,8 +159,7 @@ def _of_record(arguments: argparse.Namespace, place: str) -> int:
     hook = None if arguments.webhook is None else WebHook(arguments.webhook)
     kept = None if arguments.state is None else Path(arguments.state)
     watched = Following(Folder(root, production.reading), production, file=kept)
-    if kept is not None and kept.exists():
-        watched.resume(_state_of(kept))
+    watched.go_on()
     interrupted = False
     try:
         while True:
@@ -197,15 +196,6 @@ def _tell(watched: Following, lines: str | None, hook: WebHook | None) -> None:
                 stream.write(document + "\n")
         say(f"question {alarm.question:,}: {alarm.kind} alarm: {alarm.text}")
         watched.told()
-
-
-def _state_of(file: Path) -> object:
-    try:
-        return json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON: {error}", file=str(file)) from error
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", file=str(file)) from error
 
 
 # --- JSON lines ----------------------------------------------------------------------------------
@@ -272,7 +262,7 @@ def _resumed(watch: Watch, file: Path) -> Watch:
     """Where the state file left off; the watch itself where there is none yet."""
     if not file.exists():
         return watch
-    state = _state_of(file)
+    state = read_state(file)
     try:
         return watch.resumed(state)
     except DataError as error:
