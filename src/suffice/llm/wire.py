@@ -218,6 +218,10 @@ def joined_events(content: bytes, source: str) -> object:
                     logprobs.setdefault(name, []).extend(values)
     if finish is None:
         raise BrokenReply(f"{source} broke off its reply after {len(''.join(text))} letters")
+    tokens = logprobs.get("content", [])
+    # of a stop llama.cpp tells the token, without its text; a reply in one piece leaves it out
+    while tokens and isinstance(tokens[-1], Mapping) and tokens[-1].get("token") == "":
+        tokens.pop()
     choice = {
         "index": 0,
         "message": {"content": "".join(text)},

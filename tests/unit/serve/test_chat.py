@@ -88,7 +88,7 @@ def test_a_lazy_answer_is_streamed_as_it_comes_and_an_early_one_at_the_stop() ->
     [
         ({"model": "suffice/stabel"}, 404, "did you mean 'suffice/stable'?"),
         ({"suffice": {"polcy": "two"}}, 400, "did you mean 'policy'?"),
-        ({"suffice": {"policy": "../secrets"}}, 404, "unknown policy '../secrets'"),
+        ({"suffice": {"policy": "../etc"}}, 404, "unknown policy '../etc'"),
         ({"suffice": {"max_rounds": 99}}, 400, "from 1 to"),
         ({"suffice": {"budget_usd": 1}}, 400, "needs prices"),
         ({"suffice": {"budget_usd": -1}}, 400, "above 0"),

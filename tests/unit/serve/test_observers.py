@@ -169,18 +169,18 @@ def test_a_full_disk_stops_no_question() -> None:
 
 
 # --- spans --------------------------------------------------------------------------------------------
+IN_MEMORY = "opentelemetry.sdk.trace.export.in_memory_span_exporter"
+
+
 def exported(told: Sequence[Event], *, texts: bool, place: Path) -> tuple[Any, Path]:
     """The finished spans, and a file of them as OTLP in JSON."""
-    pytest.importorskip("opentelemetry.sdk.trace")
-    from google.protobuf.json_format import MessageToDict
-    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    exporter = InMemorySpanExporter()
+    encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    as_dict = pytest.importorskip("google.protobuf.json_format").MessageToDict
+    exporter = pytest.importorskip(IN_MEMORY).InMemorySpanExporter()
     observer = Spans(exporter, texts=texts, at_once=True)
     tell(observer, told)
     spans = exporter.get_finished_spans()
-    document = MessageToDict(encode_spans(spans))
+    document = as_dict(encoder.encode_spans(spans))
     for resource in document["resourceSpans"]:
         for span in (one for scope in resource["scopeSpans"] for one in scope["spans"]):
             for name in ("traceId", "spanId", "parentSpanId"):
@@ -223,8 +223,7 @@ def test_spans_hold_no_text_unless_asked(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_span_end_before_it_began(tmp_path: Path) -> None:
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    exporter, moments = InMemorySpanExporter(), iter([10**18, 10**18 - 10**12, 5, 5])
+    exporter = pytest.importorskip(IN_MEMORY).InMemorySpanExporter()
+    moments = iter([10**18, 10**18 - 10**12, 5, 5])
     tell(Spans(exporter, at_once=True, clock=lambda: next(moments)), list(events()))
     assert all(span.start_time <= span.end_time for span in exporter.get_finished_spans())
