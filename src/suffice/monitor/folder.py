@@ -23,7 +23,8 @@ from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.rounds.writer import records_to_table
 
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+"""When a question ended of which no time is recorded."""
 _JOURNALLED = "watch-"  # files whose questions stood in a journal before, in the same order
 
 
@@ -101,7 +102,7 @@ class Folder:
         for held in self._open.values():
             damaged += held.journal.damaged
             held.journal.damaged = 0
-        found.sort(key=lambda question: question.time or _EARLIEST)
+        found.sort(key=lambda question: question.time or EARLIEST)
         return Found(
             questions=tuple(found), labels=tuple(labels), others=others, damaged=damaged + torn
         )

@@ -459,6 +459,14 @@ class Produced(Tabular):
         return bool(self.alarms)
 
     @property
+    def alarm_notes(self) -> list[str]:
+        """A sentence each."""
+        return [
+            f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
+            for alarm in self.alarms
+        ]
+
+    @property
     def rounds_saved(self) -> float | None:
         """Of the rounds of full budgets the share that was not run, explored questions among them."""
         full = self.counts["full_rounds"]
@@ -524,10 +532,7 @@ class Produced(Tabular):
                 f"Each kind raises a false alarm with probability at most {self.settings.level:g}, ever; the "
                 f"{drifts} numbers whose drift is watched have {self.settings.level / drifts:.2g} each."
             )
-        notes += [
-            f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
-            for alarm in self.alarms
-        ]
+        notes += self.alarm_notes
         return Table(
             name="tests", title=self._title(), columns=columns, rows=rows, notes=notes, names=2
         )

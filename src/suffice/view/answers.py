@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.policies.rules.syntax import parse
 from suffice.replay.diagnose.question_histories import stop_reason
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
-from suffice.view.data import NotReadyError, PolicyColumns, RecordView
+from suffice.view.data import MOST_WATCHED, NotReadyError, PolicyColumns, RecordView
 from suffice.view.selection import Selection, Selector, rows_shown
 
 _LONGEST = 100_000  # characters of a text that is shown
@@ -290,14 +291,18 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
 
 # --- promises ------------------------------------------------------------------------------------
 def promises(view: RecordView) -> dict[str, Any]:
-    """What every policy promises, on what that rests, and what a record with cut questions leaves open."""
-    made = []
+    """What every policy promises, on what that rests, and what a record with cut questions leaves open.
+
+    Of a policy that ran in the record ``watched`` is what a watch in production says: tables and alarms.
+    """
+    made, ran = [], {candidate.hash for candidate in view.ran()}
     for policy in list(view.columns.policies):
         deployed = policy.candidate.policy
         if deployed is None:
             continue
         facts = deployed.facts
-        if not (facts.promise or facts.guarantee or facts.coverage):
+        watched = _watched(view, policy.candidate) if policy.candidate.hash in ran else None
+        if not (watched or facts.promise or facts.guarantee or facts.coverage):
             continue
         made.append(
             {
@@ -309,6 +314,7 @@ def promises(view: RecordView) -> dict[str, Any]:
                 "fitted_on": facts.fitted_on,
                 "notes": facts.notes,
                 "figures": view.figures_of(policy, view.in_split(view.scored_split)),
+                "watched": watched,
             }
         )
     seen = view.measures.seen if view.columns.policies else None
@@ -322,6 +328,39 @@ def promises(view: RecordView) -> dict[str, Any]:
             "unseen": int(seen.unseen.sum()),
         }
     return {"promises": made, "cut": cut, "ready": view.progress.ready}
+
+
+def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
+    """What a watch of a policy that ran says, as people read it; ``note``: why it says nothing."""
+    produced = view.columns.watched.get(candidate.hash)
+    if not view.watches:
+        note = (
+            f"It ran in this record, which has more than {MOST_WATCHED:,} questions. What was seen of its "
+            "promise says: suffice monitor TRACES --policy POLICY"
+        )
+        return {"note": note, "alarms": [], "tables": []}
+    if produced is None:
+        trouble = [
+            said
+            for said in view.progress.trouble
+            if said.startswith(f"watching {candidate.label}:")
+        ]
+        note = " ".join(trouble) or "It ran in this record, which is being watched."
+        return {"note": visible(note), "alarms": [], "tables": []}
+    alarms = produced.alarm_notes
+    return {
+        "note": "",
+        "alarms": [visible(alarm) for alarm in alarms],
+        "tables": [
+            {
+                "title": visible(table.title),
+                "heads": [visible(column.heading) for column in table.columns],
+                "rows": [[visible(cell) for cell in row] for row in table.shown()],
+                "notes": [visible(note) for note in table.notes if note not in alarms],
+            }
+            for table in produced.tables()
+        ],
+    }
 
 
 # --- a picture -----------------------------------------------------------------------------------

@@ -134,7 +134,9 @@ class Shown:
             return ""
         place = self._source
         try:
-            entries = sorted(place.iterdir()) if place.is_dir() else [place]
+            entries = [place]
+            if place.is_dir():  # what is hidden is no part of a record
+                entries = sorted(one for one in place.iterdir() if not one.name.startswith("."))
             stats = [(entry.name, entry.stat()) for entry in entries]
         except OSError:
             return self._stamp

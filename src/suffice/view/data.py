@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from suffice.errors import SufficeError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
+from suffice.monitor.folder import EARLIEST
+from suffice.monitor.production import Produced, Production, ProductionSettings
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.policies.defaults import EVAL_SPLIT
@@ -47,6 +49,8 @@ Rounds = NDArray[np.int16]
 
 SUMS_ABOVE = 5_000
 """Questions above which intervals come from sums here, so that a figure is there while somebody types."""
+MOST_WATCHED = 20_000
+"""Questions up to which it is told here what a watch of the policies that ran says."""
 WHAT_IF = "what-if"
 """What the rule that is tried is called among policies."""
 _AT_A_TIME = 6  # signals of a record in shards that are measured in one pass
@@ -122,6 +126,8 @@ class _Columns:
     types: Texts | None = None
     answers: Texts | None = None
     axis: CostAxis | None = None
+    watched: dict[str, Produced] = field(default_factory=dict)
+    """What a watch in production says of policies that ran in the record, by hash."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -214,6 +220,9 @@ class RecordView:
         step = _AT_A_TIME if self.measures.in_shards else max(1, len(names))
         for start in range(0, len(names), step):
             self._ask_for(tuple(names[start : start + step]))
+        for candidate in self.ran() if self.watches else []:
+            work = partial(self._watch, candidate)
+            self._tasks.append(_Task(f"watching {candidate.label}", work))
         self._of = self._done + len(self._tasks)
 
     def _ask_for(self, names: tuple[str, ...], *, first: bool = False) -> None:
@@ -240,6 +249,32 @@ class RecordView:
         new = [name for name in names if name not in self.columns.signals]
         table = self.measures.signals(new)
         self.columns.signals |= {name: table.signal(name) for name in new}
+
+    @property
+    def watches(self) -> bool:
+        """Whether there are few enough questions for a watch here."""
+        return self.n_questions <= MOST_WATCHED
+
+    def ran(self) -> list[NamedPolicy]:
+        """The policies here that ran when the record was made, as its questions say."""
+        policies = [policy.candidate for policy in list(self.columns.policies)]
+        return [one for one in policies if one.policy is not None and one.hash in self._hashes]
+
+    @cached_property
+    def _hashes(self) -> frozenset[str]:
+        return frozenset(self.traces.first_rounds("policy_hash").unique().to_pylist()) - {None}
+
+    def _watch(self, candidate: NamedPolicy) -> None:
+        if candidate.policy is None:
+            return
+        production = Production(
+            candidate.policy, ProductionSettings(max_rounds=candidate.max_rounds)
+        )
+        asked = list(production.reading.questions(self.traces))
+        for question in sorted(asked, key=lambda one: one.time or EARLIEST):
+            production.take(question)
+        production.pass_over(self.n_questions - len(asked))
+        self.columns.watched[candidate.hash] = production.result()
 
     def _build_policies(self) -> None:
         settings, measures = self.settings, self.measures

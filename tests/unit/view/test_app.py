@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from suffice import Round, Watch
 from suffice.measures.measures import Measures
+from suffice.monitor.folder import Folder
+from suffice.monitor.following import Following
+from suffice.monitor.production import Production, ProductionSettings
+from suffice.policies.file import save_policy
+from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
+from suffice.view import data
 from suffice.view.app import Shown, assets, viewer_app
 from suffice.view.bundle import write_bundle
 from suffice.view.data import RecordView, ViewSettings
@@ -252,3 +260,43 @@ def test_a_bundle_holds_the_page_and_says_what_it_lacks(view: RecordView, tmp_pa
     rounds = json.loads((tmp_path / "out" / "data" / f"rounds-{rows[0]['file']}.json").read_text())
     assert rounds["q00"]["rounds"][0]["answer"] == "Oslo"
     assert "data-bundle" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_a_policy_that_ran_is_watched_as_monitor_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        data, "ProductionSettings", partial(ProductionSettings, max_loss=0.1, first=3)
+    )
+    policy, folder = RulePolicy(rule="round >= 2"), tmp_path / "live"
+    with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
+        for number in range(24):
+            with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:
+                while not loop.done:
+                    loop.observe(Round(answer=f"{number}" if len(loop.rounds) == 2 else "no idea"))
+            watch.label(f"q{number}", gold_answers=[str(number)])
+    file = save_policy(policy, tmp_path / "p.json", max_rounds=3)
+
+    def shown() -> dict[str, Any]:
+        settings = ViewSettings(policies=(str(file), "fixed-1"))
+        view = RecordView(Measures.of(folder), settings)
+        client = TestClient(viewer_app(Shown(view)), base_url="http://localhost")
+        assert ask(client, "promises")["promises"] == []
+        view.work()
+        assert view.progress.trouble == ()
+        (made,) = ask(client, "promises")["promises"]
+        watched: dict[str, Any] = made["watched"]
+        return watched
+
+    told = shown()
+    production = Production(policy, ProductionSettings(max_loss=0.1, first=3, max_rounds=3))
+    Following(Folder(folder, production.reading), production).look()
+    produced = production.result()
+    tables = produced.tables()
+    assert [one["rows"] for one in told["tables"]] == [table.shown() for table in tables]
+    assert produced.counts["labelled"] > 0
+    (alarm,) = told["alarms"]
+    assert alarm.startswith("ALARM, loss at question")
+    assert "promised at most 10" in alarm
+    monkeypatch.setattr(data, "MOST_WATCHED", 23)
+    assert "suffice monitor" in shown()["note"]

@@ -1,8 +1,19 @@
 // What policies promise, on what that rests, and what the record leaves open.
-import { amount, counted, el, estimate, percent, whole } from "./dom.js";
+import { amount, counted, el, estimate, percent, table, whole } from "./dom.js";
 import { source } from "./source.js";
 
 const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+// What a watch over the questions that it ran on says, in tables that the server wrote.
+function watched(told) {
+  if (!told) return [];
+  const notes = (of) => (of.length ? el("ul", { class: "notes small" }, ...of.map((note) => el("li", {}, note))) : null);
+  return [el("h4", {}, "Watched where it ran"),
+    told.note ? el("p", { class: "plain" }, told.note) : null,
+    ...told.alarms.map((alarm) => el("p", { class: "banner" }, alarm)),
+    told.tables.length && !told.alarms.length ? el("p", { class: "plain" }, "No alarm.") : null,
+    ...told.tables.flatMap((one) => [table(one.title, one.heads, one.rows), notes(one.notes)])];
+}
 
 export async function promises(main, record, signal) {
   const told = await source.promises(signal);
@@ -12,12 +23,13 @@ export async function promises(main, record, signal) {
     el("p", { class: "plain" }, `Here, on ${record.scored_split ? `split ${record.scored_split}` : "all questions"}: ${record.metric} `, ...estimate(made.figures.score, percent), ` %, ${record.cost?.label ?? "cost"} `, ...estimate(made.figures.cost, amount), "."),
     el("dl", { class: "facts" }, ...Object.entries({ ...(made.alpha === null ? {} : { "may miss at most": `${percent(made.alpha)} %` }), ...made.guarantee }).slice(0, 24)
       .map(([name, value]) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", { dir: "auto" }, said(value).slice(0, 400))))),
-    made.notes.length ? el("ul", { class: "notes small" }, ...made.notes.map((note) => el("li", {}, note))) : null));
+    made.notes.length ? el("ul", { class: "notes small" }, ...made.notes.map((note) => el("li", {}, note))) : null,
+    ...watched(made.watched)));
   const cut = told.cut;
   main.replaceChildren(el("h2", {}, "Promises"), el("div", { class: "spaced" },
     cut ? el("p", { class: "notice" }, `${counted(cut.cut, "question")} of ${whole(cut.questions)} were cut before the full budget; ${whole(cut.explored)} explored ones stand for ${whole(cut.stood_for)} of them. ${whole(cut.unseen)} were not seen past their cut: figures past it leave them out.`) : "",
     ...cards,
     cards.length ? "" : el("p", { class: "plain" }, told.ready
-      ? "None of these policies promises anything. One that does is chosen with: suffice choose TRACES --out policy.json; show it with --policy policy.json."
+      ? "None of these policies promises anything. One that does is chosen with: suffice choose TRACES --out policy.json; show it with --policy policy.json. One that ran here is watched where it is named so."
       : "Policies are being replayed.")));
 }
