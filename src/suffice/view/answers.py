@@ -353,7 +353,9 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
         "alarms": [visible(alarm) for alarm in alarms],
         "tables": [
             {
-                "title": visible(table.title),
+                "name": table.name,
+                "title": visible(" ".join(table.title.split())),
+                "names": table.names,
                 "heads": [visible(column.heading) for column in table.columns],
                 "rows": [[visible(cell) for cell in row] for row in table.shown()],
                 "notes": [visible(note) for note in table.notes if note not in alarms],

@@ -6,13 +6,15 @@ const said = (value) => (typeof value === "string" ? value : JSON.stringify(valu
 
 // What a watch over the questions that it ran on says, in tables that the server wrote.
 function watched(told) {
-  if (!told) return [];
+  if (!told) return null;
   const notes = (of) => (of.length ? el("ul", { class: "notes small" }, ...of.map((note) => el("li", {}, note))) : null);
-  return [el("h4", {}, "Watched where it ran"),
+  const heads = (row, names) => row.map((cell, at) => (at < names ? el("th", { scope: "row" }, cell) : cell));
+  return el("div", { class: "spaced watched" }, el("h4", {}, "Watched where it ran"),
     told.note ? el("p", { class: "plain" }, told.note) : null,
     ...told.alarms.map((alarm) => el("p", { class: "banner" }, alarm)),
     told.tables.length && !told.alarms.length ? el("p", { class: "plain" }, "No alarm.") : null,
-    ...told.tables.flatMap((one) => [table(one.title, one.heads, one.rows), notes(one.notes)])];
+    ...told.tables.flatMap((one) => [el("p", { class: "plain" }, one.title),
+      table(one.name, one.heads, one.rows.map((row) => heads(row, one.names))), notes(one.notes)]));
 }
 
 export async function promises(main, record, signal) {
@@ -24,7 +26,7 @@ export async function promises(main, record, signal) {
     el("dl", { class: "facts" }, ...Object.entries({ ...(made.alpha === null ? {} : { "may miss at most": `${percent(made.alpha)} %` }), ...made.guarantee }).slice(0, 24)
       .map(([name, value]) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", { dir: "auto" }, said(value).slice(0, 400))))),
     made.notes.length ? el("ul", { class: "notes small" }, ...made.notes.map((note) => el("li", {}, note))) : null,
-    ...watched(made.watched)));
+    watched(made.watched)));
   const cut = told.cut;
   main.replaceChildren(el("h2", {}, "Promises"), el("div", { class: "spaced" },
     cut ? el("p", { class: "notice" }, `${counted(cut.cut, "question")} of ${whole(cut.questions)} were cut before the full budget; ${whole(cut.explored)} explored ones stand for ${whole(cut.stood_for)} of them. ${whole(cut.unseen)} were not seen past their cut: figures past it leave them out.`) : "",
