@@ -11,6 +11,7 @@ from pathlib import Path
 from suffice._optional import require
 from suffice.cli.options import add_traces, natural, open_traces, out_path, workers_of
 from suffice.cli.output import put, say, waiting
+from suffice.errors import DataError
 from suffice.scoring import METRICS
 
 _PORT = 7577
@@ -70,8 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the record until an interrupt, or write it as files."""
     purpose = "suffice view"
-    require("starlette", purpose=purpose, extra="serve")
-    require("uvicorn", purpose=purpose, extra="serve")
+    require("starlette", purpose=purpose, extra="view")
+    require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
     from suffice.view.app import Shown
@@ -101,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
         for line in written.lines():
             put(line)
         return 0
+    if not Path(arguments.traces).exists():
+        raise DataError("no such file or directory", file=arguments.traces)
     shown = Shown(None, Path(arguments.traces), opened)
     opening = threading.Thread(target=shown.open, daemon=True)
 
