@@ -205,6 +205,7 @@ def test_samples_over_http(over_http: OpenAICompatibleModel) -> None:
     assert all(completion.tokens is None for completion in reply.completions)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_more_samples_over_http_than_the_server_allows(over_http: OpenAICompatibleModel) -> None:
     reply = over_http.generate(replace(SAMPLES, n=5, max_tokens=3))
@@ -229,6 +230,7 @@ def test_a_chat_prompt_is_refused_by_a_base_model(model: EmbeddedModel) -> None:
         model.generate(chat)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_threads_share_replicas_and_close_ends_them() -> None:
     settings = replace(SETTINGS, n_parallel=2, replicas=2, api="chat", seed=1)
@@ -335,6 +337,7 @@ def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
     assert model.generate(replace(SHAPED, n=1, seed=4)).completions[0].text == second
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_shaped_reply_that_is_cut_is_no_json(model: EmbeddedModel) -> None:
     (whole,) = model.generate(replace(SHAPED, n=1)).completions
@@ -358,6 +361,7 @@ def test_a_schema_that_llama_cpp_cannot_read_is_refused(
         model.generate(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_schema_over_http_gives_the_same(
     model: EmbeddedModel, over_http: OpenAICompatibleModel

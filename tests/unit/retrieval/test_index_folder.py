@@ -160,6 +160,7 @@ def test_every_flipped_bit_is_refused_before_anything_is_parsed(tmp_path: Path) 
     assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # NumPy on odd headers
 def test_flipped_bits_without_checksums_never_escape_as_other_errors(tmp_path: Path) -> None:
     """Arrays may then load with other numbers; what cannot be read is still a DataError."""
