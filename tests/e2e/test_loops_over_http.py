@@ -138,7 +138,7 @@ def test_a_killed_service_loses_no_round_that_it_answered(tmp_path: Path) -> Non
         connection.request("GET", f"/v1/loops/{loops[0]}")
         assert "started anew" in json.loads(connection.getresponse().read())["error"]["message"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 128 + signal.SIGTERM
+        assert process.wait(30) == 0  # a service that is asked to end has done its work
     assert read_traces(record).n_questions == 20
 
 
