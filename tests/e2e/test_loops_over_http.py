@@ -137,6 +137,7 @@ def test_a_killed_service_loses_no_round_that_it_answered(tmp_path: Path) -> Non
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", f"/v1/loops/{loops[0]}")
         assert "started anew" in json.loads(connection.getresponse().read())["error"]["message"]
+        connection.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0  # a service that is asked to end has done its work
     assert read_traces(record).n_questions == 20
