@@ -111,10 +111,14 @@ def load_policy(path: str | Path) -> PolicyFile:
     DataError
         Naming file and field: not JSON, a newer version, an unknown kind, a malformed part.
     """
-    file = Path(path)
-    if file.is_dir():
-        file = file / "policy.json"
+    file = file_of(path)
     return _parsed(_read_document(file), file)
+
+
+def file_of(path: str | Path) -> Path:
+    """The policy file that a path names: itself, or the ``policy.json`` of a folder."""
+    file = Path(path)
+    return file / "policy.json" if file.is_dir() else file
 
 
 def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:

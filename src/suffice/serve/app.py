@@ -23,7 +23,6 @@ from suffice.serve.openapi import Operation, described, openapi_route
 from suffice.serve.responses import Responses
 from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.settings import LoopSettings
-from suffice.web.bodies import BodyLimits
 from suffice.web.replies import Refusal, refusal_of
 
 _LOG = logging.getLogger("suffice.serve")
@@ -54,13 +53,12 @@ def make_app(
     """
     models = _Models(service)
     policies = Policies(service.policy_files)
-    bodies = BodyLimits(bytes=service.limits.body_bytes, depth=service.limits.body_depth)
     settings = loops or LoopSettings()
     followed = Loops(
         policies,
         lambda file: service.watch(file, settings.mode),
         limits=settings,
-        bodies=bodies,
+        bodies=service.bodies,
         tell=service.tell,
     )
     own = [
@@ -82,7 +80,7 @@ def make_app(
         lifespan=lifespan,
         routes=[
             *own,
-            *Decisions(policies, limits=bodies, tell=service.tell).routes(),
+            *Decisions(policies, limits=service.bodies, tell=service.tell).routes(),
             *followed.routes(),
             *routes,
             openapi_route(lambda: app.routes),

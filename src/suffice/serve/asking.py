@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -138,6 +138,34 @@ def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
             )
         texts.append(part["text"])
     return "\n".join(texts)
+
+
+def last_of_user(
+    messages: Sequence[object], name: str, *, kinds: tuple[str, ...], passed_over: str = ""
+) -> str:
+    """The question: the text of the last message of the user; items of the type ``passed_over`` are none.
+
+    Raises
+    ------
+    Refusal
+        400 for what is no message, and where none is the user's.
+    """
+    texts = []
+    for number, message in enumerate(messages):
+        where = f"{name}[{number}]"
+        held = message if isinstance(message, dict) else {}
+        kind, role = held.get("type", "message"), held.get("role")
+        if passed_over and kind == passed_over:
+            continue
+        if kind != "message" or role not in ROLES:
+            raise Refusal(
+                400, f"{where} must be a message with a role of {', '.join(ROLES)}", param=where
+            )
+        if role == "user":
+            texts.append(text_of(held.get("content"), where, kinds=kinds))
+    if not texts:
+        raise Refusal(400, "no message of the role user, whose last one is the question")
+    return texts[-1]
 
 
 def flag(body: Mapping[str, Any], name: str) -> bool:

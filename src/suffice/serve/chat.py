@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from suffice.serve.asking import (
-    ROLES,
     Asked,
     Stream,
     as_line,
@@ -18,16 +17,16 @@ from suffice.serve.asking import (
     flag,
     headers_of,
     hung_up,
+    last_of_user,
     model_id,
     refuse_any,
     suffice_object,
-    text_of,
     wanted_of,
     without_effect,
 )
 from suffice.serve.service import Service
 from suffice.serve.under_way import Done, Text, Tokens, UnderWay
-from suffice.web.bodies import BodyLimits, read_json
+from suffice.web.bodies import read_json
 from suffice.web.replies import Refusal
 
 _READ = frozenset({"model", "messages", "stream", "stream_options", "suffice"})
@@ -58,12 +57,10 @@ class ChatCompletions:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        limits = service.limits
-        self._body = BodyLimits(bytes=limits.body_bytes, depth=limits.body_depth)
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        body = await read_json(request, self._body)
+        body = await read_json(request, self._service.bodies)
         asked, streams = _asked(body), flag(body, "stream")
         with_usage = _with_usage(body)
         under_way = await self._service.ask(
@@ -97,24 +94,12 @@ def _asked(body: Mapping[str, Any]) -> Asked:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "messages must be a list of at least one message", param="messages")
-    users = []
-    for number, message in enumerate(messages):
-        where = f"messages[{number}]"
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise Refusal(
-                400,
-                f"{where} must be an object with a role of {', '.join(ROLES)}",
-                param=where,
-            )
-        if message["role"] == "user":
-            users.append(text_of(message.get("content"), where, kinds=("text",)))
-    if not users:
-        raise Refusal(400, "no message of the role user, whose last one is the question")
+    question = last_of_user(messages, "messages", kinds=("text",))
     notes = []
     if len(messages) > 1:
         notes.append("the last message of the user was answered alone, without those before it")
     notes += without_effect(body, _READ | _HARMLESS)
-    return Asked(question=users[-1], notes=tuple(notes))
+    return Asked(question=question, notes=tuple(notes))
 
 
 def _with_usage(body: Mapping[str, Any]) -> bool:

@@ -26,6 +26,7 @@ from suffice.monitor.folder import Folder
 from suffice.monitor.following import Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
+from suffice.policies.file import file_of, names_policy_file
 from suffice.serve.access_log import AccessLog
 from suffice.serve.events import Event, Observer, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.metrics import Levels, Metrics
@@ -225,12 +226,12 @@ class Surroundings:
 
     def hooks(self, started: Callable[[str], None]) -> Hooks:
         """What is done on the way."""
-        files = [Path(source) for source in self.settings.policies.values()]
+        named = [name for name in self.settings.policies.values() if names_policy_file(name)]
         return Hooks(
             started=started,
             ending=self._ending,
             reload=self._reload,
-            watched=lambda: [_policy_file(file) for file in files if file.exists()],
+            watched=lambda: [file_of(name) for name in named],
         )
 
     def _ending(self) -> None:
@@ -421,10 +422,6 @@ class _Clock:
             )
         self.said = not steady
         return now if steady else None
-
-
-def _policy_file(path: Path) -> Path:
-    return path / "policy.json" if path.is_dir() else path
 
 
 def _writable(folder: Path) -> bool:

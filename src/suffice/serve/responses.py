@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from suffice.serve.asking import (
-    ROLES,
     Asked,
     Stream,
     as_line,
@@ -18,10 +17,10 @@ from suffice.serve.asking import (
     flag,
     headers_of,
     hung_up,
+    last_of_user,
     model_id,
     refuse_any,
     suffice_object,
-    text_of,
     wanted_of,
     without_effect,
 )
@@ -29,7 +28,7 @@ from suffice.serve.events import RoundEnded
 from suffice.serve.service import Service
 from suffice.serve.under_way import Done, Searching, Text, Tokens, UnderWay
 from suffice.trace.rounds.records import Passage, Round
-from suffice.web.bodies import BodyLimits, read_json
+from suffice.web.bodies import read_json
 from suffice.web.replies import Refusal
 
 _READ = frozenset({"model", "input", "stream", "include", "suffice", "instructions", "tools"})
@@ -62,12 +61,10 @@ class Responses:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        limits = service.limits
-        self._body = BodyLimits(bytes=limits.body_bytes, depth=limits.body_depth)
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        body = await read_json(request, self._body)
+        body = await read_json(request, self._service.bodies)
         asked, streams, results = _asked(body), flag(body, "stream"), _with_results(body)
         under_way = await self._service.ask(
             asked.question,
@@ -112,21 +109,8 @@ def _asked(body: Mapping[str, Any]) -> Asked:
 def _last_of_user(given: object) -> str:
     if not isinstance(given, list) or not given:
         raise Refusal(400, "input must be a text or a list of messages", param="input")
-    texts = []
-    for number, item in enumerate(given):
-        where = f"input[{number}]"
-        kind = item.get("type", "message") if isinstance(item, dict) else None
-        if kind == "file_search_call":  # of an earlier answer, given back
-            continue
-        if kind != "message" or item.get("role") not in ROLES:
-            raise Refusal(
-                400, f"{where} must be a message with a role of {', '.join(ROLES)}", param=where
-            )
-        if item["role"] == "user":
-            texts.append(text_of(item.get("content"), where, kinds=_TEXTS))
-    if not texts:
-        raise Refusal(400, "no message of the role user, whose last one is the question")
-    return texts[-1]
+    # searches of an earlier answer may be given back
+    return last_of_user(given, "input", kinds=_TEXTS, passed_over="file_search_call")
 
 
 def _refuse(body: Mapping[str, Any]) -> None:

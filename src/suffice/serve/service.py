@@ -20,7 +20,7 @@ from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
 from suffice.pipelines.live.loop import Mode
 from suffice.pipelines.live.privacy import Texts
 from suffice.pipelines.live.watch import Watch
-from suffice.policies.file import PolicyFile, names_policy_file, policy_hash
+from suffice.policies.file import PolicyFile, file_of, names_policy_file, policy_hash
 from suffice.protocols import ChatModel, Encoder, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval
 from suffice.serve.events import (
@@ -30,6 +30,7 @@ from suffice.serve.events import (
 )
 from suffice.serve.settings import LimitSettings
 from suffice.serve.under_way import Order, UnderWay
+from suffice.web.bodies import BodyLimits
 from suffice.web.replies import Refusal
 
 DEFAULT_POLICY = "default"
@@ -235,7 +236,9 @@ class Service:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.ground = ground
-        self.limits = limits or LimitSettings()
+        self.limits = limits = limits or LimitSettings()
+        self.bodies = BodyLimits(bytes=limits.body_bytes, depth=limits.body_depth)
+        """How much of a request's body is read."""
         self.observers = tuple(observers)
         self.ready = True
         """Whether questions are taken; set to false while the service ends."""
@@ -457,8 +460,7 @@ class Service:
 
 def _digest(source: object) -> str:
     if isinstance(source, str | Path) and names_policy_file(str(source)):
-        path = Path(source)
-        file = path / "policy.json" if path.is_dir() else path
+        file = file_of(source)
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
     return ""
 

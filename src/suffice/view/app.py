@@ -91,6 +91,10 @@ class Shown:
             raise NotReadyError("the record is being opened")
         return self._view
 
+    def end(self) -> None:
+        """End what pages follow."""
+        self.ended = True
+
     def open(self) -> None:
         """Open the record."""
         if self._open_again is None:

@@ -393,3 +393,10 @@ def test_where_nothing_is_watched_nothing_can_be_posted(tmp_path: Path) -> None:
         assert ask(client).status_code == 200
         assert alarms(client) == {}
     assert not [*(tmp_path / "r").glob(".watch-*.json")]
+
+
+def test_a_long_rule_is_no_file_to_watch() -> None:
+    rule = " or ".join(f"overlap > 0.{number}" for number in range(100, 140))
+    settings = ServeSettings(policies={"long": rule, "file": "policies/p.json"})
+    watched = Surroundings(settings).hooks(print).watched()
+    assert [file.name for file in watched] == ["p.json"]

@@ -75,10 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
     require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
-    from suffice.view.app import Shown
+    from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
-    from suffice.view.listen import listen
+    from suffice.web.run import Hooks, Listening
+    from suffice.web.run import run as listen
 
     settings = ViewSettings(
         policies=tuple(arguments.policy),
@@ -108,10 +109,15 @@ def run(arguments: argparse.Namespace) -> int:
     opening = threading.Thread(target=shown.open, daemon=True)
 
     def up(address: str) -> None:
-        say(f"showing {arguments.traces} at {address}; end with Ctrl-C")
+        say(f"showing {arguments.traces} at {address}/; end with Ctrl-C")
         opening.start()
         if not arguments.no_browser:
-            threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
+            threading.Thread(target=partial(webbrowser.open, f"{address}/"), daemon=True).start()
 
-    listen(shown, arguments.port, up)
+    # what follows the record ends at once, what is asked for within seconds
+    listen(
+        viewer_app(shown),
+        Listening(port=arguments.port, end_s=3.0),
+        Hooks(started=up, ending=shown.end),
+    )
     return 0
