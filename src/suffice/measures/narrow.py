@@ -76,17 +76,13 @@ class Measured:
     signals: tuple[str, ...]
 
 
-def _silent(_done: int, _parts: int) -> None:
-    return None
-
-
 def write_measures(
     traces: TraceSet,
     out: str | Path,
     *,
     executor: Executor | None = None,
     again: bool = False,
-    on_part: Callable[[int, int], None] = _silent,
+    on_part: Callable[[int, int], None] = lambda *_: None,
 ) -> Measured:
     """Measure a record and write it to a folder, a file for some of its shards each.
 

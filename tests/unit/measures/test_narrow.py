@@ -131,7 +131,7 @@ def test_what_they_do_not_hold_is_said(traces: Path, tmp_path: Path) -> None:
 def test_a_full_disk_keeps_what_was_written(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise BackendError("cannot write: No space left on device")
 
     with monkeypatch.context() as patch:
