@@ -258,7 +258,9 @@ class WatchSettings:
     @property
     def production(self) -> dict[str, Any]:
         """What a policy is watched by."""
-        return {name: getattr(self, name) for name in ("level", "seed", "first", "metric", "max_loss")}
+        return {
+            name: getattr(self, name) for name in ("level", "seed", "first", "metric", "max_loss")
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
