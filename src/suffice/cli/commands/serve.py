@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)=(?!=)(.+)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
-DECIDES_ONLY = "answers no questions, since there is no --corpus to search: decides at /v1/decisions and /v1/loops"
+DECIDES_ONLY = (
+    "answers no questions, since there is no --corpus to search: decides at /v1/decisions and "
+    "/v1/loops"
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -184,8 +187,8 @@ def _ground(settings: ServeSettings) -> Ground:
         check_finds_its_own(options, ("corpus", "index"))
     elif searched.corpus is None:
         raise UsageError(
-            f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides about loops "
-            "of others"
+            f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides "
+            "about loops of others"
         )
     budgets = settings.budgets
     asking = AskSettings(
@@ -276,8 +279,8 @@ def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> 
     put(f"record: {settings.record.folder or 'none'}; explore {settings.record.explore:g}")
     for name, told in document["policies"].items():
         put(
-            f"suffice/{name}: {told['policy']} (hash {told['hash']}), {told['pipeline'] or 'loops of others'}, "
-            f"at most {told['max_rounds'] or 'any number of'} rounds"
+            f"suffice/{name}: {told['policy']} (hash {told['hash']}), "
+            f"{told['pipeline'] or 'loops of others'}, at most {told['max_rounds'] or 'any number of'} rounds"
         )
         for note in told["notes"]:
             put(f"  {note}")
