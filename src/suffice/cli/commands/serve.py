@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)=(?!=)(.+)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
 DECIDES_ONLY = (
-<<<<<<< HEAD
-    "answers no questions, since there is nothing to search: decides at /v1/decisions and /v1/loops"
-=======
     "answers no questions, since there is no --corpus to search: decides at /v1/decisions and "
     "/v1/loops"
->>>>>>> house
 )
 
 
@@ -191,13 +187,8 @@ def _ground(settings: ServeSettings) -> Ground:
         check_finds_its_own(options, ("corpus", "index"))
     elif searched.corpus is None:
         raise UsageError(
-<<<<<<< HEAD
-            f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides about "
-            "loops of others"
-=======
             f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides "
             "about loops of others"
->>>>>>> house
         )
     budgets = settings.budgets
     asking = AskSettings(
