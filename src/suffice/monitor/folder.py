@@ -212,13 +212,7 @@ class Folder:
         }
 
     def resume(self, document: object) -> None:
-        """Go on from what :meth:`to_json` gave.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be.
-        """
+        """Go on from what :meth:`to_json` gave."""
         fields = map_fields(document, "how far a record was read", ("files", "labels"))
         files = fields.get("files")
         if not isinstance(files, Mapping):

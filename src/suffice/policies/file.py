@@ -167,13 +167,7 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
 
 
 def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    """The policy of which :func:`pack_policy` gave this document.
-
-    Raises
-    ------
-    DataError
-        Naming the field that is missing or malformed.
-    """
+    """The policy of which :func:`pack_policy` gave this document."""
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 

@@ -119,13 +119,7 @@ class MeanSequence:
 
     @classmethod
     def from_json(cls, document: object, least: float, most: float) -> MeanSequence:
-        """What :meth:`to_json` gave.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be.
-        """
+        """What :meth:`to_json` gave."""
         fields: Mapping[str, Any] = map_fields(document, "a saved mean", ("values", "counts"))
         values, counts = numbers(fields.get("values"), "values"), fields.get("counts")
         if not isinstance(counts, list) or len(counts) != len(values):

@@ -106,13 +106,7 @@ class IsotonicMap:
 
     @classmethod
     def from_json(cls, document: object) -> IsotonicMap:
-        """The map of a JSON object.
-
-        Raises
-        ------
-        DataError
-            When it is none, naming the field.
-        """
+        """The map of a JSON object."""
         fields = map_fields(document, "an isotonic map", _FIELDS)
         return cls(
             x=numbers(fields.get("x"), "x"),

@@ -91,13 +91,7 @@ class LogisticMap:
 
     @classmethod
     def from_json(cls, document: object) -> LogisticMap:
-        """The map of a JSON object.
-
-        Raises
-        ------
-        DataError
-            When it is none, naming the field.
-        """
+        """The map of a JSON object."""
         fields = map_fields(document, "a logistic map", _FIELDS)
         return cls(
             slope=number(fields.get("slope"), "slope"),

@@ -31,11 +31,6 @@ class GrowingLoop(SteppedLoop):
         """Rounds as they are come to, up to the budget or until a round would add no passage.
 
         Where passages were found and the filter drops them all, round 1 answers without any.
-
-        Raises
-        ------
-        BackendError
-            When the model, the retriever or the encoder fails.
         """
         loop, answerer = self.settings, self._answerer
         started = time.perf_counter()

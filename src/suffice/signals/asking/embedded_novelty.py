@@ -78,11 +78,6 @@ def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
     Every call encodes all queries and passages so far. In a loop pass a
     :class:`suffice.signals.asking.memo.KeptEncoder`, which encodes each one once.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
     """
     return {
         QUERY_NOVELTY.name: query_novelty(view, encoder),
@@ -91,13 +86,7 @@ def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 
 def with_novelty(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with both among its signals; values it has are kept.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
-    """
+    """The view's last round with both among its signals; values it has are kept."""
     finished = view.current
     if finished.signals.keys() >= {QUERY_NOVELTY.name, PASSAGE_NOVELTY.name}:
         return finished

@@ -122,13 +122,7 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with the three signals among its own; values it has are kept.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
-    """
+    """The view's last round with the three signals among its own; values it has are kept."""
     finished = view.current
     if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
         return finished
