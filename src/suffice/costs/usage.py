@@ -569,13 +569,7 @@ differ in. Over a fixed ranking every fixed-k is one call, and a frontier at cal
 
 
 def find_cost(name: str) -> Cost:
-    """The cost of that name.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, listing the known ones.
-    """
+    """The cost of that name."""
     if name not in COSTS:
         raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]

@@ -37,13 +37,7 @@ def is_question_file(name: str) -> bool:
 
 
 def dataset_name(name: str) -> str:
-    """A data set's name, or a question file as it was named.
-
-    Raises
-    ------
-    UsageError
-        For what is neither.
-    """
+    """A data set's name, or a question file as it was named."""
     if name in DATASETS or is_question_file(name):
         return name
     raise UsageError(

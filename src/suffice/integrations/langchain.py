@@ -86,13 +86,7 @@ class LangChainRetriever:
         )
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LangChain's order.
-
-        Raises
-        ------
-        BackendError
-            On one of the exceptions named as failures.
-        """
+        """At most ``k`` passages, in LangChain's order."""
         check_k(k)
         retriever, arguments = self._sized(k)
         with failing_as(self._source, self._settings.failures):

@@ -82,13 +82,7 @@ class LlamaIndexRetriever:
         )
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LlamaIndex's order.
-
-        Raises
-        ------
-        BackendError
-            On one of the exceptions named as failures.
-        """
+        """At most ``k`` passages, in LlamaIndex's order."""
         check_k(k)
         retriever = copy.copy(self._retriever)
         asked = k if self._max_k is None else min(k, self._max_k)

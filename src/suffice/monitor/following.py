@@ -38,13 +38,7 @@ class Following:
         self._told = 0
 
     def go_on(self) -> None:
-        """Go on from the state's file, where there is one; nothing may have been looked at before.
-
-        Raises
-        ------
-        DataError
-            As :meth:`resume` and :func:`read_state`.
-        """
+        """Go on from the state's file, where there is one; nothing may have been looked at before."""
         if self._file is not None and self._file.exists():
             self.resume(read_state(self._file))
 

@@ -350,11 +350,6 @@ def fit_calibrator(
     rows
         (n_questions,), restricts the questions fitted on.
 
-    Raises
-    ------
-    UsageError
-        For an unknown kind.
-
     Warns
     -----
     SufficeWarning
@@ -534,11 +529,6 @@ def out_of_fold(
 
     Shape (n_questions, n_rounds); ``undefined`` is what an undefined signal maps to. With a single
     question there is no other fold: its own fit is used.
-
-    Raises
-    ------
-    UsageError
-        For an unknown kind.
 
     Warns
     -----

@@ -61,13 +61,7 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
 
 
 def retriever_name(text: str) -> RetrieverName:
-    """A name that is known.
-
-    Raises
-    ------
-    UsageError
-        For any other.
-    """
+    """A name that is known."""
     for name in RETRIEVERS:
         if name == text:
             return name

@@ -178,24 +178,12 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
-    """``normalized_entropy`` over these clusters.
-
-    Raises
-    ------
-    UsageError
-        For an unknown clustering.
-    """
+    """``normalized_entropy`` over these clusters."""
     return _over(NORMALIZED_ENTROPY, by, _entropy_by_meaning)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
-    """``top_cluster_confidence`` over these clusters.
-
-    Raises
-    ------
-    UsageError
-        For an unknown clustering.
-    """
+    """``top_cluster_confidence`` over these clusters."""
     return _over(TOP_CLUSTER_CONFIDENCE, by, _top_by_meaning)
 
 

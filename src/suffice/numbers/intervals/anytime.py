@@ -67,13 +67,7 @@ class MeanSequence:
         self._counts: dict[float, int] = {}
 
     def take(self, value: float, times: int = 1) -> None:
-        """A value, so many times.
-
-        Raises
-        ------
-        UsageError
-            Outside the range.
-        """
+        """A value, so many times."""
         if not self._least <= value <= self._most:
             raise UsageError(
                 f"a value from {self._least:g} to {self._most:g} is wanted, found {value!r}"

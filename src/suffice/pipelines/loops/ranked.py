@@ -164,11 +164,6 @@ class BudgetedPipeline(GrowingLoop):
     """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, a few passages more a round.
 
     ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
-
-    Raises
-    ------
-    UsageError, BackendError
-        See :func:`settle_certainty`.
     """
 
     settings_type = BudgetedSettings

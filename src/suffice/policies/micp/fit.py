@@ -164,13 +164,7 @@ def fit_micp(
 
 
 def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
-    """The same on parts of one's own.
-
-    Raises
-    ------
-    UsageError, DataError
-        See :func:`fit_micp`.
-    """
+    """The same on parts of one's own."""
     record = parts.calibrate.traces
     chosen, filtered = _filter(record, preset, settings)
     draft = replace(

@@ -27,13 +27,7 @@ def novelties(
     earlier: Sequence[str],
     role: Literal["query", "passage"],
 ) -> list[float]:
-    """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails or gives other vectors than one finite one for every text.
-    """
+    """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none."""
     if not earlier:
         return [1.0] * len(new)
     vectors = unit_rows(encoded(encoder, [*new, *earlier], role=role))

@@ -34,13 +34,7 @@ EVIDENCE_SIGNALS = (
 def encoded(
     encoder: Encoder, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
 ) -> NDArray[np.float32]:
-    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension).
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails or gives other vectors than one finite one for every text.
-    """
+    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension)."""
     vectors = encoder.encode(texts, role=role)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise BackendError(
@@ -103,11 +97,6 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
     Every call encodes all passages seen. In a loop pass a
     :class:`suffice.signals.asking.memo.KeptEncoder`, which encodes each one once.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails or gives other vectors than one finite one for every text.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
