@@ -188,8 +188,6 @@ class SufficeMiddleware:
 
     Raises
     ------
-    MissingExtra
-        When ``langchain`` is not installed.
     UsageError
         When the installed version has no middleware.
     """

@@ -59,8 +59,6 @@ class TextEncoder:
 
         Raises
         ------
-        MissingExtra
-            When the extra ``learn`` is not installed.
         UsageError
             When there is no such encoder.
         """

@@ -340,8 +340,6 @@ def train_network(
 
     Raises
     ------
-    MissingExtra
-        When the extra ``learn`` is not installed.
     UsageError
         When there is nothing to learn, or no such encoder.
     DataError
