@@ -140,6 +140,8 @@ def prices_of(model: str, provider: str | None = None, *, on: date | None = None
 
     Raises
     ------
+    MissingExtra
+        When the package is not installed.
     UsageError
         When the list has no such model, with near names, or no prices per token for it.
     """

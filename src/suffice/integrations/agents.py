@@ -42,6 +42,8 @@ class Framework:
 
         Raises
         ------
+        MissingExtra
+            When the package is not installed.
         UsageError
             When the installed version has no such thing, with the tested version.
         """

@@ -188,6 +188,8 @@ class SufficeMiddleware:
 
     Raises
     ------
+    MissingExtra
+        When ``langchain`` is not installed.
     UsageError
         When the installed version has no middleware.
     """

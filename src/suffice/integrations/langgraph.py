@@ -134,6 +134,11 @@ class StopNode:
         ``go_on`` ends it.
     probe
         The answer that the rounds so far would give, a function of the state; see ``loop.observe``.
+
+    Raises
+    ------
+    MissingExtra
+        When ``langgraph`` is not installed.
     """
 
     def __init__(

@@ -35,6 +35,8 @@ def load_pair_network(name_or_path: str | Path, what: str) -> Any:
 
     Raises
     ------
+    MissingExtra
+        When the extra ``rerank`` is not installed.
     UsageError
         When there is no such model.
     """

@@ -99,6 +99,8 @@ def fit_variants(
 
     Raises
     ------
+    MissingExtra
+        When the extra ``learn`` is not installed.
     UsageError
         When the record holds nothing to learn from.
     DataError

@@ -51,6 +51,8 @@ def stop_rag_study(
 
     Raises
     ------
+    MissingExtra
+        When the extra ``learn`` is not installed.
     UsageError
         When the record holds nothing to learn from or to score.
     DataError

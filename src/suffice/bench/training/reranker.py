@@ -216,6 +216,8 @@ def train(
 
     Raises
     ------
+    MissingExtra
+        When the extra ``train`` is not installed.
     UsageError
         When there is no such base.
     """

@@ -40,6 +40,8 @@ class Answerer:
     ------
     UsageError
         When samples are to be clustered and there is no encoder, or there are no samples.
+    MissingExtra
+        When samples are to be clustered and scikit-learn is not installed.
     """
 
     def __init__(

@@ -59,6 +59,8 @@ class TextEncoder:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``learn`` is not installed.
         UsageError
             When there is no such encoder.
         """

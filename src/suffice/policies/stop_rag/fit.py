@@ -63,6 +63,8 @@ def fit_stop_rag(
 
     Raises
     ------
+    MissingExtra
+        When the extra ``learn`` is not installed.
     UsageError
         When there is nothing to learn: no samples, no usable question, rounds all alike.
     DataError

@@ -340,6 +340,8 @@ def train_network(
 
     Raises
     ------
+    MissingExtra
+        When the extra ``learn`` is not installed.
     UsageError
         When there is nothing to learn, or no such encoder.
     DataError

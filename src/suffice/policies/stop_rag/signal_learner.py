@@ -68,6 +68,8 @@ def train_signal_network(
 
     Raises
     ------
+    MissingExtra
+        When the extra ``learn`` is not installed.
     UsageError
         When there is nothing to learn, or no signal is defined anywhere.
     DataError

@@ -182,6 +182,8 @@ class TextModel:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``learn`` is not installed.
         UsageError
             When the encoder is not there, or another than it was trained on.
         DataError

@@ -81,6 +81,8 @@ class DenseIndex:
             When two passages share an id, or ``work`` is of another encoder or corpus.
         BackendError
             When the encoder fails or gives what is no unit vector.
+        MissingExtra
+            When FAISS is not installed.
         """
         kept, settings = tuple(passages), settings or DenseSettings()
         check_ids(kept)

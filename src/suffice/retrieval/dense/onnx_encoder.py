@@ -147,6 +147,8 @@ class OnnxEncoder:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``dense`` is not installed.
         UsageError, DataError
             When there is no such model, or it is no sentence encoder.
         """

@@ -56,6 +56,8 @@ class SentenceEncoder:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``rerank`` is not installed.
         UsageError
             When there is no such model.
         """

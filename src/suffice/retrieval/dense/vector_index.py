@@ -117,6 +117,8 @@ class VectorIndex:
         ------
         UsageError
             When ``nlist`` is above the number of vectors.
+        MissingExtra
+            When FAISS is not installed.
         """
         faiss = _faiss()
         n, dimension = vectors.shape

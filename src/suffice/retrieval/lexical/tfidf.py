@@ -66,6 +66,8 @@ class TfidfIndex(ScoredIndex):
         ------
         DataError
             When two passages share an id.
+        MissingExtra
+            When scikit-learn is not installed.
         """
         kept = tuple(passages)
         check_ids(kept)

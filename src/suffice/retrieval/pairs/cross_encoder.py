@@ -40,6 +40,8 @@ class CrossEncoderReranker:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``rerank`` is not installed.
         UsageError
             When there is no such model, or it gives more than one score a pair.
         DataError

@@ -51,6 +51,8 @@ class InteractionModel:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``rerank`` is not installed.
         UsageError
             When there is no such encoder, or it does not tell two texts apart as BERT does.
         """

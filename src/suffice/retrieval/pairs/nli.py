@@ -36,6 +36,8 @@ class _NliNetwork:
 
         Raises
         ------
+        MissingExtra
+            When the extra ``rerank`` is not installed.
         UsageError
             When there is no such model, or its labels are not three with one that names what is asked.
         """

@@ -49,6 +49,8 @@ def check_clustering(cosine: float) -> None:
     ------
     UsageError
         For a cosine outside (0, 1].
+    MissingExtra
+        When scikit-learn is not installed.
     """
     check_cosine(cosine)
     require("sklearn.cluster", extra="cluster", purpose="Clustering samples")
@@ -288,6 +290,8 @@ def cluster_traces(
     UsageError
         When no round has samples, the cosine is outside (0, 1], or the traces have clusters of
         another encoder or cosine, unless ``again``.
+    MissingExtra
+        When scikit-learn is not installed.
     BackendError
         When every call of the encoder fails.
     """
