@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from suffice.concurrency import Aside, Cut, may_be_cut
-from suffice.errors import InternalError, SufficeError
+from suffice.errors import InternalError, SufficeError, SufficeWarning
 from suffice.pipelines.answers.calls import ComingAnswer
 from suffice.pipelines.live.answering import Answered, total_usage
 from suffice.pipelines.live.ask import LiveLoop
@@ -318,6 +318,8 @@ class _Question:
         watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
         tokens = Tokens.of(answered.rounds)
         self._end(answered, answered.stopped_by, answered.reason, tokens)
+        with suppress(SufficeWarning):  # a record that fails costs no answer, not even under -W error
+            watched.end()  # what is told whole is in the record, whatever happens then
         told = self._coming.told
         if not answered.answer.startswith(told):
             self._put(

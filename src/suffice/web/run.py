@@ -193,6 +193,8 @@ class Server(uvicorn.Server):
         """End soon; asked again, at once."""
         if self.should_exit:
             self.force_exit = True
+            # what is cut says so with a traceback
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             return
         self._hooks.ending()
         if self._listening.notice_s > 0 and not self._tasks_named("notice"):
