@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,12 +57,10 @@ class Running:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S + 10)
 
     def get(self, path: str) -> tuple[int, str]:
-        connection = self.connection()
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        content = reply.read().decode()
-        connection.close()
-        return reply.status, content
+        with closing(self.connection()) as connection:
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode()
 
     def metric(self, name: str) -> float:
         families = text_string_to_metric_families(self.get("/metrics")[1])
@@ -80,19 +78,17 @@ class Running:
             "messages": [{"role": "user", "content": f"Who founded tower {number}?"}],
             "stream": streams,
         }
-        begun, connection = time.monotonic(), self.connection()
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), HEADERS)
-        if hangs_up and not streams:
-            time.sleep(0.05)
-            connection.close()
-            return Told()
-        reply = connection.getresponse()
-        if hangs_up:
-            reply.readline()
-            connection.close()
-            return Told()
-        content = reply.read().decode()
-        connection.close()
+        begun = time.monotonic()
+        with closing(self.connection()) as connection:
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), HEADERS)
+            if hangs_up and not streams:
+                time.sleep(0.05)
+                return Told()
+            with closing(connection.getresponse()) as reply:
+                if hangs_up:
+                    reply.readline()
+                    return Told()
+                content = reply.read().decode()
         name = reply.getheader("x-suffice-trace-id") or ""
         rounds, error = _read(content, streams=streams and reply.status == 200)
         seconds = time.monotonic() - begun
