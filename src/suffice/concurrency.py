@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import Context
 from dataclasses import dataclass
 from itertools import islice
+from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from suffice.errors import BackendError, SufficeError, UsageError
@@ -214,6 +216,63 @@ class _Cuttable:
                 raise Cut
 
 
+def _in_a_thread(run: Callable[..., None], *given: object) -> threading.Thread:
+    need_room_for_a_thread()
+    thread = threading.Thread(target=run, args=given, name="suffice-aside", daemon=True)
+    thread.start()
+    return thread
+
+
+class Threads:
+    """Threads that are used again: to start one holds up who starts it until it runs.
+
+    Parameters
+    ----------
+    most_idle
+        So many are kept when there is nothing to do.
+    """
+
+    def __init__(self, most_idle: int) -> None:
+        self._most_idle = most_idle
+        self._idle: deque[_Inbox] = deque()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do it in one of them as in a new one; it raises nothing.
+
+        Raises
+        ------
+        MemoryError
+            When there is too little for a thread.
+        """
+        try:
+            self._idle.pop().put(work)
+        except IndexError:
+            inbox: _Inbox = SimpleQueue()
+            inbox.put(work)
+            _in_a_thread(self._go_on, inbox)
+
+    def _go_on(self, inbox: _Inbox) -> None:
+        while (work := inbox.get()) is not None:
+            vars(_HERE).clear()
+            Context().run(work)
+            del work
+            if len(self._idle) >= self._most_idle:
+                return
+            self._idle.append(inbox)
+            if not self._most_idle:  # closed meanwhile
+                self.close()
+
+    def close(self) -> None:
+        """Those that are idle end, others when they come to it."""
+        self._most_idle = 0
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().put(None)
+
+
+_Inbox = SimpleQueue[Callable[[], None] | None]
+
+
 class Aside:
     """Work in a thread of its own that may turn out not to be wanted.
 
@@ -222,14 +281,19 @@ class Aside:
     work
         What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
         how what it waits for is cut short.
+    threads
+        Where its thread comes from; ``None``: a new one.
     """
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], threads: Threads | None = None) -> None:
         self._work = work
         self._cuttable = _Cuttable()
-        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
-        need_room_for_a_thread()
-        self._thread.start()
+        self._over = threading.Event()
+        self._thread = None
+        if threads is None:
+            self._thread = _in_a_thread(self._run)
+        else:
+            threads.run(self._run)
 
     @property
     def cut_off(self) -> bool:
@@ -240,12 +304,15 @@ class Aside:
         _HERE.work = self._cuttable
         with suppress(BaseException):
             self._work()
+        self._over.set()
 
     def cut(self, *, wait: bool = True) -> None:
         """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
         self._cuttable.cut()
         if wait:
-            self._thread.join()
+            self._over.wait()
+            if self._thread is not None:
+                self._thread.join()
 
 
 class WorkAhead(Generic[_Result]):

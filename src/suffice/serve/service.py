@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakSet
 
+from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
 from suffice.pipelines.live.loop import Mode
@@ -247,6 +248,8 @@ class Service:
         self._texts: Texts = texts
         self._of_others: WeakSet[Watch] = WeakSet()
         self._places = Places(self.limits)
+        self.threads = Threads(most_idle=self.limits.questions)
+        """In which questions are answered."""
         self._lock = threading.Lock()
         self._under_way: Counter[Watch] = Counter()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
@@ -443,6 +446,13 @@ class Service:
             self._under_way[watch] -= 1
         self._retire(watch)
 
+    def get_ready(self) -> None:
+        """Load what writes the record now: loaded with the first file, it would hold up what is answered."""
+        if self._record is not None:
+            from suffice.trace.rounds.writer import records_to_table
+
+            records_to_table((), {})
+
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those under way; whether all ended in time."""
         self.ready = False
@@ -454,6 +464,7 @@ class Service:
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""
         self.ready = False
+        self.threads.close()
         for served in self._policies.values():
             served.watch.close()
 
