@@ -12,11 +12,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -75,18 +76,43 @@ def at_once(concurrency: Concurrency) -> int:
 _THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
 
 
-def need_room_for_a_thread() -> None:
-    """To be called before one is started: Python waits for ever for one that has no memory to begin with.
+class NoThread(StorageError, MemoryError):  # noqa: N818 - reads as what it is
+    """There is too little memory for a thread, or no further one is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no thread can be started: there is too little memory, or too many run; end other programs or "
+            "raise the limit"
+        )
+
+
+@contextmanager
+def room_for_a_thread() -> Iterator[None]:
+    """In which threads are started: Python waits for ever for one that has no memory to begin with.
 
     Raises
     ------
-    MemoryError
-        When there is too little.
+    NoThread
+        When there is too little, or the system refuses.
     """
     try:
         mmap.mmap(-1, _THREAD_BYTES).close()
     except OSError as error:
-        raise MemoryError("no thread can be started") from error
+        raise NoThread from error
+    try:
+        yield
+    except RuntimeError as error:
+        if "can't start new thread" in str(error):  # Python's own words
+            raise NoThread from error
+        raise
+
+
+def started(work: Callable[[], object], name: str) -> threading.Thread:
+    """A thread that does the work, and keeps no process from its end; see :func:`room_for_a_thread`."""
+    thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
+    with room_for_a_thread():
+        thread.start()
+    return thread
 
 
 def side_by_side(
@@ -106,10 +132,10 @@ def side_by_side(
     most = concurrency if isinstance(concurrency, int) else concurrency.most
     if most < 1:
         raise UsageError(f"concurrency must be at least 1, found {most}")
-    need_room_for_a_thread()
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(most) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
-        keeper.submit(int).result()
+        with room_for_a_thread():
+            keeper.submit(int).result()
         under_way = _UnderWay(work, iter(tasks), pool)
         try:
             under_way.fill(concurrency)
@@ -151,8 +177,8 @@ class _UnderWay(Generic[_Task, _Result]):
         """Begin more until so many are under way, unless told to stop."""
         count = max(0, at_once(concurrency) - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
-            need_room_for_a_thread()
-            self.pending[self._pool.submit(self._do, task)] = task
+            with room_for_a_thread():
+                self.pending[self._pool.submit(self._do, task)] = task
 
     def _do(self, task: _Task) -> _Result:
         _HERE.pauses = self._pauses
@@ -216,24 +242,17 @@ class _Cuttable:
                 raise Cut
 
 
-def _in_a_thread(run: Callable[..., None], *given: object) -> threading.Thread:
-    need_room_for_a_thread()
-    thread = threading.Thread(target=run, args=given, name="suffice-aside", daemon=True)
-    thread.start()
-    return thread
-
-
 class Threads:
     """Threads that are used again: to start one holds up who starts it until it runs.
 
     Parameters
     ----------
-    most_idle
-        So many are kept when there is nothing to do.
+    idle_s
+        Seconds after which one ends that has nothing to do.
     """
 
-    def __init__(self, most_idle: int) -> None:
-        self._most_idle = most_idle
+    def __init__(self, idle_s: float = 5.0) -> None:
+        self._idle_s = idle_s
         self._idle: deque[_Inbox] = deque()
 
     def run(self, work: Callable[[], None]) -> None:
@@ -241,36 +260,32 @@ class Threads:
 
         Raises
         ------
-        MemoryError
-            When there is too little for a thread.
+        NoThread
+            When none can be started.
         """
         try:
             self._idle.pop().put(work)
         except IndexError:
             inbox: _Inbox = SimpleQueue()
             inbox.put(work)
-            _in_a_thread(self._go_on, inbox)
+            started(partial(self._go_on, inbox), "aside")
 
     def _go_on(self, inbox: _Inbox) -> None:
-        while (work := inbox.get()) is not None:
+        while True:
+            try:
+                work = inbox.get(timeout=self._idle_s)
+            except Empty:
+                with suppress(ValueError):  # else it was just chosen
+                    self._idle.remove(inbox)
+                    return
+                continue
             vars(_HERE).clear()
             Context().run(work)
             del work
-            if len(self._idle) >= self._most_idle:
-                return
             self._idle.append(inbox)
-            if not self._most_idle:  # closed meanwhile
-                self.close()
-
-    def close(self) -> None:
-        """Those that are idle end, others when they come to it."""
-        self._most_idle = 0
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().put(None)
 
 
-_Inbox = SimpleQueue[Callable[[], None] | None]
+_Inbox = SimpleQueue[Callable[[], None]]
 
 
 class Aside:
@@ -291,7 +306,7 @@ class Aside:
         self._over = threading.Event()
         self._thread = None
         if threads is None:
-            self._thread = _in_a_thread(self._run)
+            self._thread = started(self._run, "aside")
         else:
             threads.run(self._run)
 
