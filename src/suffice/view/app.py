@@ -20,9 +20,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from suffice.errors import DataError, InternalError, SufficeError
+from suffice.measures.measures import Measures
 from suffice.results.as_json import as_json
+from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers
-from suffice.view.data import NotReadyError, RecordView
+from suffice.view.data import NotReadyError, Progress, RecordView
 from suffice.view.selection import Selection
 from suffice.web.guard import PAGE_CONTENT, Door, Guard
 from suffice.web.replies import Refusal, refusal_of
@@ -58,6 +60,8 @@ class Shown:
         Where it lies, to see it grow; ``None``: it does not.
     open_again
         Opens it anew.
+    first
+        Reads the questions that stand first in it, which are shown until it has been opened.
     """
 
     def __init__(
@@ -65,8 +69,11 @@ class Shown:
         view: RecordView | None,
         source: Path | None = None,
         open_again: Callable[[], RecordView] | None = None,
+        first: Callable[[], TraceSet | None] = lambda: None,
     ) -> None:
         self._view = view
+        self._beginning: RecordView | None = None
+        self._first = first
         self._source, self._open_again = source, open_again
         self.version = 1
         self.arrived: list[str] = []
@@ -85,11 +92,19 @@ class Shown:
         NotReadyError
             Before it has been opened.
         """
-        if self._view is None:
-            if self.trouble:
-                raise DataError(self.trouble)
+        if self._view is None and self.trouble:
+            raise DataError(self.trouble)
+        shown = self._view or self._beginning
+        if shown is None:
             raise NotReadyError("the record is being opened")
-        return self._view
+        return shown
+
+    def reading(self, share: float) -> None:
+        """Say how much of the record has been read."""
+        if self._beginning is not None:
+            percent = int(100 * share)
+            doing = f"reading the record, {percent} %"
+            self._beginning.progress = Progress(done=percent, of=101, doing=doing)
 
     def end(self) -> None:
         """End what pages follow."""
@@ -100,11 +115,15 @@ class Shown:
         if self._open_again is None:
             return
         stamp = self._look()
+        first = self._first()
+        if first is not None:
+            self._beginning = RecordView(Measures(first), beginning=True)
+            self.reading(0.0)
         try:
-            self._view = self._open_again().start()
+            self._view = self._open_again().read_questions().start()
         except SufficeError as error:
             self.trouble = str(error)
-        self._stamp = stamp
+        self._stamp, self._beginning = stamp, None
 
     def renew(self) -> bool:
         """Open the record anew if its files changed; whether it did."""
@@ -116,7 +135,7 @@ class Shown:
                 return False
             self._stamp = stamp
             try:
-                newer = self._open_again()
+                newer = self._open_again().read_questions()
             except SufficeError as error:
                 self.trouble = f"the record changed and cannot be read as it is now: {error}"
                 return False

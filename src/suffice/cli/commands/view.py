@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
+    from suffice.trace.rounds.first import first_questions
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
@@ -93,7 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
     workers = Workers(count, behind=True) if arguments.ray is None else workers_of(arguments)
 
     def opened() -> RecordView:
-        return RecordView(Measures(open_traces(arguments, say), executor=workers), settings)
+        traces = open_traces(arguments, say, progress=shown.reading)
+        return RecordView(Measures(traces, executor=workers), settings)
+
+    place = Path(arguments.traces)
+    shown = Shown(None, place, opened, partial(first_questions, place))
 
     if arguments.bundle is not None:
         view = opened()
@@ -103,9 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
         for line in written.lines():
             put(line)
         return 0
-    if not Path(arguments.traces).exists():
+    if not place.exists():
         raise DataError("no such file or directory", file=arguments.traces)
-    shown = Shown(None, Path(arguments.traces), opened)
     opening = threading.Thread(target=shown.open, daemon=True)
 
     def up(address: str) -> None:
