@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
@@ -169,26 +170,46 @@ class Shown:
 def viewer_app(shown: Shown, door: Door | None = None) -> ASGIApp:
     """The viewer of a record; ``door`` says who may come in (left out: whoever reaches it by an address)."""
     served = assets()
+    page = served.pop("index.html")
 
-    def asset(request: Request) -> Response:
-        name = request.path_params.get("name") or "index.html"
+    async def asset(request: Request) -> Response:  # no thread: they wait for nothing
+        name = request.path_params["name"]
         if name not in served:
             raise Refusal(404, "there is no such page")
         return _tagged(request, served[name], _KINDS[Path(name).suffix])
+
+    def index(request: Request) -> Response:
+        return _tagged(request, page.replace(_GIVEN, _given(shown, request), 1), _KINDS[".html"])
 
     routes = [
         *(Route(f"/api/{name}", _answering(shown, answer)) for name, answer in _ANSWERS.items()),
         Route("/api/question/{id:path}", _answering(shown, _question)),
         Route("/api/chart", _charting(shown)),
         Route("/api/live", _following(shown)),
+        Route("/", index),
+        Route("/index.html", index),
         Route("/{name}", asset),
-        Route("/", asset),
     ]
     app = Starlette(
         routes=routes,
         exception_handlers={Refusal: _refused, SufficeError: _failed, 404: _no_page},
     )
     return Guard(app, door or Door(content=PAGE_CONTENT))
+
+
+_GIVEN = b'id="given">{}'
+
+
+def _given(shown: Shown, request: Request) -> bytes:
+    """What the page asks for first, written into it, as far as it is known."""
+    wanted = {"record": _record}
+    if request.query_params.get("view") == "questions":
+        wanted["questions"] = _questions
+    told = {}
+    for name, answer in wanted.items():
+        with suppress(SufficeError, Refusal):  # the page will be told when it asks
+            told[name] = answer(shown, request)
+    return b'id="given">' + document(told).replace(b"<", b"\\u003c")
 
 
 def _refused(_: Request, error: Exception) -> Response:
@@ -331,6 +352,7 @@ def _state(shown: Shown) -> dict[str, Any]:
     progress = view.progress
     return {
         "version": shown.version,
+        "beginning": view.beginning,
         "questions": view.n_questions,
         "arrived": len(shown.arrived),
         "done": progress.done,
