@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -73,18 +73,43 @@ def at_once(concurrency: Concurrency) -> int:
 _THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
 
 
-def need_room_for_a_thread() -> None:
-    """To be called before one is started: Python waits for ever for one that has no memory to begin with.
+class NoThread(StorageError, MemoryError):  # noqa: N818 - reads as what it is
+    """There is too little memory for a thread, or no further one is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no thread can be started: there is too little memory, or too many run; end other programs or "
+            "raise the limit"
+        )
+
+
+@contextmanager
+def room_for_a_thread() -> Iterator[None]:
+    """In which threads are started: Python waits for ever for one that has no memory to begin with.
 
     Raises
     ------
-    MemoryError
-        When there is too little.
+    NoThread
+        When there is too little, or the system refuses.
     """
     try:
         mmap.mmap(-1, _THREAD_BYTES).close()
     except OSError as error:
-        raise MemoryError("no thread can be started") from error
+        raise NoThread from error
+    try:
+        yield
+    except RuntimeError as error:
+        if "can't start new thread" in str(error):  # Python's own words
+            raise NoThread from error
+        raise
+
+
+def started(work: Callable[[], object], name: str) -> threading.Thread:
+    """A thread that does the work, and keeps no process from its end; see :func:`room_for_a_thread`."""
+    thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
+    with room_for_a_thread():
+        thread.start()
+    return thread
 
 
 def side_by_side(
@@ -104,10 +129,10 @@ def side_by_side(
     most = concurrency if isinstance(concurrency, int) else concurrency.most
     if most < 1:
         raise UsageError(f"concurrency must be at least 1, found {most}")
-    need_room_for_a_thread()
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(most) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
-        keeper.submit(int).result()
+        with room_for_a_thread():
+            keeper.submit(int).result()
         under_way = _UnderWay(work, iter(tasks), pool)
         try:
             under_way.fill(concurrency)
@@ -149,8 +174,8 @@ class _UnderWay(Generic[_Task, _Result]):
         """Begin more until so many are under way, unless told to stop."""
         count = max(0, at_once(concurrency) - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
-            need_room_for_a_thread()
-            self.pending[self._pool.submit(self._do, task)] = task
+            with room_for_a_thread():
+                self.pending[self._pool.submit(self._do, task)] = task
 
     def _do(self, task: _Task) -> _Result:
         _HERE.pauses = self._pauses
@@ -227,9 +252,7 @@ class Aside:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._cuttable = _Cuttable()
-        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
-        need_room_for_a_thread()
-        self._thread.start()
+        self._thread = started(self._run, "aside")
 
     @property
     def cut_off(self) -> bool:

@@ -11,7 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from suffice.concurrency import AdaptiveLimit, Slots, WorkFor, as_here, rest, side_by_side
+from suffice.concurrency import (
+    AdaptiveLimit,
+    NoThread,
+    Slots,
+    WorkFor,
+    as_here,
+    rest,
+    side_by_side,
+    started,
+)
 from suffice.errors import BackendError, UsageError
 
 
@@ -61,7 +70,18 @@ def test_a_thread_without_memory_to_begin_with_is_not_waited_for(
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr("mmap.mmap", refuse)
-    with pytest.raises(MemoryError, match="no thread"):
+    with pytest.raises(NoThread, match="no thread"):
+        side_by_side(Squares(), range(3), concurrency=1)
+
+
+def test_a_thread_that_the_system_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(NoThread, match="or too many run; end other programs"):
+        started(int, "nothing")
+    with pytest.raises(NoThread):
         side_by_side(Squares(), range(3), concurrency=1)
 
 

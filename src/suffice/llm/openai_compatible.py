@@ -11,7 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor, as_here
+from suffice.concurrency import (
+    AdaptiveLimit,
+    CallTally,
+    Concurrency,
+    WorkFor,
+    as_here,
+    room_for_a_thread,
+)
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings
 from suffice.llm.translation import BrokenReply
@@ -163,7 +170,8 @@ class OpenAICompatibleModel(ServedModel):
                 for number, have in enumerate(missing)
             ]
             drawn += most * len(parts)
-            with ThreadPoolExecutor(min(len(parts), self._server.slots.now)) as pool:
+            at_once = min(len(parts), self._server.slots.now)
+            with room_for_a_thread(), ThreadPoolExecutor(at_once) as pool:
                 for part, (got, cost) in zip(
                     parts, pool.map(as_here(self._in_a_slot), parts), strict=True
                 ):

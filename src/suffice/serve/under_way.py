@@ -43,6 +43,8 @@ class Order:
         The policy that it keeps.
     live
         The policy's loop, within the limits of the request.
+    retriever
+        What is searched.
     watched
         Decides and records.
     streams
@@ -53,6 +55,7 @@ class Order:
     endpoint: Endpoint
     served: Served
     live: LiveLoop
+    retriever: Retriever
     watched: Loop
     streams: bool = False
 
@@ -291,7 +294,6 @@ class _Question:
 
     def _run(self) -> None:
         order, watched, live = self._order, self._watched, self._order.live
-        retriever = self._service.ground.retriever
         self._service.tell(
             QuestionBegun(
                 trace_id=watched.question_id,
@@ -306,7 +308,7 @@ class _Question:
         with may_be_cut():
             answered = live.answer(
                 order.question,
-                _Telling(retriever, self._put) if order.streams else retriever,
+                _Telling(order.retriever, self._put) if order.streams else order.retriever,
                 follower=self,
                 every_answer=watched.explored,
                 tell=self._hear if order.streams else None,

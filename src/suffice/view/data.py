@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.texts import Texts
+from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError
 from suffice.measures.costs import CostAxis
@@ -210,7 +211,7 @@ class RecordView:
     # --- in the background -----------------------------------------------------------------------
     def start(self) -> RecordView:
         """Measure in a thread of its own."""
-        threading.Thread(target=self.work, name="measuring", daemon=True).start()
+        started(self.work, "measuring")
         return self
 
     def stop(self) -> None:

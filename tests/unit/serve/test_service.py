@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.serving import QUESTION, Heard, Shelf, chat, client, service
+from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, service
 
 from suffice.concurrency import may_be_cut
 from suffice.errors import UsageError
@@ -212,3 +212,22 @@ def test_an_ending_service_takes_no_more() -> None:
         reply = chat(asked)
     assert reply.status_code == 503
     assert reply.headers["retry-after"] == "5"
+
+
+def test_without_a_ground_loops_of_others_are_decided_about(tmp_path: Path) -> None:
+    served = Service(None, {"two": "fixed-2"}, record=tmp_path / "r")
+    with client(served) as asked:
+        for path in ("/v1/chat/completions", "/v1/responses"):
+            body = {"messages": MESSAGES, "input": QUESTION}
+            refused = asked.post(path, json=body)
+            assert refused.status_code == 404, path
+            assert "--corpus" in refused.json()["error"]["message"]
+        rounds = [{"answer": "Oslo"}, {"answer": "Skien"}]
+        decided = asked.post("/v1/decisions", json={"question": QUESTION, "rounds": rounds}).json()
+        assert (decided["action"], decided["policy"]) == ("stop", "two")
+        loop = asked.post("/v1/loops", json={"question": QUESTION}).json()["id"]
+        told = asked.post(f"/v1/loops/{loop}/rounds", json={"round": 1, "answer": "Oslo"}).json()
+        assert (told["action"], told["done"]) == ("continue", False)
+        (model,) = asked.get("/v1/models").json()["data"]
+        assert (model["id"], model["suffice"]["model"]) == ("suffice/two", None)
+    assert read_traces(tmp_path / "r").n_questions == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import threading
 import webbrowser
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from suffice._optional import require
 from suffice.cli.options import add_traces, natural, open_traces, out_path, workers_of
 from suffice.cli.output import put, say, waiting
+from suffice.concurrency import started
 from suffice.errors import DataError
 from suffice.scoring import METRICS
 
@@ -110,13 +110,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not place.exists():
         raise DataError("no such file or directory", file=arguments.traces)
-    opening = threading.Thread(target=shown.open, daemon=True)
 
     def up(address: str) -> None:
         say(f"showing {arguments.traces} at {address}/; end with Ctrl-C")
-        opening.start()
+        started(shown.open, "record")
         if not arguments.no_browser:
-            threading.Thread(target=partial(webbrowser.open, f"{address}/"), daemon=True).start()
+            started(partial(webbrowser.open, f"{address}/"), "browser")
 
     # what follows the record ends at once, what is asked for within seconds
     listen(
