@@ -75,10 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
-    from suffice.trace.rounds.first import first_questions
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
+    from suffice.view.first import first_questions
     from suffice.web.run import Hooks, Listening
     from suffice.web.run import run as listen
 

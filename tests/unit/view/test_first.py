@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from suffice.testing.traces import make_record
-from suffice.trace.rounds import first
-from suffice.trace.rounds.first import first_questions
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
+from suffice.view import first
+from suffice.view.first import first_questions
 
 
 def test_they_are_as_they_stand_in_the_record(
