@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import hashlib
 import logging
 import signal
@@ -225,6 +226,8 @@ class Server(uvicorn.Server):
         if not self.started:
             return
         host, port = self.servers[0].sockets[0].getsockname()[:2]
+        gc.collect()
+        gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks
         self._hooks.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         self._begin(self._look(files), "look")
 

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -178,7 +179,7 @@ class Veiled:
             answer=self._of(self._answer, held.answer),
             passages=self._passages(held.passages),
             refound=self._passages(held.refound),
-            query=self._of(self._query, held.query),
+            query=self._of(partial(self._name, "query"), held.query),
             action=self._of(self._text, held.action),
             response=self._of(self._text, held.response),
             tokens=None,
@@ -201,9 +202,6 @@ class Veiled:
 
     def _answer(self, text: str) -> str:
         return self._name("answer", answer_form(text)) if text else text
-
-    def _query(self, text: str) -> str:
-        return self._name("query", text)
 
     def _text(self, text: str) -> str | None:
         """Of what is not compared nothing is left without hashes."""

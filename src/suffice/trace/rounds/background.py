@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from suffice.concurrency import NoThread, started
 from suffice.errors import InternalError, UsageError
 from suffice.trace.rounds.journal import (
     WatchedQuestion,
@@ -151,8 +152,7 @@ class BackgroundWriter:
         self._counting = threading.Lock()
         self._woken = threading.Event()
         self._work = _Work(self._root, self._run)
-        self._thread = threading.Thread(target=self._loop, name="suffice-watch", daemon=True)
-        self._thread.start()
+        self._thread = started(self._loop, "watch")
 
     def expect(self, loops: int) -> None:
         """So many loops more, or fewer, are under way: while there are any their rounds are looked for."""
@@ -165,7 +165,8 @@ class BackgroundWriter:
         """Hand something over; at once, and whatever happens."""
         if os.getpid() != self._pid:  # a fork has neither the thread nor the journal
             self._work.forget()
-            self._begin()
+            with suppress(NoThread):  # what is put is lost then, which is told
+                self._begin()
             self._under_way = 1
         waiting = self._waiting
         if len(waiting) > _MOST_WAITING:
