@@ -96,6 +96,11 @@ def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpo
     ``hotpotqa`` scores 0 when the two differ and either is yes, no or noanswer; ``squad`` does not.
     Two answers that normalise to nothing score 0 (and exact match 1), as in the official scripts.
 
+    Raises
+    ------
+    UsageError
+        For another ``kind``.
+
     >>> f1_score("yes indeed", ["yes"]), f1_score("yes indeed", ["yes"], "squad")
     (0.0, 0.6666666666666666)
     """
@@ -276,6 +281,11 @@ class AnswerChoice:
     @classmethod
     def parse(cls, text: str) -> AnswerChoice:
         """From ``latest``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``, also with ``first-``.
+
+        Raises
+        ------
+        UsageError
+            For anything else.
 
         >>> AnswerChoice.parse("lowest:error")
         AnswerChoice(rule='lowest', signal='error', first=False)

@@ -34,7 +34,13 @@ STUDIES = MappingProxyType(
 
 
 def find_study(name: str) -> Study[Any]:
-    """The study of this name, ``-`` in it being ``_`` in its folder's."""
+    """The study of this name, ``-`` in it being ``_`` in its folder's.
+
+    Raises
+    ------
+    UsageError
+        When there is none.
+    """
     if name not in STUDIES:
         raise UsageError(f"no study {name!r}; known: {', '.join(STUDIES)}")
     study: Study[Any] = import_module(f"suffice.bench.{name.replace('-', '_')}.run").STUDY

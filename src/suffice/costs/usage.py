@@ -569,7 +569,13 @@ differ in. Over a fixed ranking every fixed-k is one call, and a frontier at cal
 
 
 def find_cost(name: str) -> Cost:
-    """The cost of that name."""
+    """The cost of that name.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, listing the known ones.
+    """
     if name not in COSTS:
         raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]

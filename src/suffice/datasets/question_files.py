@@ -113,6 +113,11 @@ def read_questions(
     Answers are a text, a number, or a list of them; in CSV a list is written as JSON, ``["a", "b"]``. None
     and blank ones: unlabelled. Without a column for them, ids are made of the questions' texts, so that
     they stay when rows are added.
+
+    Raises
+    ------
+    DataError
+        When the file is not what it must be, naming file, row and column.
     """
     path = Path(path)
     table = open_table(path)

@@ -37,7 +37,13 @@ def is_question_file(name: str) -> bool:
 
 
 def dataset_name(name: str) -> str:
-    """A data set's name, or a question file as it was named."""
+    """A data set's name, or a question file as it was named.
+
+    Raises
+    ------
+    UsageError
+        For what is neither.
+    """
     if name in DATASETS or is_question_file(name):
         return name
     raise UsageError(

@@ -50,6 +50,11 @@ def read_triviaqa(path: str | Path, *, limit: int | None = None) -> tuple[Exampl
     ``wikipedia-train.json``, ...) or the Hub's ``.parquet`` or ``.jsonl`` (``unfiltered.nocontext``, ...).
     Gold answers are the value, its aliases and the human answers, where there are any; the test files
     have none.
+
+    Raises
+    ------
+    DataError
+        When the file is not what it must be, naming file, row and column.
     """
     path = Path(path)
     return read_rows(_rows(path), _build, path, limit)

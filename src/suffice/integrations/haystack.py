@@ -77,7 +77,13 @@ class HaystackRetriever:
         self._short = ShortWarning(self._source, "Raise its own number of documents.")
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in Haystack's order."""
+        """At most ``k`` passages, in Haystack's order.
+
+        Raises
+        ------
+        BackendError
+            On one of the exceptions named as failures.
+        """
         check_k(k)
         if not query.strip():
             return ()

@@ -86,7 +86,13 @@ class LangChainRetriever:
         )
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LangChain's order."""
+        """At most ``k`` passages, in LangChain's order.
+
+        Raises
+        ------
+        BackendError
+            On one of the exceptions named as failures.
+        """
         check_k(k)
         retriever, arguments = self._sized(k)
         with failing_as(self._source, self._settings.failures):

@@ -82,7 +82,13 @@ class LlamaIndexRetriever:
         )
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LlamaIndex's order."""
+        """At most ``k`` passages, in LlamaIndex's order.
+
+        Raises
+        ------
+        BackendError
+            On one of the exceptions named as failures.
+        """
         check_k(k)
         retriever = copy.copy(self._retriever)
         asked = k if self._max_k is None else min(k, self._max_k)

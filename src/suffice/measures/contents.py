@@ -192,6 +192,11 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         A Parquet file or a directory of them.
     skip_invalid
         Leave out invalid files and questions; the notes count them.
+
+    Raises
+    ------
+    DataError
+        For an invalid trace set.
     """
     source = Source.read(path, skip_invalid=skip_invalid)
     inspection = inspect_traces(path)

@@ -78,6 +78,11 @@ class CoverageMonitor(Monitor):
     level
         The probability of a false alarm, ever; in (0, 1).
 
+    Raises
+    ------
+    UsageError
+        For a value outside these ranges.
+
     Notes
     -----
     The answers taken may be a sample, drawn without regard to whether they cover. Where several
@@ -147,7 +152,13 @@ class CoverageMonitor(Monitor):
 
     @classmethod
     def from_json(cls, document: object) -> CoverageMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be, or for a newer version.
+        """
         fields = saved_fields(document, cls.kind, ("alpha", "n_calibration", "misses"))
         alpha, level = number(fields.get("alpha"), "alpha"), number(fields.get("level"), "level")
         n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
@@ -263,7 +274,13 @@ class ExchangeabilityMonitor(Monitor):
 
     @classmethod
     def from_json(cls, document: object) -> ExchangeabilityMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be, or for a newer version.
+        """
         own = ("seed", "n_calibration", "undefined", "values", "counts")
         fields = saved_fields(document, cls.kind, own)
         level, seed = number(fields.get("level"), "level"), fields.get("seed")
@@ -308,7 +325,13 @@ class ProbabilityMonitor(Monitor):
         super().__init__(level, self._GAMBLERS)
 
     def update(self, probability: float, right: float) -> bool:
-        """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm."""
+        """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm.
+
+        Raises
+        ------
+        UsageError
+            Outside [0, 1].
+        """
         if not (0.0 <= probability <= 1.0 and 0.0 <= right <= 1.0):
             raise UsageError(
                 f"a probability and an outcome lie in [0, 1], found {probability!r} and {right!r}"
@@ -330,7 +353,13 @@ class ProbabilityMonitor(Monitor):
 
     @classmethod
     def from_json(cls, document: object) -> ProbabilityMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be, or for a newer version.
+        """
         fields = saved_fields(document, cls.kind, ())
         level = number(fields.get("level"), "level")
         monitor = built(lambda: cls(level))

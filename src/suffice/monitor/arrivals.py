@@ -70,6 +70,11 @@ def read_arrived(document: object, grading: Grading = _EXACT) -> Arrived:
     The score is ``score``, else comes from the values of ``reasons[0]``, as ``suffice ask --json``
     writes them; null is undefined.
 
+    Raises
+    ------
+    DataError
+        Naming the field that is not what it must be.
+
     Warns
     -----
     SufficeWarning

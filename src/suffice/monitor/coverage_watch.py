@@ -278,6 +278,11 @@ class Watch:
     ----------
     promise, settings
         What is watched and how.
+
+    Raises
+    ------
+    UsageError
+        When the level does not lie in (0, 1).
     """
 
     def __init__(self, promise: Promise, settings: WatchSettings | None = None) -> None:

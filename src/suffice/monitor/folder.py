@@ -212,7 +212,13 @@ class Folder:
         }
 
     def resume(self, document: object) -> None:
-        """Go on from what :meth:`to_json` gave."""
+        """Go on from what :meth:`to_json` gave.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be.
+        """
         fields = map_fields(document, "how far a record was read", ("files", "labels"))
         files = fields.get("files")
         if not isinstance(files, Mapping):

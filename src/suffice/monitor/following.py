@@ -38,7 +38,13 @@ class Following:
         self._told = 0
 
     def go_on(self) -> None:
-        """Go on from the state's file, where there is one; nothing may have been looked at before."""
+        """Go on from the state's file, where there is one; nothing may have been looked at before.
+
+        Raises
+        ------
+        DataError
+            As :meth:`resume` and :func:`read_state`.
+        """
         if self._file is not None and self._file.exists():
             self.resume(read_state(self._file))
 

@@ -106,6 +106,11 @@ class Production:
     past
         A record that stands for the past, such as the one it was chosen on; ``None``: the first questions.
 
+    Raises
+    ------
+    UsageError
+        For a setting outside its range.
+
     Notes
     -----
     Give every question once, in the order in which they end. :class:`suffice.monitor.folder.Folder` does.

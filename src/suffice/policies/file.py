@@ -167,7 +167,13 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
 
 
 def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    """The policy of which :func:`pack_policy` gave this document."""
+    """The policy of which :func:`pack_policy` gave this document.
+
+    Raises
+    ------
+    DataError
+        Naming the field that is missing or malformed.
+    """
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 

@@ -350,6 +350,11 @@ def fit_calibrator(
     rows
         (n_questions,), restricts the questions fitted on.
 
+    Raises
+    ------
+    UsageError
+        For an unknown kind.
+
     Warns
     -----
     SufficeWarning
@@ -529,6 +534,11 @@ def out_of_fold(
 
     Shape (n_questions, n_rounds); ``undefined`` is what an undefined signal maps to. With a single
     question there is no other fold: its own fit is used.
+
+    Raises
+    ------
+    UsageError
+        For an unknown kind.
 
     Warns
     -----

@@ -94,7 +94,13 @@ def find_method(name: str) -> Method | None:
 
 
 def find_kind(name: str) -> PolicyKind | None:
-    """How a kind of policy is read from its file; ``None``: there is no such kind."""
+    """How a kind of policy is read from its file; ``None``: there is no such kind.
+
+    Raises
+    ------
+    UsageError
+        See :func:`find_method`.
+    """
     if name in _KINDS:
         kind: PolicyKind = _load(_KINDS[name])
         return kind

@@ -106,7 +106,13 @@ class HybridRetriever:
         return self._candidates
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best of the fused pool, best first, with their fused scores."""
+        """The ``k`` best of the fused pool, best first, with their fused scores.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
+        """
         check_k(k)
         pool: dict[str, Passage] = {}
         depth, lowest = self._candidates, float("inf")
@@ -171,7 +177,15 @@ class RerankedRetriever:
         return self._candidates
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best of the pool by the reranker, best first; what scored NaN last."""
+        """The ``k`` best of the pool by the reranker, best first; what scored NaN last.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
+        BackendError
+            When the retriever or the reranker fails.
+        """
         check_k(k)
         depth = max(self._candidates, k) if self._deepen else self._candidates
         pool = self._retriever.retrieve(query, depth)

@@ -52,7 +52,13 @@ def load_pair_network(name_or_path: str | Path, what: str) -> Any:
 
 
 def raw_outputs(model: Any, pairs: Sequence[tuple[str, str]], what: str, *, batch_size: int) -> Any:
-    """The network's outputs for every pair, without sigmoid or softmax."""
+    """The network's outputs for every pair, without sigmoid or softmax.
+
+    Raises
+    ------
+    BackendError
+        When the network fails, for example for want of memory.
+    """
     torch = require("torch", extra="rerank", purpose=f"The {what}")
     try:
         return model.predict(

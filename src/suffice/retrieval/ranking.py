@@ -114,6 +114,11 @@ class ScoredIndex(ABC):
 
         All passages when there are fewer than ``k``. A query without a known word scores 0
         everywhere and gets the first ``k``.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
         """
         check_k(k)
         return top_passages(self.passages, self.scores(query), k)

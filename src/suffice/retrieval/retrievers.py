@@ -61,7 +61,13 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
 
 
 def retriever_name(text: str) -> RetrieverName:
-    """A name that is known."""
+    """A name that is known.
+
+    Raises
+    ------
+    UsageError
+        For any other.
+    """
     for name in RETRIEVERS:
         if name == text:
             return name

@@ -178,12 +178,24 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
-    """``normalized_entropy`` over these clusters."""
+    """``normalized_entropy`` over these clusters.
+
+    Raises
+    ------
+    UsageError
+        For an unknown clustering.
+    """
     return _over(NORMALIZED_ENTROPY, by, _entropy_by_meaning)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
-    """``top_cluster_confidence`` over these clusters."""
+    """``top_cluster_confidence`` over these clusters.
+
+    Raises
+    ------
+    UsageError
+        For an unknown clustering.
+    """
     return _over(TOP_CLUSTER_CONFIDENCE, by, _top_by_meaning)
 
 

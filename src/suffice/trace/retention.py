@@ -24,6 +24,11 @@ class Retention:
         Files whose last question ended longer ago are removed; ``None``: whatever their age.
     gigabytes
         The oldest files are removed until the rest takes no more; ``None``: whatever they take.
+
+    Raises
+    ------
+    UsageError
+        For a number that is not above 0.
     """
 
     days: float | None = None

@@ -168,7 +168,13 @@ def to_cells(record: object, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    """Fields of a record by name, without those that are null or lacking: it has its own defaults."""
+    """Fields of a record by name, without those that are null or lacking: it has its own defaults.
+
+    Raises
+    ------
+    DataError
+        Naming the column whose value cannot be.
+    """
     fields = {}
     for column in columns:
         value = row.get(column.name)

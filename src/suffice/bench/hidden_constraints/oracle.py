@@ -35,7 +35,13 @@ class OracleRetriever:
             raise UsageError("an oracle gives the documents of a task, found none")
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:  # noqa: ARG002 - asked in vain
-        """The first ``k`` of the task's documents."""
+        """The first ``k`` of the task's documents.
+
+        Raises
+        ------
+        UsageError
+            For a ``k`` below 1.
+        """
         check_k(k)
         return self._documents[:k]
 

@@ -82,6 +82,11 @@ class MiCPStudySettings:
         else the first.
     fit
         How MiCP is fitted; its alphas, objective, allocation, share and seed play no part.
+
+    Raises
+    ------
+    UsageError
+        For numbers outside their range.
     """
 
     alphas: Annotated[

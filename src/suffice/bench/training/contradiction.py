@@ -96,7 +96,13 @@ def learn_pole(vector_of: VectorOf, *, ridge: float) -> NDArray[np.float64]:
 def train(
     encoder: Encoder, settings: ContradictionSettings = ContradictionSettings()
 ) -> HeadWeights:
-    """The head of the training families; the same encoder and settings give the same weights."""
+    """The head of the training families; the same encoder and settings give the same weights.
+
+    Raises
+    ------
+    BackendError
+        When the encoder fails.
+    """
     vector_of = kept_vectors(encoder)
     pole = learn_pole(vector_of, ridge=settings.pole_ridge)
     pairs = make_pairs("train", per_family=settings.pairs, seed=settings.seed)

@@ -66,6 +66,11 @@ def read_columns(path: Path, roles: Mapping[str, str]) -> tuple[QuestionRecord, 
     Cells are read by what their column holds; where cells are text, lists are written as JSON. A blank
     cell there, and a null, is no value. Without a column of rounds, a question's rows are numbered in the
     order of the file, and without one of ids, a question is known by its text.
+
+    Raises
+    ------
+    DataError
+        Naming file, row and column.
     """
     table = open_table(path)
     command = f"--format columns {path}"

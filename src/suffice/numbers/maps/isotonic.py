@@ -106,7 +106,13 @@ class IsotonicMap:
 
     @classmethod
     def from_json(cls, document: object) -> IsotonicMap:
-        """The map of a JSON object."""
+        """The map of a JSON object.
+
+        Raises
+        ------
+        DataError
+            When it is none, naming the field.
+        """
         fields = map_fields(document, "an isotonic map", _FIELDS)
         return cls(
             x=numbers(fields.get("x"), "x"),

@@ -79,7 +79,13 @@ class PerRoundCalibrator:
 
 # --- documents ------------------------------------------------------------------------------------
 def read_map(document: object) -> Calibrator:
-    """The map of a JSON object; without ``kind`` an isotonic one."""
+    """The map of a JSON object; without ``kind`` an isotonic one.
+
+    Raises
+    ------
+    DataError
+        When it is none, naming the field.
+    """
     kind = document.get("kind", _PLAIN) if isinstance(document, Mapping) else _PLAIN
     if not isinstance(kind, str) or kind not in _MAPS:
         raise DataError(f"unknown map {kind!r}; known: {', '.join(sorted(_MAPS))}", column="kind")

@@ -91,7 +91,13 @@ class LogisticMap:
 
     @classmethod
     def from_json(cls, document: object) -> LogisticMap:
-        """The map of a JSON object."""
+        """The map of a JSON object.
+
+        Raises
+        ------
+        DataError
+            When it is none, naming the field.
+        """
         fields = map_fields(document, "a logistic map", _FIELDS)
         return cls(
             slope=number(fields.get("slope"), "slope"),

@@ -20,6 +20,11 @@ def mix(first: IsotonicMap, second: IsotonicMap, weight: float) -> IsotonicMap:
     Its breakpoints are those of both. ``undefined`` is mixed alike, and stays ``None`` where either
     is. A map without breakpoints leaves the other as it is.
 
+    Raises
+    ------
+    UsageError
+        For a weight outside [0, 1].
+
     >>> mix(IsotonicMap(x=(0, 2), y=(0, 1)), IsotonicMap(x=(1,), y=(0.5,)), 0.5)
     IsotonicMap(x=(0.0, 2.0), y=(0.25, 0.75), undefined=None)
     """

@@ -116,7 +116,13 @@ class StepMap:
 
     @classmethod
     def from_json(cls, document: object) -> StepMap:
-        """The map of a JSON object."""
+        """The map of a JSON object.
+
+        Raises
+        ------
+        DataError
+            When it is none, naming the field.
+        """
         fields = map_fields(document, "a step map", _FIELDS)
         return cls(
             x=numbers(fields.get("x"), "x"),

@@ -107,6 +107,11 @@ def ask_greedy(
     """A round of the greedy reply, with that many stochastic answers beside it; no passages.
 
     ``tell`` is told of the reply as it comes, where the model does so.
+
+    Raises
+    ------
+    BackendError
+        When the model fails.
     """
     greedy = model.generate(
         GenerationRequest(
@@ -126,7 +131,13 @@ def ask_greedy(
 def ask_samples(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
 ) -> Round:
-    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages."""
+    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages.
+
+    Raises
+    ------
+    BackendError
+        When the model fails.
+    """
     nothing = Round(answer=None, usage=NOTHING_ASKED)
     return _with_samples(nothing, _sampled(model, call, settings, samples))
 
@@ -154,6 +165,11 @@ def ask_majority(
     wins, and of those that normalise alike the first drawn is the answer. Whoever wants the answer
     needs all of these calls: they all count as answering calls, none as sample calls, and the plain
     token counts hold all of them.
+
+    Raises
+    ------
+    BackendError
+        When the model fails.
     """
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)

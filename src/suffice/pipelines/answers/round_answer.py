@@ -91,6 +91,11 @@ class Answerer:
 
         ``samples``: how many, where not as the settings say; without ``greedy`` nothing else is asked.
         ``tell`` is told of a greedy reply as it comes.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
         """
         loop = self._loop
         drawn = loop.samples if samples is None else samples
@@ -108,7 +113,13 @@ class Answerer:
         prompt: Prompt,
         tell: Callable[[str], None] | None = None,
     ) -> Draft:
-        """The answer of round ``number`` alone, without samples that it is not made of."""
+        """The answer of round ``number`` alone, without samples that it is not made of.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         started = time.perf_counter()
         samples = self.samples if self.majority else 0
         made = self.ask(question, number, prompt, samples=samples, tell=tell)
@@ -126,6 +137,11 @@ class Answerer:
 
         Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
         earlier ones.
+
+        Raises
+        ------
+        BackendError
+            When the model or the encoder fails.
         """
         if self._encoder is not None:
             started = time.perf_counter()
@@ -141,7 +157,13 @@ class Answerer:
         return rounds[-1]
 
     def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call."""
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         started = time.perf_counter()
         prompt = render_closed_book(question.text, api=self._model.api, name=self._loop.prompt)
         call = AnswerCall(prompt=prompt, question_id=question.id, number=0)

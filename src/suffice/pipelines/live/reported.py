@@ -115,6 +115,11 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
     Read are OpenAI's ``logprobs`` (of chats and of completions, which vLLM and llama-cpp-python give too),
     the list inside, llama.cpp's ``completion_probabilities``, LangChain's ``response_metadata``, and whole
     replies that hold one of them; as dictionaries or as the clients' objects.
+
+    Raises
+    ------
+    DataError
+        For another shape.
     """
     if reported is None:
         return None
@@ -209,6 +214,11 @@ def reported_usage(reported: Any) -> Usage:
 
     Read are :class:`Usage` as it stands, and the usage of OpenAI's chats and responses, Anthropic,
     LangChain's ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is a call.
+
+    Raises
+    ------
+    DataError
+        For another shape.
     """
     if reported is None:
         return Usage()

@@ -115,7 +115,13 @@ class FollowUpAgent:
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`."""
+        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -148,7 +154,13 @@ class DocumentReader:
         self._max_tokens = max_tokens
 
     def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
-        """The intermediate answer; see :class:`suffice.pipelines.loops.query_loop.QueryReader`."""
+        """The intermediate answer; see :class:`suffice.pipelines.loops.query_loop.QueryReader`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         if not passages:
             nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
             return QueryReading(answer=_UNKNOWN, usage=nothing)
@@ -168,7 +180,13 @@ class SufficiencyAsker:
         self._max_tokens = max_tokens
 
     def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`."""
+        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         prompt = self._prompts.verdict(question, steps)
         # a chat model ends by itself, and what it writes before its decision is its own matter
         stop = _NEXT_QUESTION if isinstance(prompt, str) else ()

@@ -31,6 +31,11 @@ class GrowingLoop(SteppedLoop):
         """Rounds as they are come to, up to the budget or until a round would add no passage.
 
         Where passages were found and the filter drops them all, round 1 answers without any.
+
+        Raises
+        ------
+        BackendError
+            When the model, the retriever or the encoder fails.
         """
         loop, answerer = self.settings, self._answerer
         started = time.perf_counter()
@@ -164,6 +169,11 @@ class BudgetedPipeline(GrowingLoop):
     """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, a few passages more a round.
 
     ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
+
+    Raises
+    ------
+    UsageError, BackendError
+        See :func:`settle_certainty`.
     """
 
     settings_type = BudgetedSettings

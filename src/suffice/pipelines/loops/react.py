@@ -76,7 +76,13 @@ class ReactAgent:
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The action after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`."""
+        """The action after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         prompt = render_agent(question, steps, api=self._model.api)
         if refused is not None:
             return self._once_more(question, render_once_more(prompt, refused.said))

@@ -98,7 +98,13 @@ class Step:
         return self.reads.at_end or not self.last
 
     def asked(self) -> Round:
-        """The round with what is read of its answer and samples."""
+        """The round with what is read of its answer and samples.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         answerer, reads = self.answerer, self.reads
         samples = answerer.samples if self.reads_more or answerer.majority else 0
         if not (reads.answers or (samples and not answerer.majority)):
@@ -110,7 +116,13 @@ class Step:
         return timed(_with(self.found, made), started)
 
     def finished(self, asked: Round) -> Round:
-        """The round with what is asked and measured after its answer."""
+        """The round with what is asked and measured after its answer.
+
+        Raises
+        ------
+        BackendError
+            When the model or the encoder fails.
+        """
         followed = asked if self.then is None else self.then(asked)
         rounds = (*self.before, followed)
         return self.answerer.beside(
@@ -121,6 +133,11 @@ class Step:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.
 
         ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
         """
         if self.then is not None:
             finished = self.then.ended(finished)
@@ -174,15 +191,33 @@ class SteppedLoop(ABC):
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """The rounds as they are come to, up to the budget."""
+        """The rounds as they are come to, up to the budget.
+
+        Raises
+        ------
+        BackendError
+            When the model, the retriever or the encoder fails.
+        """
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        """Rounds as they happen, up to the budget, each with all that the settings ask for."""
+        """Rounds as they happen, up to the budget, each with all that the settings ask for.
+
+        Raises
+        ------
+        BackendError
+            When the model, the retriever or the encoder fails.
+        """
         for step in self.steps(question, retriever):
             yield step.finished(step.asked())
 
     def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call."""
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
         return self._answerer.closed_book(question)
 
     def _step(

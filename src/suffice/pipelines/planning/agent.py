@@ -158,6 +158,11 @@ class PlanningAgent:
         The run ends when the plan has the task's steps, when the gate says STOP, or after
         ``max_steps`` decisions; then the model writes the result. A result that cannot be read is asked
         for again, and if none can be, the steps as drafted are the plan.
+
+        Raises
+        ------
+        BackendError
+            When the model or the retriever fails.
         """
         ran = self.run_unless(threading.Event(), task, seed=seed)
         if ran is None:

@@ -81,6 +81,11 @@ def gated(gate: GateSettings, name: str = GATED) -> AgentControl:
 def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) -> AgentControl:
     """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given.
 
+    Raises
+    ------
+    UsageError
+        For an unknown name, listing the known ones.
+
     Warns
     -----
     SufficeWarning

@@ -46,6 +46,11 @@ class GateCosts:
     ask, stop
         Of asking the user, and of ending early; ``None``: as a retrieval, and never worth it.
 
+    Raises
+    ------
+    UsageError
+        For a cost that is not above 0.
+
     Examples
     --------
     >>> GateCosts(retrieval=1, failure=4).tau_low
@@ -133,6 +138,11 @@ class GateSettings:
         What the thresholds were made of; decides nothing.
     preset, fitted_on
         Where the numbers come from; decide nothing.
+
+    Raises
+    ------
+    UsageError
+        For numbers out of range, naming them.
 
     Warns
     -----

@@ -164,7 +164,13 @@ def fit_micp(
 
 
 def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
-    """The same on parts of one's own."""
+    """The same on parts of one's own.
+
+    Raises
+    ------
+    UsageError, DataError
+        See :func:`fit_micp`.
+    """
     record = parts.calibrate.traces
     chosen, filtered = _filter(record, preset, settings)
     draft = replace(

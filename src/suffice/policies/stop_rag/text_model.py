@@ -158,7 +158,13 @@ class TextModel:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> TextModel:
-        """What :meth:`to_json` wrote, with its weights."""
+        """What :meth:`to_json` wrote, with its weights.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is missing or malformed.
+        """
         shape = part.of("shape", dict) or {}
         names = {size.name for size in fields(NetworkShape)}
         if set(shape) != names:

@@ -201,6 +201,11 @@ def replay_parts(
         The full budget of the record.
     source
         Where it came from.
+
+    Raises
+    ------
+    UsageError
+        As :func:`suffice.replay.run.engine.replay`.
     """
     whole: UsageFacts | None = None
     candidates = [_to_send(candidate) for candidate in candidates]

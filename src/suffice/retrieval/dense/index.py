@@ -133,6 +133,13 @@ class DenseIndex:
         """The ``k`` nearest passages with their scores, best first; ties keep passage order.
 
         All passages with text when there are fewer than ``k``; ``hnsw`` and ``ivf`` may find fewer.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
+        BackendError
+            When the encoder fails.
         """
         check_k(k)
         if not len(self._vectors):
@@ -179,7 +186,13 @@ class DenseIndex:
         )
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to ``folder``; an index already there is replaced in one step."""
+        """Write the index to ``folder``; an index already there is replaced in one step.
+
+        Raises
+        ------
+        BackendError
+            When the disk is full or refuses.
+        """
         settings = {
             "encoder": self.encoder.name,
             "dimension": self._vectors.dimension,

@@ -170,7 +170,13 @@ class OnnxEncoder:
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension), in the order given."""
+        """A unit vector for every text, (len(texts), dimension), in the order given.
+
+        Raises
+        ------
+        BackendError
+            When the network fails.
+        """
         prompt = self._files.prompts.get(role, "")
         tokens = [self._tokenizer.encode(prompt + text).ids for text in texts]
         vectors = np.empty((len(texts), self._dimension), np.float32)

@@ -169,7 +169,13 @@ class VectorIndex:
         return scores[order], rows[order]
 
     def write(self, path: Path) -> None:
-        """Write a FAISS file."""
+        """Write a FAISS file.
+
+        Raises
+        ------
+        BackendError
+            When the disk is full or refuses.
+        """
         try:
             _faiss().write_index(self._engine, str(path))
         except RuntimeError as error:

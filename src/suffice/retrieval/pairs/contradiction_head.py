@@ -188,7 +188,13 @@ class ContradictionHead:
         return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (plan step, candidate) the probability of a contradiction, (len(pairs),), in [0, 1]."""
+        """For every (plan step, candidate) the probability of a contradiction, (len(pairs),), in [0, 1].
+
+        Raises
+        ------
+        BackendError
+            When the encoder fails.
+        """
         features = [pair_features(*pair, self._vector, self._weights.pole) for pair in pairs]
         weights = self._weights.weights
         # each pair by itself: a product of all rows at once would round by their number

@@ -57,7 +57,13 @@ class CrossEncoderReranker:
         return cls(model, batch_size=batch_size)
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The same passages, best first, each with its raw score; equal scores keep their order."""
+        """The same passages, best first, each with its raw score; equal scores keep their order.
+
+        Raises
+        ------
+        BackendError
+            When the network fails, for example for want of memory.
+        """
         if not passages:
             return ()
         pairs = [(query, passage_text(passage)) for passage in passages]

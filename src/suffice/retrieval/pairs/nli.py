@@ -65,7 +65,13 @@ class NliCrossEncoder(_NliNetwork):
     _label = "entailment"
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (premise, conclusion) the probability that it follows, (len(pairs),), in [0, 1]."""
+        """For every (premise, conclusion) the probability that it follows, (len(pairs),), in [0, 1].
+
+        Raises
+        ------
+        BackendError
+            When the network fails, for example for want of memory.
+        """
         return self._probabilities(pairs)
 
 
@@ -85,6 +91,11 @@ class NliContradiction(_NliNetwork):
 
         Networks of this kind read a premise and a conclusion; of two plan steps neither is either. In
         another order or batch padding may change the last digits.
+
+        Raises
+        ------
+        BackendError
+            When the network fails, for example for want of memory.
         """
         turned = [(second, first) for first, second in pairs]
         probabilities = self._probabilities([*pairs, *turned])

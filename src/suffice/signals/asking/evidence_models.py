@@ -34,7 +34,13 @@ EVIDENCE_SIGNALS = (
 def encoded(
     encoder: Encoder, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
 ) -> NDArray[np.float32]:
-    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension)."""
+    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension).
+
+    Raises
+    ------
+    BackendError
+        When the encoder fails or gives other vectors than one finite one for every text.
+    """
     vectors = encoder.encode(texts, role=role)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise BackendError(
@@ -97,6 +103,11 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
     Every call encodes all passages seen. In a loop pass a
     :class:`suffice.signals.asking.memo.KeptEncoder`, which encodes each one once.
+
+    Raises
+    ------
+    BackendError
+        When the encoder fails or gives other vectors than one finite one for every text.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -111,7 +122,13 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with the three signals among its own; values it has are kept."""
+    """The view's last round with the three signals among its own; values it has are kept.
+
+    Raises
+    ------
+    BackendError
+        When the encoder fails.
+    """
     finished = view.current
     if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
         return finished

@@ -135,7 +135,13 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
 
 
 def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
-    """The round with its samples clustered; as it is when it has no samples, or clusters already."""
+    """The round with its samples clustered; as it is when it has no samples, or clusters already.
+
+    Raises
+    ------
+    UsageError, BackendError, MissingExtra
+        See :func:`cluster_samples`.
+    """
     if finished.samples is None or finished.sample_clusters is not None:
         return finished
     clusters = cluster_samples(finished.samples, encoder, cosine=cosine)

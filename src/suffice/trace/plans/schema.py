@@ -198,7 +198,13 @@ PLAN_ROWS = RowSet(
 
 
 def step_from_row(row: Mapping[str, Any]) -> PlanStep:
-    """The step of one row; columns the row lacks read as null."""
+    """The step of one row; columns the row lacks read as null.
+
+    Raises
+    ------
+    DataError
+        Naming the column whose value cannot be.
+    """
     if row.get("action") is None:
         raise DataError("null where a value is required", column="action")
     usage = Usage(**from_cells(row, _STEP_COSTS))

@@ -84,7 +84,13 @@ class Source:
 
     @classmethod
     def read(cls, path: str | Path, *, skip_invalid: bool = False) -> Source:
-        """Check every file, one at a time."""
+        """Check every file, one at a time.
+
+        Raises
+        ------
+        DataError
+            As :func:`~suffice.read_traces`.
+        """
         inspection = inspect_traces(path, keep_unknown=True, kept=_KEPT)
         traces = inspection.valid(skip_invalid=skip_invalid)
         return cls(traces=traces, parts=inspection.parts, labels=inspection.labels)

@@ -461,6 +461,11 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
     In the order of the SHA-256 of ``seed:id``, whatever order they come in: a larger sample with the same
     seed begins with the smaller one.
 
+    Raises
+    ------
+    UsageError
+        For a count below 1.
+
     >>> sampled_ids(["a", "b", "c", "d"], 2, seed=42)
     ('c', 'a')
     """
@@ -667,7 +672,13 @@ def _default(part: Field[Any]) -> Any:
 
 
 def round_of_document(document: Any) -> Round:
-    """The round of which :func:`as_document` gave this, bit for bit."""
+    """The round of which :func:`as_document` gave this, bit for bit.
+
+    Raises
+    ------
+    DataError
+        For anything else.
+    """
     try:
         built: Round = _built(Round, document)
     except DataError:
