@@ -108,11 +108,7 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         left_out.append(LeftOut(name="rules", reason=why))
     texts = set(rules)
     able = [_held_back(policy, settings.min_rounds, texts) for policy in able]
-    unfit = {
-        policy.name: _unfit(policy, kept, settings.min_rounds)
-        or _unpriced(book, settings.cost, policy)
-        for policy in able
-    }
+    unfit = {policy.name: _unfit(policy, kept, settings, book) for policy in able}
     left_out += [LeftOut(name=name, reason=reason) for name, reason in unfit.items() if reason]
     policies = numbered([policy for policy in able if not unfit[policy.name]])
     members = [Candidate(policy=policy, group=_group(policy, texts)) for policy in policies]
@@ -152,12 +148,15 @@ def _held_back(policy: NamedPolicy, first: int, rules: set[str]) -> NamedPolicy:
     return replace(policy, policy=policy.policy.from_round(first))
 
 
-def _unfit(policy: NamedPolicy, kept: Measures, first: int) -> str:
+def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: CostBook) -> str:
     """Why a policy cannot be chosen; empty: it can."""
+    first = settings.min_rounds
     if policy.policy is None:
         return "it decides by what a loop does not know, or answers before the first round"
     if kept.metric.agreement and policy.policy.needs.returns != LATEST:
         return "it returns another than its latest answer, and agreement is with the latest"
+    if why := _unpriced(book, settings.cost, policy_reads(policy.policy, policy.max_rounds)):
+        return why
     if first == 1 or isinstance(policy.policy, DelayedPolicy):
         return ""
     if not policy.adaptive and kept.wanted_rounds(policy.policy).min() >= first:
@@ -165,11 +164,9 @@ def _unfit(policy: NamedPolicy, kept: Measures, first: int) -> str:
     return f"it may stop a question before round {first}, and cannot be held back"
 
 
-def _unpriced(book: CostBook, cost: str | None, policy: NamedPolicy) -> str:
-    """Why the cost that was asked for is unknown for a policy; empty: it is known, or none was asked for."""
-    if cost is None or policy.policy is None:
-        return ""
-    return book.why_unknown(cost, policy_reads(policy.policy, policy.max_rounds))
+def _unpriced(book: CostBook, cost: str | None, reads: CostReads) -> str:
+    """Why the cost that was asked for is unknown to who reads so much; empty: it is known, or none was."""
+    return "" if cost is None else book.why_unknown(cost, reads)
 
 
 def _group(policy: NamedPolicy, rules: set[str]) -> Group:
@@ -218,14 +215,11 @@ def _rules(
     if family is None:
         return [], 0, (), why
     book = fit.costs(settings.cost_model)
-    unknown = {
-        reads: settings.cost is not None and bool(book.why_unknown(settings.cost, reads))
-        for reads in set(family.reads)
-    }
-    priced = np.flatnonzero([not unknown[reads] for reads in family.reads])
+    known = {reads for reads in set(family.reads) if not _unpriced(book, settings.cost, reads)}
+    priced = np.flatnonzero([reads in known for reads in family.reads])
     stops = family.learn_stops.take(priced)
     reads = [family.reads[number] for number in priced]
-    axis = book.axis(settings.cost, {str(number): one for number, one in enumerate(set(reads))})
+    axis = book.axis(settings.cost, {str(number): one for number, one in enumerate(known)})
     costs = paid_by_rules(book, axis, stops, reads, fit.seen)
     half = Half(
         stops=stops,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from suffice.costs.usage import COSTS
@@ -419,7 +419,8 @@ class Choice(Tabular):
             )
         sure = f"{100 * settings.confidence:g}% confidence"
         promised = joined([self._in_words(bound) for bound in outcome.settings.bounds])
-        before = "" if self.attempt is None else self._counted(self.attempt)
+        said = "" if self.attempt is None else self.attempt.said
+        before = f"{_first(said)}. " if said else ""
         if outcome.fell_back:
             return "Not proven.", (
                 f"At {sure} nothing{' cheaper' if self._in_full else ''} is proven to {promised}"
@@ -452,9 +453,6 @@ class Choice(Tabular):
             f"Over {_MOST_TIMES} times the {there:,} questions there are would be needed: the nearest "
             "candidate seems to lose about as much as is allowed, so allow more rather than record more."
         )
-
-    def _counted(self, attempt: Attempt) -> str:
-        return f"{_first(attempt.said)}. " if attempt.said else ""
 
     @property
     def sharper(self) -> int | None:
@@ -602,11 +600,7 @@ class Choice(Tabular):
             },
             "attempt": None
             if self.attempt is None
-            else {
-                "level": self.attempt.level,
-                "earlier": self.attempt.earlier,
-                "spent": self.attempt.spent,
-            },
+            else {name: getattr(self.attempt, name) for name in ("level", "earlier", "spent")},
             "measured": measured.to_json(),
             "questions": dict(self.parts),
             "sharper_with": self.sharper,
@@ -625,12 +619,7 @@ class Choice(Tabular):
             "wrong": {
                 "count": self.wrong_count,
                 "questions": [
-                    {
-                        "id": one.id,
-                        "round": one.round,
-                        "answer": one.answer,
-                        "full_budget_answer": one.full_budget_answer,
-                    }
+                    {name: value for name, value in asdict(one).items() if name != "question"}
                     for one in self.wrong
                 ],
             },

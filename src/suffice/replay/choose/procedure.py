@@ -108,8 +108,8 @@ def choose(
         attempt = _counted_attempt(certificates, measures, settings)
         outcome = _proven(halves, estimates.loss, everyone.full, promise, attempt)
     keeps = np.zeros(len(everyone.members), np.bool_)
-    if promise is not None and outcome is not None and outcome.fell_back:
-        keeps = likely(estimates, halves, promise, settings.seed)
+    if outcome is not None and outcome.fell_back:
+        keeps = likely(estimates, halves, outcome.settings, settings.seed)
     picked = pick(estimates, outcome, settings, keeps)
     ranked = _ranked(everyone.members, estimates, outcome)
     best_first = tuple(ranked[at] for at in picked.order.tolist())
@@ -199,10 +199,9 @@ def _counted_attempt(
     """What this promise may spend, counted in the folder before anything of it is seen."""
     if certificates is None:
         return None
-    named = [_in_the_count(one) for one in settings.policies]
     asked = asdict(replace(settings, policies=())) | {
         "chosen": True,
-        "policies": named,
+        "policies": [_in_the_count(one) for one in settings.policies],
         "compared_by": measures.metric.name,
     }
     return spend(
