@@ -156,8 +156,14 @@ def paint(record: Path) -> None:
                     if time.perf_counter() - began > 60:
                         raise SystemExit(str(error)) from error
                     time.sleep(0.1)
+            listening = time.perf_counter() - began
             page.locator(".rows a").first.wait_for(timeout=300_000)
-            print(f"from the command to the first rows: {time.perf_counter() - began:.1f} s")
+            rows = time.perf_counter() - began
+            page.locator("#about", has_text="recorded round").wait_for(timeout=300_000)
+            print(
+                f"from the command until it listens {listening:.1f} s, to rows {rows:.1f} s, until the whole "
+                f"record is there {time.perf_counter() - began:.1f} s"
+            )
             page.close()
             for place in ("about:blank", *3 * [address]):
                 fresh = browser.new_page()
@@ -176,7 +182,7 @@ def paint(record: Path) -> None:
             browser.close()
     finally:
         serving.terminate()
-        serving.wait(20)
+        serving.wait(120)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from suffice.pipelines.live.budgets import Budgets as Budgets
     from suffice.pipelines.live.controller import Controller as Controller
     from suffice.pipelines.live.loop import Loop as Loop
+    from suffice.pipelines.live.redact import redact_traces as redact_traces
     from suffice.pipelines.live.watch import Watch as Watch
     from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
     from suffice.pipelines.record.probe import ProbeSettings as ProbeSettings
@@ -185,6 +186,7 @@ _HOMES = {
     "probe_traces": "pipelines.record.probe",
     "read_plans": "trace.plans.file",
     "read_traces": "trace.rounds.reader",
+    "redact_traces": "pipelines.live.redact",
     "save_policy": "policies.file",
     "search": "replay.choose.search",
     "split_traces": "trace.rounds.derive",

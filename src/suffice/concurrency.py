@@ -10,11 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -73,18 +76,43 @@ def at_once(concurrency: Concurrency) -> int:
 _THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
 
 
-def need_room_for_a_thread() -> None:
-    """To be called before one is started: Python waits for ever for one that has no memory to begin with.
+class NoThread(StorageError, MemoryError):  # noqa: N818 - reads as what it is
+    """There is too little memory for a thread, or no further one is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no thread can be started: there is too little memory, or too many run; end other programs or "
+            "raise the limit"
+        )
+
+
+@contextmanager
+def room_for_a_thread() -> Iterator[None]:
+    """In which threads are started: Python waits for ever for one that has no memory to begin with.
 
     Raises
     ------
-    MemoryError
-        When there is too little.
+    NoThread
+        When there is too little, or the system refuses.
     """
     try:
         mmap.mmap(-1, _THREAD_BYTES).close()
     except OSError as error:
-        raise MemoryError("no thread can be started") from error
+        raise NoThread from error
+    try:
+        yield
+    except RuntimeError as error:
+        if "can't start new thread" in str(error):  # Python's own words
+            raise NoThread from error
+        raise
+
+
+def started(work: Callable[[], object], name: str) -> threading.Thread:
+    """A thread that does the work, and keeps no process from its end; see :func:`room_for_a_thread`."""
+    thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
+    with room_for_a_thread():
+        thread.start()
+    return thread
 
 
 def side_by_side(
@@ -104,10 +132,10 @@ def side_by_side(
     most = concurrency if isinstance(concurrency, int) else concurrency.most
     if most < 1:
         raise UsageError(f"concurrency must be at least 1, found {most}")
-    need_room_for_a_thread()
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(most) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
-        keeper.submit(int).result()
+        with room_for_a_thread():
+            keeper.submit(int).result()
         under_way = _UnderWay(work, iter(tasks), pool)
         try:
             under_way.fill(concurrency)
@@ -149,8 +177,8 @@ class _UnderWay(Generic[_Task, _Result]):
         """Begin more until so many are under way, unless told to stop."""
         count = max(0, at_once(concurrency) - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
-            need_room_for_a_thread()
-            self.pending[self._pool.submit(self._do, task)] = task
+            with room_for_a_thread():
+                self.pending[self._pool.submit(self._do, task)] = task
 
     def _do(self, task: _Task) -> _Result:
         _HERE.pauses = self._pauses
@@ -214,6 +242,52 @@ class _Cuttable:
                 raise Cut
 
 
+class Threads:
+    """Threads that are used again: to start one holds up who starts it until it runs.
+
+    Parameters
+    ----------
+    idle_s
+        Seconds after which one ends that has nothing to do.
+    """
+
+    def __init__(self, idle_s: float = 5.0) -> None:
+        self._idle_s = idle_s
+        self._idle: deque[_Inbox] = deque()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do it in one of them as in a new one; it raises nothing.
+
+        Raises
+        ------
+        NoThread
+            When none can be started.
+        """
+        try:
+            self._idle.pop().put(work)
+        except IndexError:
+            inbox: _Inbox = SimpleQueue()
+            inbox.put(work)
+            started(partial(self._go_on, inbox), "aside")
+
+    def _go_on(self, inbox: _Inbox) -> None:
+        while True:
+            try:
+                work = inbox.get(timeout=self._idle_s)
+            except Empty:
+                with suppress(ValueError):  # else it was just chosen
+                    self._idle.remove(inbox)
+                    return
+                continue
+            vars(_HERE).clear()
+            Context().run(work)
+            del work
+            self._idle.append(inbox)
+
+
+_Inbox = SimpleQueue[Callable[[], None]]
+
+
 class Aside:
     """Work in a thread of its own that may turn out not to be wanted.
 
@@ -222,14 +296,19 @@ class Aside:
     work
         What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
         how what it waits for is cut short.
+    threads
+        Where its thread comes from; ``None``: a new one.
     """
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], threads: Threads | None = None) -> None:
         self._work = work
         self._cuttable = _Cuttable()
-        self._thread = threading.Thread(target=self._run, name="suffice-aside", daemon=True)
-        need_room_for_a_thread()
-        self._thread.start()
+        self._over = threading.Event()
+        self._thread = None
+        if threads is None:
+            self._thread = started(self._run, "aside")
+        else:
+            threads.run(self._run)
 
     @property
     def cut_off(self) -> bool:
@@ -240,12 +319,15 @@ class Aside:
         _HERE.work = self._cuttable
         with suppress(BaseException):
             self._work()
+        self._over.set()
 
     def cut(self, *, wait: bool = True) -> None:
         """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
         self._cuttable.cut()
         if wait:
-            self._thread.join()
+            self._over.wait()
+            if self._thread is not None:
+                self._thread.join()
 
 
 class WorkAhead(Generic[_Result]):

@@ -53,6 +53,7 @@ ASKING = (
 )
 READING = (
     "traces info out",
+    "traces redact own.parquet --out redacted.parquet",
     "traces export own.parquet --format otlp --out spans.json",
     "fit tasr own.parquet --out policy.json",
     "replay own.parquet --policy policy.json --bootstrap 20 --json",

@@ -106,6 +106,7 @@ WORKS = (
         name="merge",
         words="traces merge GIVEN/drawn.parquet GIVEN/sampled.parquet --out OUT/merged",
     ),
+    Work(name="redact", words="traces redact GIVEN/recorded --texts no-texts --out OUT/redacted"),
     Work(name="filter", words="traces filter GIVEN/recorded --sample 5 --out OUT/some.parquet"),
     Work(
         name="label",

@@ -8,10 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
 
 import pytest
 
-from suffice.concurrency import AdaptiveLimit, Slots, WorkFor, as_here, rest, side_by_side
+from suffice.concurrency import (
+    AdaptiveLimit,
+    Aside,
+    NoThread,
+    Slots,
+    Threads,
+    WorkFor,
+    as_here,
+    rest,
+    side_by_side,
+    started,
+)
 from suffice.errors import BackendError, UsageError
 
 
@@ -61,7 +74,18 @@ def test_a_thread_without_memory_to_begin_with_is_not_waited_for(
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr("mmap.mmap", refuse)
-    with pytest.raises(MemoryError, match="no thread"):
+    with pytest.raises(NoThread, match="no thread"):
+        side_by_side(Squares(), range(3), concurrency=1)
+
+
+def test_a_thread_that_the_system_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(NoThread, match="or too many run; end other programs"):
+        started(int, "nothing")
+    with pytest.raises(NoThread):
         side_by_side(Squares(), range(3), concurrency=1)
 
 
@@ -294,3 +318,21 @@ def test_work_follows_a_limit_that_moves() -> None:
     assert most[1] <= 2
     assert WorkFor((limit,)).now == 2
     assert WorkFor((limit, limit)).most == 18
+
+
+def test_a_thread_is_used_again_as_if_it_were_new() -> None:
+    before, place, seen = threading.active_count(), ContextVar("place", default=0), list[object]()
+    threads = Threads(idle_s=0.05)
+
+    def work() -> None:
+        seen.append((threading.get_ident(), place.get()))
+        place.set(1)
+
+    for _ in range(3):
+        Aside(work, threads).cut()
+        time.sleep(0.01)
+    assert seen[1] == seen[2], "the same thread, in which nothing of the work before is left"
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(lambda _: Aside(partial(time.sleep, 0.01), threads).cut(), range(2)))
+    time.sleep(0.1)
+    assert threading.active_count() <= before

@@ -221,10 +221,16 @@ def open_measures(arguments: argparse.Namespace, say: Callable[[str], None]) -> 
 
 
 def open_traces(
-    arguments: argparse.Namespace, say: Callable[[str], None], *, keep_unknown: bool = False
+    arguments: argparse.Namespace,
+    say: Callable[[str], None],
+    *,
+    keep_unknown: bool = False,
+    progress: Callable[[float], object] | None = None,
 ) -> TraceSet:
     """Read TRACES as asked, and say what was skipped and what of them is a sample."""
-    traces = open_more(arguments.traces, arguments, say, keep_unknown=keep_unknown)
+    traces = open_more(
+        arguments.traces, arguments, say, keep_unknown=keep_unknown, progress=progress
+    )
     return sampled(traces, arguments, say)
 
 
@@ -247,12 +253,18 @@ def open_more(
     say: Callable[[str], None],
     *,
     keep_unknown: bool = False,
+    progress: Callable[[float], object] | None = None,
 ) -> TraceSet:
     """Read further traces with the same options."""
     from suffice.trace.rounds.reader import read_traces
 
     with waiting(f"reading {path}"):
-        traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
+        traces = read_traces(
+            path,
+            skip_invalid=arguments.skip_invalid,
+            keep_unknown=keep_unknown,
+            progress=progress,
+        )
     if getattr(arguments, "abstention", None) is not None:
         from suffice.signals.abstained import read_phrases
 

@@ -346,11 +346,10 @@ def waiting(label: str, *, every_s: float = 10.0) -> Iterator[None]:
     """
     outer, told = _Waiting.current, _Waiting(label, every_s)
     _Waiting.current = told
-    from suffice.concurrency import need_room_for_a_thread
+    from suffice.concurrency import NoThread, started
 
-    with suppress(MemoryError, RuntimeError):  # the work does without
-        need_room_for_a_thread()
-        threading.Thread(target=told.tell, daemon=True).start()
+    with suppress(NoThread):  # the work does without
+        started(told.tell, "waiting")
     try:
         yield
     finally:

@@ -330,10 +330,6 @@ def _rerank_calls(ledger: _Ledger) -> _Array:
     return ledger.read(ledger.record.column("rerank_calls")) if reads else ledger.record.nothing
 
 
-def _calls(ledger: _Ledger) -> _Array:
-    return ledger.cost("llm_calls") + ledger.cost("rerank_calls")
-
-
 def _passages(ledger: _Ledger) -> _Array:
     record = ledger.record
     if not record.traces.has("passages"):
@@ -390,10 +386,6 @@ def _judge_tokens(ledger: _Ledger, name: str) -> _Array:
     return ledger.record.known(np.where(asked, recorded, ledger.record.nothing), f"column {name!r}")
 
 
-def _evaluated(ledger: _Ledger) -> _Array:
-    return ledger.cost("prompt_tokens") - ledger.cost("cached_tokens")
-
-
 # --- seconds --------------------------------------------------------------------------------------
 def _seconds(ledger: _Ledger) -> _Array:
     """Wall seconds; those of samples and verdicts apart where they were recorded apart."""
@@ -423,8 +415,6 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
 
 
 # --- charges --------------------------------------------------------------------------------------
-def _joules(ledger: _Ledger) -> _Array:
-    return _charged(ledger, ledger.model.energy.tariff)
 
 
 def _usd(ledger: _Ledger) -> _Array:
@@ -513,13 +503,13 @@ _ALL = (
         name="evaluated_tokens",
         label="evaluated tokens",
         summary="prompt tokens that the server had to evaluate",
-        compute=_evaluated,
+        compute=lambda ledger: ledger.cost("prompt_tokens") - ledger.cost("cached_tokens"),
     ),
     Cost(
         name="calls",
         label="all calls",
         summary="model calls and reranker calls that the policy reads",
-        compute=_calls,
+        compute=lambda ledger: ledger.cost("llm_calls") + ledger.cost("rerank_calls"),
     ),
     Cost(
         name="judge_calls",
@@ -562,7 +552,7 @@ _ALL = (
         label="energy",
         unit="J",
         summary="energy by stated constants",
-        compute=_joules,
+        compute=lambda ledger: _charged(ledger, ledger.model.energy.tariff),
     ),
     Cost(
         name="rounds",

@@ -65,24 +65,10 @@ def _aliases(row: Row) -> list[str]:
 
 
 def read_hotpotqa(path: str | Path, *, limit: int | None = None) -> tuple[Example, ...]:
-    """Questions of a HotpotQA file, plain or ``.gz``, in file order; the first ``limit`` of them.
+    """Questions of a HotpotQA or 2WikiMultiHopQA file, plain or ``.gz``, in file order; the first ``limit``.
 
-    Question types are ``bridge`` and ``comparison``. A question without paragraphs is read.
-
-    Raises
-    ------
-    DataError
-        When the file is not what it must be, naming file, row and column.
-    """
-    path = Path(path)
-    return read_rows(json_rows(path), _build, path, limit)
-
-
-def read_wikimultihop(path: str | Path, *, limit: int | None = None) -> tuple[Example, ...]:
-    """Questions of a 2WikiMultiHopQA file, plain or ``.gz``, in file order; the first ``limit``.
-
-    Question types, where the file has them, are ``compositional``, ``comparison``, ``inference`` and
-    ``bridge_comparison``. Titles can repeat within a question: the second is ``title#2``.
+    Question types are ``bridge`` and ``comparison``, of the second ``compositional``, ``inference`` and
+    ``bridge_comparison`` as well. A question without paragraphs is read.
 
     Raises
     ------

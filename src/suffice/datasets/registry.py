@@ -9,7 +9,7 @@ from pathlib import Path
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES, plain_suffix
 from suffice.datasets.generated import generate
-from suffice.datasets.hotpotqa import read_hotpotqa, read_wikimultihop
+from suffice.datasets.hotpotqa import read_hotpotqa
 from suffice.datasets.musique import read_musique
 from suffice.datasets.question_files import NQ_OPEN, Columns, read_questions
 from suffice.datasets.triviaqa import read_triviaqa
@@ -17,7 +17,7 @@ from suffice.errors import UsageError, did_you_mean
 
 _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
     "hotpotqa": read_hotpotqa,
-    "2wikimultihopqa": read_wikimultihop,
+    "2wikimultihopqa": read_hotpotqa,
     "musique": read_musique,
     "nq-open": partial(read_questions, columns=NQ_OPEN),
     "triviaqa": read_triviaqa,

@@ -288,7 +288,11 @@ class SufficeMiddleware:
         """A loop whose process is gone: its rounds are taken in again, from the question on."""
         loop = self._loops.begin(str(messages[0].text), runtime)
         self._begun[name] = self._begun[loop.question_id] = loop
-        places = [place for place, message in enumerate(messages) if _calls_tools(message)]
+        places = [
+            place
+            for place, message in enumerate(messages)
+            if message.type == "ai" and message.tool_calls
+        ]
         for place, end in pairwise(places):
             step = self._step(loop, messages[place:end])
             if step is not None and not loop.done:
@@ -421,10 +425,6 @@ def _chosen(loop: Loop, state: Any) -> dict[str, Any] | None:
     said = {**message.response_metadata, _KEY: {**outcome(loop), "answer_round": loop.answer_round}}
     changed = {"content": loop.answer, "response_metadata": said}
     return {"messages": [message.model_copy(update=changed)]}
-
-
-def _calls_tools(message: Any) -> bool:
-    return message.type == "ai" and bool(message.tool_calls)
 
 
 def _last_call(messages: Sequence[Any]) -> int | None:

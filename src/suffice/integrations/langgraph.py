@@ -14,7 +14,6 @@ from suffice.errors import UsageError
 from suffice.integrations.agents import Framework, outcome
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.watch import Watch
-from suffice.trace.rounds.records import LoopView
 
 _LANGGRAPH = Framework(name="LangGraph", package="langgraph", tested="1.2.22")
 
@@ -170,7 +169,7 @@ class StopNode:
         )
         held = self._rounds(state)
         new = [held] if isinstance(held, Mapping) else held[len(loop.rounds) :]
-        probe = None if self._probe is None else partial(_asked_of, self._probe, state)
+        probe = None if self._probe is None else partial(lambda probe, _: probe(state), self._probe)
         for number, parts in enumerate(new, start=1):
             if not loop.done:
                 loop.observe(**parts, probe=probe if number == len(new) else None)
@@ -211,10 +210,6 @@ class StopNode:
         runtime = self._runtime()
         run = _info(runtime, "thread_id") or id(run_of(runtime))
         return run, _part(state, self._question)
-
-
-def _asked_of(probe: Callable[[Any], Any], state: Any, _: LoopView) -> Any:
-    return probe(state)
 
 
 def _part(state: Any, name: str) -> Any:

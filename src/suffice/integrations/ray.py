@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from suffice._optional import require
 from suffice._version import VERSION
+from suffice.concurrency import started
 from suffice.errors import BackendError, UsageError, first_line
 
 Result = TypeVar("Result")
@@ -196,8 +196,7 @@ def _connect(ray: Any, address: str) -> None:
     if place is None:  # the processes of a new cluster end with the thread that started them
         connect()
     else:  # an address that takes a connection and says nothing makes Ray wait for minutes
-        connecting = threading.Thread(target=connect, daemon=True)
-        connecting.start()
+        connecting = started(connect, "joins-ray")
         connecting.join(ANSWERS_S)
         if connecting.is_alive():
             raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.concurrency import may_be_cut, need_room_for_a_thread
+from suffice.concurrency import may_be_cut, started
 from suffice.errors import BackendError
 from suffice.llm.drawing import Candidates, Cutoffs, draw, likeliest
 from suffice.llm.llama_api import SEQUENCES, Column, Grammar, LlamaContext, LlamaModel
@@ -266,9 +266,7 @@ class Decoder:
         self._news = threading.Condition()
         self._closed = False
         self.work = Work()
-        self._thread = threading.Thread(target=self._run, name="suffice-decoder", daemon=True)
-        need_room_for_a_thread()
-        self._thread.start()
+        self._thread = started(self._run, "decoder")
 
     def decode(self, order: Order) -> Reply:
         """The texts that were ordered.

@@ -11,7 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from suffice.concurrency import AdaptiveLimit, CallTally, Concurrency, WorkFor, pause
+from suffice.concurrency import (
+    AdaptiveLimit,
+    CallTally,
+    Concurrency,
+    WorkFor,
+    pause,
+    room_for_a_thread,
+)
 from suffice.errors import BackendError, SufficeError, SufficeWarning, UsageError
 from suffice.llm.endpoint import Address, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel, ServedModel
@@ -286,7 +293,7 @@ class ServerPool(ServedModel):
         self._where = ",".join(sorted(self._urls))
         self._on_change = on_change or _warn
         servers = [OpenAICompatibleModel(url, "(any)", settings=self._settings) for url in urls]
-        with ThreadPoolExecutor(min(len(servers), 32)) as threads:
+        with room_for_a_thread(), ThreadPoolExecutor(min(len(servers), 32)) as threads:
             said = list(threads.map(self._served, servers))
         listed = dict(zip(self._urls, said, strict=True))
         self._name = _same_model(listed, model)

@@ -34,6 +34,7 @@ from suffice.measures.shards import Shard, map_tasks, shards_of, tasks_of
 from suffice.scoring import F1_KINDS
 from suffice.signals.available import given_signals
 from suffice.signals.table import declared
+from suffice.trace.filelist import unlist
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import opened, readable
 from suffice.trace.reader import parquet_files, run_document
@@ -75,17 +76,13 @@ class Measured:
     signals: tuple[str, ...]
 
 
-def _silent(_done: int, _parts: int) -> None:
-    return None
-
-
 def write_measures(
     traces: TraceSet,
     out: str | Path,
     *,
     executor: Executor | None = None,
     again: bool = False,
-    on_part: Callable[[int, int], None] = _silent,
+    on_part: Callable[[int, int], None] = lambda *_: None,
 ) -> Measured:
     """Measure a record and write it to a folder, a file for some of its shards each.
 
@@ -163,6 +160,7 @@ def _refuse_others(
             )
     for file in there:
         if again and file.name not in names:
+            unlist(file)
             file.unlink()
 
 
@@ -186,7 +184,7 @@ class _Writing:
             QUESTIONS.key: str(QUESTIONS.version).encode(),
             RUN_KEY: json.dumps(self.run, sort_keys=True).encode(),
         }
-        write_table(table.replace_schema_metadata(metadata), file)
+        write_table(table.replace_schema_metadata(metadata), file, listed=True)
         return int(table.num_rows)
 
     def _narrow(self, traces: TraceSet) -> pa.Table:

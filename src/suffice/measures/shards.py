@@ -108,7 +108,8 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
         last_row = first_row + span.rows
         runs = slice(*np.searchsorted(starts[:-1], (first_row, last_row)))
         within = starts[runs] - first_row
-        for begin, end in _cuts(within, span.rows, _rows_of(span.file, rows)):
+        of_shard = _SHARD_BYTES * max(span.file.rows, 1) / max(span.file.n_bytes, 1)
+        for begin, end in _cuts(within, span.rows, max(1, min(rows, int(of_shard)))):
             questions = asked[runs][begin:end]
             if (questions < 0).all():
                 continue
@@ -126,11 +127,6 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
             )
         first_row = last_row
     return tuple(shards)
-
-
-def _rows_of(file: StoredFile, rows: int) -> int:
-    """How many rows of a file make a shard."""
-    return max(1, min(rows, int(_SHARD_BYTES * max(file.rows, 1) / max(file.n_bytes, 1))))
 
 
 def _cuts(starts: Rows, n_rows: int, size: int) -> Iterator[tuple[int, int]]:

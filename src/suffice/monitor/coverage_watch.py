@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -413,19 +413,3 @@ class Watch:
             self._counts["misses"],
         ):
             raise DataError("does not agree with the coverage monitor", column="labelled")
-
-
-def watch(
-    policy: StopPolicy, answers: Iterable[Arrived], settings: WatchSettings | None = None
-) -> Watched:
-    """Watch a policy's promise over these answers, in order of arrival.
-
-    Raises
-    ------
-    UsageError, DataError
-        When the policy promises no coverage or does not say on what; see :func:`promise_of`.
-    """
-    watching = Watch(promise_of(policy), settings)
-    for arrived in answers:
-        watching.take(arrived)
-    return watching.result()

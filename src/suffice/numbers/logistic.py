@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -252,8 +252,9 @@ def fit_rising_logistic(
     counts = _row_weights(row_weights, len(x))
     best, least = LogisticFit(0.0, (0.0,) * x.shape[1]), np.inf
     _, spread = _centre_and_spread(x.__getitem__, counts)
-    for kept in _subsets(x.shape[1]):
-        some = partial(_some_of, x, kept)
+    k = x.shape[1]  # larger subsets first, so that equal losses keep the most features
+    for kept in (list(some) for size in range(k, -1, -1) for some in combinations(range(k), size)):
+        some = partial(lambda columns, rows: x[rows][:, columns], kept)
         fit = _fit(some, len(kept), targets, penalty, counts)
         if min(fit.weights, default=0.0) < 0.0:
             continue
@@ -267,16 +268,6 @@ def fit_rising_logistic(
         if loss < least:
             best, least = LogisticFit(fit.intercept, tuple(weights.tolist())), loss
     return best
-
-
-def _some_of(x: NDArray[np.float64], kept: list[int], rows: slice) -> NDArray[np.float64]:
-    return x[rows][:, kept]
-
-
-def _subsets(k: int) -> Iterator[list[int]]:
-    """All of them, larger ones first, so that equal losses keep the most features."""
-    for size in range(k, -1, -1):
-        yield from (list(columns) for columns in combinations(range(k), size))
 
 
 def _centre_and_spread(

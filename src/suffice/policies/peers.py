@@ -13,14 +13,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.method import FitRun, Method, Preset
-from suffice.policies.rules.kind import read_rule
+from suffice.policies.rules.kind import RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty
 from suffice.scoring import AnswerChoice
@@ -41,12 +40,11 @@ Error = Annotated[
 Target = Annotated[float, Option(metavar="E", help="stop at an error of at most this")]
 
 
-class _ReadyRule(Method):
+class _ReadyRule(RuleKind, Method):
     """A rule whose every number is published: it is stated, not fitted."""
 
     presets = ("published",)
     fitted = frozenset()
-    main_field = "rule"
 
     @abstractmethod
     def rule(self, settings: Any) -> RulePolicy:
@@ -79,11 +77,6 @@ class _ReadyRule(Method):
         refuse_lacking(policy.specs, measures.traces)
         warn_of_rule(policy, measures, self.name)
         return policy
-
-    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
-        """A rule."""
-        del file
-        return read_rule(document)
 
     def _policy(self, rule: str, answer: str = "latest") -> RulePolicy:
         names = (

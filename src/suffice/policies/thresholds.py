@@ -304,7 +304,8 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
         holds_low=above,
     )
     exact = _exact(threshold)
-    for length in range(1, _written(threshold)):
+    written = format(Decimal(repr(float(threshold))), "f")  # without exponent
+    for length in range(1, len(written)):
         fitting = [number for number in _nearest(exact, length, gap) if number in gap]
         if fitting:
             return min(fitting, key=lambda number: (abs(_exact(number) - exact), number))
@@ -328,11 +329,6 @@ class _Gap:
 def _exact(number: float) -> Fraction:
     """The decimal number that is written, not the binary one nearest to it."""
     return Fraction(repr(float(number)))
-
-
-def _written(number: float) -> int:
-    """How many characters a number takes without exponent."""
-    return len(format(Decimal(repr(float(number))), "f"))
 
 
 def _nearest(wanted: Fraction, length: int, gap: _Gap) -> list[float]:

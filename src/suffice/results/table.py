@@ -158,7 +158,7 @@ class Table:
         interval of ``points`` above 0 is good, one below it bad.
         """
         limit = None if width is None else max(width, _NARROWEST)
-        paint = paint or _unpainted
+        paint = paint or (lambda text, _: text)
         body, full = _text_body(self, limit, paint)
         title = [line for text in self.title.split("\n") for line in _wrapped(text, limit)]
         blocks = [
@@ -382,10 +382,6 @@ class _Shown:
     @property
     def width(self) -> int:
         return max(map(_cells_wide, [*self.head, *(line for cell in self.cells for line in cell)]))
-
-
-def _unpainted(text: str, _: Tone) -> str:
-    return text
 
 
 def _tone(column: Column, value: Value) -> Tone | None:

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
@@ -34,10 +34,6 @@ class KeptIndex(Retriever, Protocol):
         ...
 
 
-def _silent(_finished: int, _planned: int) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMaker:
     """Makes indexes of every kind.
@@ -46,7 +42,7 @@ class IndexMaker:
     """
 
     encoder: Encoder | None = None
-    on_progress: Callable[[int, int], None] = field(default=_silent)
+    on_progress: Callable[[int, int], None] = lambda *_: None
 
     def build(
         self, kind: IndexKind, passages: tuple[Passage, ...], work: Path | None = None

@@ -72,6 +72,7 @@ def make_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with beside():
             async with followed.running():
+                service.get_ready()
                 yield
             await service.drain(service.limits.seconds)
             service.close()
@@ -145,16 +146,17 @@ class _Models:
         return JSONResponse(self._model(self._service.served(name)))
 
     def _model(self, served: Served) -> dict[str, object]:
+        live = served.live
         return {
             "id": model_id(served),
             "object": "model",
             "created": self._since,
             "owned_by": "suffice",
             "suffice": {
-                "policy": served.live.policy.facts.summary,
+                "policy": served.file.policy.facts.summary,
                 "policy_hash": served.hash,
-                "model": served.live.model.name,
-                "pipeline": served.live.loop.pipeline,
+                "model": None if live is None else live.model.name,
+                "pipeline": None if live is None else live.loop.pipeline,
                 "max_rounds": served.max_rounds,
                 "notes": list(served.notes),
             },

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from suffice.concurrency import room_for_a_thread
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.loop import Loop, answer_round
@@ -321,7 +322,9 @@ class Workers:
     async def run(self, work: Callable[..., _Made], *arguments: Any) -> _Made:
         """Its result; work that was begun is done whether or not anybody waits."""
         running = asyncio.get_running_loop()
-        return await running.run_in_executor(self._pool, partial(work, *arguments))
+        with room_for_a_thread():
+            done = running.run_in_executor(self._pool, partial(work, *arguments))
+        return await done
 
 
 class Decisions:

@@ -41,7 +41,7 @@ class Levels:
     lost_rounds
         Rounds that could not be recorded, so far.
     record_failing
-        Whether the record cannot be written now, or could not be.
+        Whether the record could not be written when it was last tried.
     """
 
     waiting: Callable[[], int]
@@ -103,9 +103,9 @@ class Metrics:
             "suffice_in_flight", "Questions under way.", ("endpoint",), registry=registry
         )
         self._alarms = Gauge(
-            "suffice_coverage_alarm",
-            "1 while an alarm of the watch in production holds.",
-            ("policy", "alarm"),
+            "suffice_alarm",
+            "1 once the watch in production raised an alarm of this kind.",
+            ("policy", "kind"),
             registry=registry,
         )
         self._reloads = Counter(
@@ -128,7 +128,7 @@ class Metrics:
         lost.set_function(levels.lost_rounds)
         failing = Gauge(
             "suffice_record_failing",
-            "1 where the record could not be written as it should be.",
+            "1 while the record cannot be written; what waits for room is in memory.",
             registry=registry,
         )
         failing.set_function(lambda: float(levels.record_failing()))
@@ -173,9 +173,9 @@ class Metrics:
             self._failed.labels(*labels).inc()
 
     # --- what others tell ----------------------------------------------------------------------------
-    def alarm(self, policy: str, alarm: str, *, holds: bool) -> None:
-        """An alarm of the watch in production, which is one of a fixed list."""
-        self._alarms.labels(policy, alarm).set(float(holds))
+    def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
+        """A kind of alarm of the watch in production, of a fixed list."""
+        self._alarms.labels(policy, kind).set(float(raised))
 
     def reloaded(self, *, taken: int, refused: int) -> None:
         """Policy files were read again."""

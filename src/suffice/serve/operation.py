@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -20,19 +22,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError
 from suffice.monitor.aspects import Alarm
 from suffice.monitor.folder import Folder
 from suffice.monitor.following import Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
+from suffice.policies.fixed import FixedPolicy
 from suffice.serve.access_log import AccessLog
 from suffice.serve.events import Event, Observer, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.metrics import Levels, Metrics
 from suffice.serve.openapi import Operation, described
 from suffice.serve.service import Served, Service
-from suffice.serve.settings import ServeSettings
+from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.serve.spans import Spans
 from suffice.trace.durable import in_turn
 from suffice.trace.retention import Retention, prune
@@ -88,7 +91,8 @@ class Surroundings:
     def __init__(self, settings: ServeSettings) -> None:
         own = settings.operation
         guarded = settings.security
-        tokens = () if guarded.tokens is None else read_tokens(Path(guarded.tokens))
+        self._token_file = None if guarded.tokens is None else Path(guarded.tokens)
+        tokens = () if self._token_file is None else read_tokens(self._token_file)
         check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
         self.settings = settings
         self.door = Door(
@@ -125,17 +129,18 @@ class Surroundings:
         record = settings.record
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
-        if own.watch_seconds < 0:
+        watch = settings.watch
+        if watch.seconds < 0:
             raise UsageError(
-                f"watch_seconds must be 0, which is never, or above, found {own.watch_seconds}"
+                f"seconds of [watch] must be 0, which is never, or above, found {watch.seconds}"
             )
         self._watching: _Watching | None = None
-        if record.folder is not None and own.watch_seconds:
-            self._watching = _Watching(Path(record.folder), own.webhook, self.metrics, log)
-        elif own.webhook is not None:
+        if record.folder is not None and watch.seconds:
+            self._watching = _Watching(Path(record.folder), watch, self.metrics, log)
+        elif watch.webhook is not None:
             raise UsageError(
                 "alarms are posted to webhook where a record is watched: set folder under [record], and "
-                "watch_seconds above 0"
+                "seconds under [watch] above 0"
             )
 
     def _stream(self, log: str) -> IO[str] | None:
@@ -163,7 +168,7 @@ class Surroundings:
     def _failing(self) -> bool:
         if self._service is None:
             return False
-        return any(watch.problem is not None for watch in self._service.watches)
+        return any(watch.failing for watch in self._service.watches)
 
     # --- health --------------------------------------------------------------------------------------
     @described(Operation(gives={200: _STATUS}))
@@ -226,18 +231,21 @@ class Surroundings:
 
     def hooks(self, started: Callable[[str], None]) -> Hooks:
         """What is done on the way."""
-        named = [name for name in self.settings.policies.values() if names_policy_file(name)]
+        named = self.settings.policies.values()
+        files = [file_of(name) for name in named if names_policy_file(name)]
+        files += [] if self._token_file is None else [self._token_file]
         return Hooks(
             started=started,
             ending=self._ending,
             reload=self._reload,
-            watched=lambda: [file_of(name) for name in named],
+            watched=lambda: files,
         )
 
     def _ending(self) -> None:
         self._ends = True
 
     def _reload(self) -> None:
+        self._read_tokens_again()
         if self._service is None:
             return
         done = self._service.reload()
@@ -246,6 +254,21 @@ class Surroundings:
             _LOG.warning("policy %s is taken up anew", name)
         for name, why in done.refused.items():
             _LOG.error("policy %s stays as it was: %s", name, why)
+
+    def _read_tokens_again(self) -> None:
+        """Those that were made or taken out hold at once; a file of none, or a broken one, opens nothing."""
+        if self._token_file is None:
+            return
+        try:
+            tokens = read_tokens(self._token_file)
+        except SufficeError as error:
+            _LOG.error("tokens stay as they were: %s", error)
+            return
+        if self.door.tokens and not tokens:
+            _LOG.error("tokens stay as they were: %s holds none", self._token_file)
+        elif tokens != self.door.tokens:
+            self.door.tokens = tokens
+            _LOG.warning("tokens are taken up anew: %s", ", ".join(one.name for one in tokens))
 
     # --- while it runs -------------------------------------------------------------------------------
     @asynccontextmanager
@@ -292,7 +315,7 @@ class Surroundings:
         while True:
             for policy in self._watching.in_force(self._service.policies):
                 await asyncio.to_thread(self._watching.look_at, policy)
-            await asyncio.sleep(self.settings.operation.watch_seconds)
+            await asyncio.sleep(self.settings.watch.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,16 +335,21 @@ class _Watching:
     Raises
     ------
     UsageError
-        For an address that alarms are not posted to.
+        For an address that alarms are not posted to, or a setting outside its range.
     """
 
     def __init__(
-        self, folder: Path, webhook: str | None, metrics: Metrics, log: AccessLog | None
+        self, folder: Path, settings: WatchSettings, metrics: Metrics, log: AccessLog | None
     ) -> None:
         self.ends = threading.Event()
         """Set where the service ends: no further try to post."""
         self._folder, self._metrics, self._log = folder, metrics, log
+        webhook, self._how = settings.webhook, settings.production
+        Production(FixedPolicy(1), ProductionSettings(**self._how))  # refuses what is out of range
         self._hook = None if webhook is None else WebHook(webhook, pause=self._pause)
+        # a state goes on under the settings that it was begun with
+        tag = sha256(json.dumps(self._how).encode()).hexdigest()[:8]
+        self._tag = "" if self._how == WatchSettings().production else f"-{tag}"
         self._shown: dict[str, str] = {}  # the hash by name
         self._held: dict[str, tuple[Following, tuple[int, ...]]] = {}
         self._failed: dict[str, str] = {}
@@ -340,7 +368,7 @@ class _Watching:
             if self._shown.get(name) != served.hash:
                 self._shown[name] = served.hash
                 for kind in KINDS:
-                    self._metrics.alarm(name, kind, holds=False)
+                    self._metrics.alarm(name, kind, raised=False)
         for gone in self._held.keys() - names.keys():
             del self._held[gone]
         return [_Watched(tuple(own), policies[own[0]]) for own in names.values()]
@@ -349,7 +377,7 @@ class _Watching:
         """Take in what is new; what fails is logged once."""
         key = policy.served.hash
         try:
-            with in_turn(self._folder, f"watch-{key}"):
+            with in_turn(self._folder, f"watch-{key}{self._tag}"):
                 self._look(policy)
         except Exception as error:  # noqa: BLE001
             said = f"{type(error).__name__}: {error}"
@@ -362,17 +390,17 @@ class _Watching:
 
     def _look(self, policy: _Watched) -> None:
         key = policy.served.hash
-        file = self._folder / f".watch-{key}.json"
+        file = self._folder / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, ()))
         if following is None or stamp != _stamp(file):  # another service looked meanwhile
-            settings = ProductionSettings(max_rounds=policy.served.max_rounds)
-            production = Production(policy.served.live.policy, settings)
+            settings = ProductionSettings(max_rounds=policy.served.max_rounds, **self._how)
+            production = Production(policy.served.file.policy, settings)
             following = Following(Folder(self._folder, production.reading), production, file=file)
             following.go_on()
         following.look()
         for kind, gauge in following.production.gauges().items():
             for name in policy.names:
-                self._metrics.alarm(name, kind, holds=gauge > 0)
+                self._metrics.alarm(name, kind, raised=gauge > 0)
         for alarm in following.untold:
             self._tell(alarm, policy)
             following.told()

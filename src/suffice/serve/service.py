@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakSet
 
+from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
 from suffice.pipelines.live.loop import Mode
@@ -73,7 +74,7 @@ class Served:
     source
         What was named: a file, ``fixed-K``, a rule.
     live
-        Its loop.
+        Its loop; ``None``: it decides about loops of others alone.
     watch
         Decides about questions and records them.
     hash
@@ -88,7 +89,7 @@ class Served:
 
     name: str
     source: str
-    live: LiveLoop
+    live: LiveLoop | None
     watch: Watch
     hash: str
     file: PolicyFile
@@ -96,9 +97,9 @@ class Served:
     notes: tuple[str, ...] = ()
 
     @property
-    def max_rounds(self) -> int:
-        """The full budget."""
-        return self.live.loop.rounds
+    def max_rounds(self) -> int | None:
+        """The full budget; ``None``: as many rounds as a loop of others runs."""
+        return self.file.max_rounds if self.live is None else self.live.loop.rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,7 @@ class Service:
     Parameters
     ----------
     ground
-        What is answered from.
+        What is answered from; ``None``: nothing is answered, it decides about loops of others.
     policies
         By the name that a client asks for: a policy, or what :func:`choose_policy` takes. The first holds
         where none is asked for; none at all: the default rule of the pipeline.
@@ -226,7 +227,7 @@ class Service:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: Ground | None,
         policies: Mapping[str, StopPolicy | str | Path] | None = None,
         *,
         record: str | Path | None = None,
@@ -247,6 +248,8 @@ class Service:
         self._texts: Texts = texts
         self._of_others: WeakSet[Watch] = WeakSet()
         self._places = Places(self.limits)
+        self.threads = Threads()
+        """In which questions are answered."""
         self._lock = threading.Lock()
         self._under_way: Counter[Watch] = Counter()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
@@ -275,9 +278,9 @@ class Service:
         return {name: served.file for name, served in self._policies.items()}
 
     @property
-    def watches(self) -> list[Watch]:
+    def watches(self) -> set[Watch]:
         """All that record: of the policies in force, and of loops of others."""
-        return [*(served.watch for served in self._policies.values()), *self._of_others]
+        return {*(served.watch for served in self._policies.values()), *self._of_others}
 
     def watch(self, file: PolicyFile, mode: Mode) -> Watch:
         """What follows loops of others under a policy, recorded and explored as questions are."""
@@ -287,7 +290,7 @@ class Service:
             mode=mode,
             explore=self._explore if mode == "live" else 0.0,
             texts=self._texts,
-            answer=self.ground.settings.choose,
+            answer="latest" if self.ground is None else self.ground.settings.choose,
             run={"pipeline": "over HTTP"},
         )
         self._of_others.add(watch)
@@ -311,38 +314,47 @@ class Service:
         return policies[name]
 
     def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
-        ground, notes = self.ground, list[str]()
+        ground, notes, live = self.ground, list[str](), None
         try:
-            chosen = choose_policy(source, pipeline=ground.settings.pipeline)
-            live = LiveLoop.of(chosen, ground.model, ground.settings, notes.append)
-            live = live.with_models(ground.encoder, ground.retrieval, notes.append)
-            watch = Watch(
-                live.policy,
-                record=self._record,
-                mode="live",
-                explore=self._explore,
-                texts=self._texts,
-                max_rounds=live.loop.rounds,
-                answer=ground.settings.choose,
-                run={
-                    **asdict(live.loop),
-                    "pipeline": live.loop.pipeline,
-                    "model": ground.model.name,
-                    **({} if ground.retrieval is None else ground.retrieval.stated),
-                    "policy": name,
-                },
-            )
+            if ground is None:
+                chosen = choose_policy(source)
+                policy = chosen.policy
+                watch = self.watch(PolicyFile(policy, chosen.max_rounds), "live")
+            else:
+                chosen = choose_policy(source, pipeline=ground.settings.pipeline)
+                live = LiveLoop.of(chosen, ground.model, ground.settings, notes.append)
+                live = live.with_models(ground.encoder, ground.retrieval, notes.append)
+                policy, watch = live.policy, self._watch_of(live, ground, name)
         except SufficeError as error:
             raise UsageError(f"policy {name!r}: {error}") from error
         return Served(
             name=name,
-            source=str(source or live.policy.facts.summary),
+            source=str(source or policy.facts.summary),
             live=live,
             watch=watch,
-            hash=policy_hash(live.policy) or "",
-            file=PolicyFile(live.policy, chosen.max_rounds),
+            hash=policy_hash(policy) or "",
+            file=PolicyFile(policy, chosen.max_rounds),
             content=_digest(source),
             notes=tuple(notes),
+        )
+
+    def _watch_of(self, live: LiveLoop, ground: Ground, name: str) -> Watch:
+        """What decides about questions that are answered here, and records them."""
+        return Watch(
+            live.policy,
+            record=self._record,
+            mode="live",
+            explore=self._explore,
+            texts=self._texts,
+            max_rounds=live.loop.rounds,
+            answer=ground.settings.choose,
+            run={
+                **asdict(live.loop),
+                "pipeline": live.loop.pipeline,
+                "model": ground.model.name,
+                **({} if ground.retrieval is None else ground.retrieval.stated),
+                "policy": name,
+            },
         )
 
     def reload(self) -> Reloaded:
@@ -410,13 +422,20 @@ class Service:
                 code="context_length_exceeded",
                 param="messages",
             )
-        served = self.served(wanted.policy)
-        live = _for_request(served.live, wanted)
+        served, ground = self.served(wanted.policy), self.ground
+        if ground is None or served.live is None:
+            raise Refusal(
+                404,
+                "no question is answered here, since there is nothing to search: this service decides about "
+                "loops of others (POST /v1/decisions, /v1/loops); who runs it starts it with --corpus PATH",
+                code="not_answered_here",
+            )
         order = Order(
             question=question,
             endpoint=endpoint,
             served=served,
-            live=live,
+            live=_for_request(served.live, wanted),
+            retriever=ground.retriever,
             watched=served.watch.question(question),
             streams=streams,
         )
@@ -442,6 +461,13 @@ class Service:
         with self._lock:
             self._under_way[watch] -= 1
         self._retire(watch)
+
+    def get_ready(self) -> None:
+        """Load what writes the record now: loaded with the first file, it would hold up what is answered."""
+        if self._record is not None:
+            from suffice.trace.rounds.writer import records_to_table
+
+            records_to_table((), {})
 
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those under way; whether all ended in time."""

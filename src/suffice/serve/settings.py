@@ -213,15 +213,7 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSettings:
-    """What is told of requests, and how the service ends: the table ``[operation]``.
-
-    Parameters
-    ----------
-    watch_seconds
-        How often the policies in force are watched over the record; 0: never.
-    webhook
-        Where an alarm of theirs is posted.
-    """
+    """What is told of requests, and how the service ends: the table ``[operation]``."""
 
     log: Annotated[
         str | None,
@@ -237,10 +229,38 @@ class OperationSettings:
         Option(help="send spans to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT"),
     ] = False
     otel_texts: bool = False
-    watch_seconds: float = 60.0
-    webhook: str | None = None
     notice_seconds: float = 0.0
     end_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSettings:
+    """How the policies in force are watched over the record: the table ``[watch]``.
+
+    Parameters
+    ----------
+    seconds
+        How often; 0: never.
+    webhook
+        Where an alarm is posted.
+    level, seed, first, metric, max_loss
+        As in :class:`~suffice.monitor.production.ProductionSettings`, of every policy.
+    """
+
+    seconds: float = 60.0
+    webhook: str | None = None
+    level: float = 0.05
+    seed: int = 42
+    first: int = 200
+    metric: str | None = None
+    max_loss: float | None = None
+
+    @property
+    def production(self) -> dict[str, Any]:
+        """What a policy is watched by."""
+        return {
+            name: getattr(self, name) for name in ("level", "seed", "first", "metric", "max_loss")
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +333,7 @@ class ServeSettings:
     loops: LoopSettings = field(default_factory=LoopSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     operation: OperationSettings = field(default_factory=OperationSettings)
+    watch: WatchSettings = field(default_factory=WatchSettings)
 
 
 def load_settings(file: str | Path) -> ServeSettings:

@@ -21,10 +21,6 @@ from suffice.trace.rounds.table import TraceSet, with_column
 _Pair = tuple[str, float | None]
 
 
-def _silent(_: Asked) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalModels:
     """Who may be asked for signals that the record alone does not give; ``None``: nobody.
@@ -79,7 +75,7 @@ def with_signals(
     only: tuple[str, ...] | None = None,
     *,
     models: SignalModels = _NOBODY,
-    on_progress: OnProgress = _silent,
+    on_progress: OnProgress = lambda _: None,
 ) -> StoredSignals:
     """Compute every signal that the record allows, or those in ``only``, and store them.
 

@@ -198,6 +198,8 @@ class Files:
         self, spans: Sequence[Span], checks: Checks, readings: Readings | None = None
     ) -> None:
         self.runs: Runs | None = None
+        self.on_read: Callable[[int], object] | None = None  # told how many columns of spans were
+        self._n_read = 0
         self.spans = tuple(spans)
         self._checks = checks
         self._readings = readings
@@ -309,6 +311,9 @@ class Files:
         alone = {name: kind} if _share_a_field(read[name].type, kind) else {}
         table = file.coerced(pa.table(read), span.start, alone)
         self._checks.check(file, table, span.start)
+        self._n_read += 1
+        if self.on_read is not None:
+            self.on_read(self._n_read)
         return table.column(name) if alone else coerce_column(table.column(name), kind)
 
     def _cells(
@@ -504,6 +509,15 @@ class LazyTable:
         if not isinstance(self.source, Files):
             raise InternalError(f"a table of {type(self.source).__name__} is of no files")
         return self.source, there
+
+    def beginnings(self) -> Rows:
+        """Its rows that stand at the beginning of a file; all, where it is short."""
+        if not self._is_long:
+            return np.arange(self.num_rows)
+        source, rows = self.in_files(np.arange(self.num_rows))
+        firsts = np.cumsum([0, *(span.rows for span in source.spans)])[:-1]
+        spans = np.searchsorted(firsts, rows, side="right") - 1
+        return np.flatnonzero(rows - firsts[spans] < _PIECE)
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
         """The same rows with a column of the schema replaced, or added."""

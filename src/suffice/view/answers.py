@@ -36,6 +36,8 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
 
 def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) -> dict[str, Any]:
     """Some questions of a selection, with the cursors of the next and the previous ones."""
+    if view.beginning and chosen != Selection():
+        raise NotReadyError(view.progress.doing)
     selector = selector_of(view)
     limit = (
         min(200, max(1, int(query.get("limit", "50"))))
@@ -79,6 +81,8 @@ def one_question(
     """
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
+        if view.beginning:
+            raise NotReadyError(view.progress.doing)
         raise DataError(
             f"no question {shorten(visible(name), 80)!r} in {view.traces.origin.source}"
         )
@@ -127,7 +131,7 @@ def one_question(
             signal: [_number(value) for value in values] for signal, values in signals.items()
         },
         "stops": [_stop(view, policy, place, record) for policy in policies],
-        "near": None if chosen is None else _near(view, chosen, place),
+        "near": None if chosen is None or view.beginning else _near(view, chosen, place),
     }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
@@ -20,9 +21,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from suffice.errors import DataError, InternalError, SufficeError
+from suffice.measures.measures import Measures
 from suffice.results.as_json import as_json
+from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers
-from suffice.view.data import NotReadyError, RecordView
+from suffice.view.data import NotReadyError, Progress, RecordView
 from suffice.view.selection import Selection
 from suffice.web.guard import PAGE_CONTENT, Door, Guard
 from suffice.web.replies import Refusal, refusal_of
@@ -58,6 +61,8 @@ class Shown:
         Where it lies, to see it grow; ``None``: it does not.
     open_again
         Opens it anew.
+    first
+        Reads the questions that stand first in it, which are shown until it has been opened.
     """
 
     def __init__(
@@ -65,8 +70,11 @@ class Shown:
         view: RecordView | None,
         source: Path | None = None,
         open_again: Callable[[], RecordView] | None = None,
+        first: Callable[[], TraceSet | None] = lambda: None,
     ) -> None:
         self._view = view
+        self._beginning: RecordView | None = None
+        self._first = first
         self._source, self._open_again = source, open_again
         self.version = 1
         self.arrived: list[str] = []
@@ -85,11 +93,19 @@ class Shown:
         NotReadyError
             Before it has been opened.
         """
-        if self._view is None:
-            if self.trouble:
-                raise DataError(self.trouble)
+        if self._view is None and self.trouble:
+            raise DataError(self.trouble)
+        shown = self._view or self._beginning
+        if shown is None:
             raise NotReadyError("the record is being opened")
-        return self._view
+        return shown
+
+    def reading(self, share: float) -> None:
+        """Say how much of the record has been read."""
+        if self._beginning is not None:
+            percent = int(100 * share)
+            doing = f"reading the record, {percent} %"
+            self._beginning.progress = Progress(done=percent, of=101, doing=doing)
 
     def end(self) -> None:
         """End what pages follow."""
@@ -100,11 +116,15 @@ class Shown:
         if self._open_again is None:
             return
         stamp = self._look()
+        first = self._first()
+        if first is not None:
+            self._beginning = RecordView(Measures(first), beginning=True)
+            self.reading(0.0)
         try:
-            self._view = self._open_again().start()
+            self._view = self._open_again().read_questions().start()
         except SufficeError as error:
             self.trouble = str(error)
-        self._stamp = stamp
+        self._stamp, self._beginning = stamp, None
 
     def renew(self) -> bool:
         """Open the record anew if its files changed; whether it did."""
@@ -116,7 +136,7 @@ class Shown:
                 return False
             self._stamp = stamp
             try:
-                newer = self._open_again()
+                newer = self._open_again().read_questions()
             except SufficeError as error:
                 self.trouble = f"the record changed and cannot be read as it is now: {error}"
                 return False
@@ -150,26 +170,46 @@ class Shown:
 def viewer_app(shown: Shown, door: Door | None = None) -> ASGIApp:
     """The viewer of a record; ``door`` says who may come in (left out: whoever reaches it by an address)."""
     served = assets()
+    page = served.pop("index.html")
 
-    def asset(request: Request) -> Response:
-        name = request.path_params.get("name") or "index.html"
+    async def asset(request: Request) -> Response:  # no thread: they wait for nothing
+        name = request.path_params["name"]
         if name not in served:
             raise Refusal(404, "there is no such page")
         return _tagged(request, served[name], _KINDS[Path(name).suffix])
+
+    def index(request: Request) -> Response:
+        return _tagged(request, page.replace(_GIVEN, _given(shown, request), 1), _KINDS[".html"])
 
     routes = [
         *(Route(f"/api/{name}", _answering(shown, answer)) for name, answer in _ANSWERS.items()),
         Route("/api/question/{id:path}", _answering(shown, _question)),
         Route("/api/chart", _charting(shown)),
         Route("/api/live", _following(shown)),
+        Route("/", index),
+        Route("/index.html", index),
         Route("/{name}", asset),
-        Route("/", asset),
     ]
     app = Starlette(
         routes=routes,
         exception_handlers={Refusal: _refused, SufficeError: _failed, 404: _no_page},
     )
     return Guard(app, door or Door(content=PAGE_CONTENT))
+
+
+_GIVEN = b'id="given">{}'
+
+
+def _given(shown: Shown, request: Request) -> bytes:
+    """What the page asks for first, written into it, as far as it is known."""
+    wanted = {"record": _record}
+    if request.query_params.get("view") == "questions":
+        wanted["questions"] = _questions
+    told = {}
+    for name, answer in wanted.items():
+        with suppress(SufficeError, Refusal):  # the page will be told when it asks
+            told[name] = answer(shown, request)
+    return b'id="given">' + document(told).replace(b"<", b"\\u003c")
 
 
 def _refused(_: Request, error: Exception) -> Response:
@@ -312,6 +352,7 @@ def _state(shown: Shown) -> dict[str, Any]:
     progress = view.progress
     return {
         "version": shown.version,
+        "beginning": view.beginning,
         "questions": view.n_questions,
         "arrived": len(shown.arrived),
         "done": progress.done,

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.texts import Texts
+from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError
 from suffice.measures.costs import CostAxis
@@ -112,8 +114,20 @@ class _Task:
     """A part of the work: what it is called, the signals it brings, and what does it."""
 
     name: str
-    work: Callable[[], None]
+    work: Callable[[], object]
     signals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """The texts that words are searched in, in small letters: once a distinct one.
+
+    ``questions`` (n_questions,) and ``ids`` (n_questions,) are by question, ``answers`` (n_rows,) by row.
+    """
+
+    questions: Texts
+    ids: pa.Array
+    answers: Texts
 
 
 @dataclass(slots=True)
@@ -122,9 +136,9 @@ class _Columns:
 
     policies: list[PolicyColumns] = field(default_factory=list)
     signals: dict[str, Array] = field(default_factory=dict)
-    questions: pa.ChunkedArray | None = None
+    questions: Texts | None = None
     types: Texts | None = None
-    answers: Texts | None = None
+    searched: Searched | None = None
     axis: CostAxis | None = None
     watched: dict[str, Produced] = field(default_factory=dict)
     """What a watch in production says of policies that ran in the record, by hash."""
@@ -136,10 +150,26 @@ class RecordView:
     """A record for the viewer: facts at once, everything else when :meth:`work` has come to it.
 
     Whoever asks for a column that is not there yet gets :class:`NotReadyError`, and it is measured next.
+
+    Parameters
+    ----------
+    measures
+        Of the record.
+    settings
+        What is looked at.
+    beginning
+        These questions are but the first of a record that is being read: they are shown, nothing is measured.
     """
 
-    def __init__(self, measures: Measures, settings: ViewSettings | None = None) -> None:
+    def __init__(
+        self,
+        measures: Measures,
+        settings: ViewSettings | None = None,
+        *,
+        beginning: bool = False,
+    ) -> None:
         self.settings = settings or ViewSettings()
+        self.beginning = beginning
         self.measures = measures
         self.traces = measures.traces
         self.columns = _Columns()
@@ -181,7 +211,7 @@ class RecordView:
     # --- in the background -----------------------------------------------------------------------
     def start(self) -> RecordView:
         """Measure in a thread of its own."""
-        threading.Thread(target=self.work, name="measuring", daemon=True).start()
+        started(self.work, "measuring")
         return self
 
     def stop(self) -> None:
@@ -191,10 +221,10 @@ class RecordView:
     def work(self, only_signals: Sequence[str] | None = None) -> None:
         """Measure everything, the most needed first; ``only_signals``: no others."""
         self._tasks = [
-            _Task("reading questions", self._read_questions),
+            _Task("reading questions", self.read_questions),
             _Task("scoring answers", self._score),
             _Task("building policies", self._build_policies),
-            _Task("reading answers", self._read_answers),
+            _Task("reading answers", self._read_searched),
         ]
         self._of = len(self._tasks) + 1
         while self._tasks and not self._ended:
@@ -231,12 +261,21 @@ class RecordView:
         self._tasks.insert(0 if first else len(self._tasks), task)
         self._of += 1
 
-    def _read_questions(self) -> None:
-        self.columns.types = Texts.of(self.traces.first_rounds("question_type"))
-        self.columns.questions = self.traces.first_rounds("question")
+    def read_questions(self) -> RecordView:
+        """Read what the table of questions shows before anything is measured."""
+        if self.columns.questions is None:
+            _ = self.splits, self.question_ids
+            self.columns.types = Texts.of(self.traces.first_rounds("question_type"))
+            self.columns.questions = Texts.of(self.traces.first_rounds("question"))
+        return self
 
-    def _read_answers(self) -> None:
-        self.columns.answers = Texts.of(self.traces.table.column("answer"))
+    def _read_searched(self) -> None:
+        questions = self.columns.questions or Texts.of(self.traces.first_rounds("question"))
+        self.columns.searched = Searched(
+            questions=questions.mapped(pc.utf8_lower),
+            ids=pc.utf8_lower(self.question_ids).combine_chunks(),
+            answers=Texts.of(self.traces.table.column("answer")).mapped(pc.utf8_lower),
+        )
 
     def _score(self) -> None:
         self.measures = self.measures.by(self.settings.metric)
@@ -474,6 +513,7 @@ class RecordView:
             "notes": columns.notes,
             "progress": self.progress,
             "ready": self.progress.ready,
+            "beginning": self.beginning,
         }
 
     def policy_figures(self, split: str) -> list[dict[str, Any]]:

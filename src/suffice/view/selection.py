@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.errors import UsageError
+from suffice.measures.shards import usable_cores
 from suffice.replay.run.runs import at_stop
 from suffice.results.markup import shorten, visible
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
@@ -22,6 +23,7 @@ OUTCOMES = ("right", "wrong", "unknown", "early", "late", "gained", "lost")
 SORTS = ("id", "question", "stop", "score", "cost")
 PAGE, MOST = 50, 200
 _KEPT = 8
+_PART = 100_000  # texts
 _LONGEST_TEXT, _LONGEST_SEARCH = 600, 200
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -177,8 +179,8 @@ class Selector:
             questions = self._view.columns.questions
             if questions is None:
                 raise NotReadyError("questions are being read")
-            ranks = pc.rank(questions.combine_chunks(), tiebreaker="dense").to_numpy()
-            values = ranks.astype(np.float64)
+            ranks = pc.rank(questions.distinct, tiebreaker="dense").to_numpy()
+            values = questions.through(ranks.astype(np.float64), np.nan)
         else:
             values = self._values(chosen)
         values = -values if chosen.descending else values
@@ -264,23 +266,27 @@ class Selector:
 
     def _holding(self, word: str) -> Mask:
         """Questions that hold a word, in their text, their id or an answer."""
-        view = self._view
-        questions, answers = view.columns.questions, view.columns.answers
-        if questions is None or answers is None:
+        view, searched = self._view, self._view.columns.searched
+        if searched is None:
             raise NotReadyError("the texts that are searched are being read")
-        found = _contains(questions, word) | _contains(view.question_ids, word)
-        in_answers = np.append(_contains(answers.distinct, word), False)
+        word = word.lower()
+        found = _contains(searched.ids, word)
+        found |= searched.questions.through(_contains(searched.questions.distinct, word), False)
+        in_answers = _contains(searched.answers.distinct, word)
         if in_answers.any():
-            by_round = in_answers[answers.codes]
-            found |= np.logical_or.reduceat(by_round, view.traces.starts[:-1])
+            by_row = searched.answers.through(in_answers, False)
+            found |= np.logical_or.reduceat(by_row, view.traces.starts[:-1])
         return found
 
 
-def _contains(texts: pa.Array | pa.ChunkedArray, word: str) -> Mask:
-    if not len(texts):
+def _contains(texts: pa.Array, word: str) -> Mask:
+    """Which texts without nulls hold a word; many are searched by several threads."""
+    parts = [texts.slice(start, _PART) for start in range(0, len(texts), _PART)]
+    if not parts:
         return np.zeros(0, bool)
-    matched = pc.match_substring(texts, word, ignore_case=True)
-    return np.asarray(pc.fill_null(matched, False), bool)
+    with ThreadPoolExecutor(min(len(parts), usable_cores())) as pool:
+        found = pool.map(lambda part: pc.match_substring(part, word), parts)
+    return np.concatenate([np.asarray(part, bool) for part in found])
 
 
 def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) -> list[Any]:
@@ -325,13 +331,11 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
 
 
 def _texts(view: RecordView, name: str, rows: Rows, places: Rows) -> list[str | None]:
-    if name == "question" and view.columns.questions is not None:
-        held: list[str | None] = view.columns.questions.take(pa.array(rows)).to_pylist()
-        return held
-    if name == "question_type" and view.columns.types is not None:
-        types: Texts = view.columns.types
-        names = [*types.distinct.to_pylist(), None]
-        return [names[code] for code in types.codes[rows]]
+    held = {"question": view.columns.questions, "question_type": view.columns.types}[name]
+    if held is not None:
+        codes = held.codes[rows]
+        shown: list[str | None] = held.distinct.take(pa.array(codes, mask=codes < 0)).to_pylist()
+        return shown
     table = view.traces.table
     if name not in table.column_names:
         return [None] * len(rows)

@@ -202,14 +202,14 @@ class Rates:
 
 
 # --- the guard ------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Door:
     """What the guard lets in.
 
     Parameters
     ----------
     tokens
-        Bearer tokens; none: everybody may ask.
+        Bearer tokens; none: everybody may ask. Others may be put in their place while the guard stands.
     hosts
         Names that clients may call the service by, beside ``localhost`` and addresses in digits. Empty: with
         tokens any, which no foreign page has; without tokens no further one, so that no foreign page reaches
@@ -256,7 +256,6 @@ class Guard:
         self._door = door
         self._rates = rates or Rates(door.requests_per_minute, door.burst)
         self._hosts = frozenset(name.lower() for name in door.hosts)
-        self._any_host = "*" in self._hosts or (bool(door.tokens) and not self._hosts)
         self._headers = {**_ALWAYS, b"content-security-policy": door.content.encode()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -312,7 +311,8 @@ class Guard:
         if matched is None:
             raise Refusal(400, "the header Host is none", code="bad_host")
         name = matched[1].lower().rstrip(".")
-        if not (self._any_host or name == "localhost" or name in self._hosts or _in_digits(name)):
+        any_host = "*" in self._hosts or (bool(self._door.tokens) and not self._hosts)
+        if not (any_host or name == "localhost" or name in self._hosts or _in_digits(name)):
             raise Refusal(
                 421,
                 f"this service is not called {name!r:.80}; who runs it may allow the name by hosts",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.datasets.hotpotqa import read_hotpotqa, read_wikimultihop
+from suffice.datasets.hotpotqa import read_hotpotqa
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Gold, Passage, Question
 
@@ -40,7 +40,7 @@ def test_a_small_file(tmp_path: Path) -> None:
         Passage(id="A#2", title="A", text="Four."),
     )
     assert example.gold == Gold(answers=("Ama",), passage_ids=("B", "A", "A#2"))
-    assert read_wikimultihop(path) == (example,)
+    assert read_hotpotqa(path) == (example,)
 
 
 @pytest.mark.parametrize("facts", ["A", [1], [[]], [[1, 0]]])
@@ -65,7 +65,7 @@ def test_the_real_hotpotqa() -> None:
 
 
 def test_the_real_2wikimultihopqa() -> None:
-    examples = read_wikimultihop(data_file("2wikimultihopqa_500.json.gz"))
+    examples = read_hotpotqa(data_file("2wikimultihopqa_500.json.gz"))
     assert len(examples) == 500
     assert {len(example.passages) for example in examples} == {10}
     repeated = [e for e in examples if any(p.id != p.title for p in e.passages)]

@@ -83,6 +83,8 @@ def test_an_interrupted_run_is_gone_on_with(traces: Path, tmp_path: Path) -> Non
     kept = {file.name: file.stat().st_mtime_ns for file in out.glob("*.parquet")}
     gone = sorted(kept)[2]
     (out / gone).unlink()
+    with pytest.raises(DataError, match=rf"{gone}: is listed in files\.sha256 .* and missing"):
+        read_traces(out)
     again = write_measures(record, out)
     assert again.kept == first.parts - 1
     there = {file.name: file.stat().st_mtime_ns for file in out.glob("*.parquet")}
@@ -129,7 +131,7 @@ def test_what_they_do_not_hold_is_said(traces: Path, tmp_path: Path) -> None:
 def test_a_full_disk_keeps_what_was_written(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise BackendError("cannot write: No space left on device")
 
     with monkeypatch.context() as patch:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.monitor.arrivals import Arrived
-from suffice.monitor.coverage_watch import Promise, Watch, WatchSettings, promise_of, watch
+from suffice.monitor.coverage_watch import Promise, Watch, Watched, WatchSettings, promise_of
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
@@ -31,6 +32,13 @@ def policy(**fields: Any) -> MiCPPolicy:
         "fitted_on": fitted,
     }
     return MiCPPolicy(**{**given, **fields})
+
+
+def watch(policy: MiCPPolicy, answers: Iterable[Arrived]) -> Watched:
+    watching = Watch(promise_of(policy))
+    for arrived in answers:
+        watching.take(arrived)
+    return watching.result()
 
 
 def entropy(value: float) -> Arrived:

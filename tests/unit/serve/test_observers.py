@@ -98,9 +98,9 @@ def test_a_question_is_counted() -> None:
     assert said["suffice_abstentions_total", by] == 1
     assert (said["suffice_queue", ()], said["suffice_record_lost_rounds", ()]) == (3, 5)
     assert said["suffice_record_failing", ()] == 1
-    metrics.alarm("stable", "coverage", holds=True)
-    alarm = (("alarm", "coverage"), ("policy", "stable"))
-    assert samples(metrics)["suffice_coverage_alarm", alarm] == 1
+    metrics.alarm("stable", "coverage", raised=True)
+    alarm = (("kind", "coverage"), ("policy", "stable"))
+    assert samples(metrics)["suffice_alarm", alarm] == 1
 
 
 def test_labels_are_as_many_as_policies() -> None:

@@ -24,7 +24,7 @@ from suffice import Round, Watch
 from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.monitor.folder import Folder
-from suffice.monitor.production import KINDS, ProductionSettings
+from suffice.monitor.production import KINDS
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
@@ -38,8 +38,10 @@ from suffice.serve.settings import (
     RecordSettings,
     SecuritySettings,
     ServeSettings,
+    WatchSettings,
 )
 from suffice.trace.rounds.reader import read_traces
+from suffice.web.guard import new_token
 
 
 @contextmanager
@@ -85,6 +87,27 @@ def test_a_token_of_the_command_opens_all_but_health(
         assert ask(client, **bearer).status_code == 200
         assert metrics(client, **bearer)["suffice_requests_total"] == 1
     assert main(["serve", "--new-token", "anna"]) == 2
+
+
+def test_tokens_are_taken_up_anew_and_a_file_of_none_opens_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    anna = {"authorization": f"Bearer {new_token(file, 'anna')}"}
+    settings = ServeSettings(security=SecuritySettings(tokens=str(file)))
+    with served(settings) as (client, around):
+        hooks = around.hooks(print)
+        assert [*hooks.watched()] == [file]
+        bert = {"authorization": f"Bearer {new_token(file, 'bert')}"}
+        assert client.get("/v1/models", headers=bert).status_code == 401
+        hooks.reload()
+        assert client.get("/v1/models", headers=bert).status_code == 200
+        file.write_text(file.read_text().splitlines()[1])
+        hooks.reload()
+        assert client.get("/v1/models", headers=anna).status_code == 401
+        for broken in ("", "bert", None):
+            file.unlink() if broken is None else file.write_text(broken)
+            hooks.reload()
+            assert client.get("/v1/models", headers=bert).status_code == 200
+            assert client.get("/v1/models").status_code == 401
 
 
 def test_others_ask_with_a_token_or_not_at_all() -> None:
@@ -287,17 +310,18 @@ def alarming_record(folder: Path) -> Path:
 def watched_settings(tmp_path: Path, url: str, **further: Any) -> ServeSettings:
     return ServeSettings(
         record=RecordSettings(folder=str(tmp_path / "r")),
-        operation=OperationSettings(watch_seconds=0.01, webhook=url, **further),
+        operation=OperationSettings(**further),
+        watch=WatchSettings(seconds=0.01, webhook=url, metric="em", max_loss=0.1, first=3),
     )
 
 
 def alarms(client: TestClient) -> dict[str, float]:
     families = text_string_to_metric_families(client.get("/metrics").text)
     return {
-        sample.labels["alarm"]: sample.value
+        sample.labels["kind"]: sample.value
         for family in families
         for sample in family.samples
-        if sample.name == "suffice_coverage_alarm" and sample.labels["policy"] == "p"
+        if sample.name == "suffice_alarm" and sample.labels["policy"] == "p"
     }
 
 
@@ -321,11 +345,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_alarms_of_policies_in_force_are_gauges_and_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = partial(ProductionSettings, metric="em", max_loss=0.1, first=3)
-    monkeypatch.setattr(operation, "ProductionSettings", small)
+def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) -> None:
     file, log = alarming_record(tmp_path / "r"), tmp_path / "access.jsonl"
     policies = {"p": str(file)}
     with taking_posts(204) as (url, taken):
@@ -354,8 +374,6 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(
 def test_a_look_that_fails_is_logged_once_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    small = partial(ProductionSettings, metric="em", max_loss=0.1, first=3)
-    monkeypatch.setattr(operation, "ProductionSettings", small)
     policies = {"p": str(alarming_record(tmp_path / "r"))}
     failing, look = iter(range(3)), Folder.look
 
@@ -384,11 +402,14 @@ def test_where_nothing_is_watched_nothing_can_be_posted(tmp_path: Path) -> None:
     folder = str(tmp_path / "r")
     url = "http://127.0.0.1:9/"
     for record, seconds in ((None, 60.0), (folder, 0.0), (folder, -1.0)):
-        own = OperationSettings(watch_seconds=seconds, webhook=url)
-        with pytest.raises(UsageError, match="watch_seconds"):
-            Surroundings(ServeSettings(record=RecordSettings(folder=record), operation=own))
-    off = OperationSettings(watch_seconds=0.0)
-    settings = ServeSettings(record=RecordSettings(folder=folder), operation=off)
+        own = WatchSettings(seconds=seconds, webhook=url)
+        with pytest.raises(UsageError, match=r"\[watch\]"):
+            Surroundings(ServeSettings(record=RecordSettings(folder=record), watch=own))
+    wrong = ServeSettings(record=RecordSettings(folder=folder), watch=WatchSettings(level=2.0))
+    with pytest.raises(UsageError, match="level"):
+        Surroundings(wrong)
+    off = WatchSettings(seconds=0.0)
+    settings = ServeSettings(record=RecordSettings(folder=folder), watch=off)
     with served(settings) as (client, _):
         assert ask(client).status_code == 200
         assert alarms(client) == {}

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -224,6 +225,47 @@ def test_questions_are_there_before_anything_is_measured(traces: TraceSet) -> No
     assert ask(client, "record")["policies"] == []
     assert client.get("/api/what-if", params={"rule": RULE}).status_code == 503
     assert client.get("/api/questions", params={"text": "oslo"}).status_code == 503
+
+
+def test_first_questions_are_shown_while_the_record_is_read(traces: TraceSet) -> None:
+    first = traces.take(np.arange(24) < 5)
+    seen: dict[str, Any] = {}
+
+    def opened() -> RecordView:
+        shown.reading(0.34)
+        seen.update(
+            record=ask(client, "record"),
+            rows=ask(client, "questions")["rows"],
+            told=ask(client, "question/q03", text="oslo"),
+            filtered=client.get("/api/questions", params={"text": "oslo"}),
+            tried=client.get("/api/what-if", params={"rule": RULE}).status_code,
+            later=client.get("/api/question/q07").status_code,
+        )
+        return RecordView(Measures(traces), ViewSettings(policies=("fixed-1",)))
+
+    shown = Shown(None, None, opened, lambda: first)
+    client = TestClient(viewer_app(shown), base_url="http://localhost")
+    assert client.get("/api/record").status_code == 503
+    shown.open()
+    assert seen["record"]["beginning"]
+    assert seen["record"]["progress"]["doing"] == "reading the record, 34 %"
+    assert [row["id"] for row in seen["rows"]] == [f"q{n:02d}" for n in range(5)]
+    assert len(seen["told"]["rounds"]) == 3
+    assert "34 %" in seen["filtered"].json()["error"]["message"]
+    assert (seen["filtered"].status_code, seen["tried"], seen["later"]) == (503, 503, 503)
+    assert not ask(client, "record")["beginning"]
+    assert ask(client, "questions")["total"] == 24
+
+
+def test_the_page_holds_what_it_asks_first(client: TestClient) -> None:
+    page = client.get("/", params={"view": "questions", "text": "onerror"}).text
+    given = page.split('id="given">')[1].split("</script>")[0]
+    assert "<" not in given
+    told = json.loads(given)
+    assert told["record"] == ask(client, "record")
+    assert told["questions"] == ask(client, "questions", text="onerror")
+    bare = client.get("/", params={"view": "questions", "outcome": "none of them"}).text
+    assert '"questions":{"total"' not in bare
 
 
 def test_a_folder_that_grows_is_opened_anew(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ class StudyNotes:
         needed = ", ".join(f"{smallest_sample(level)} for {float(level):g}" for level in few)
         return [
             f"too few questions ({self.sizes[0]} to optimise, {self.sizes[1]} to calibrate on) for "
-            f"alpha = {_levels(few)}: each part needs at least {needed}"
+            f"alpha = {', '.join(f'{float(level):g}' for level in few)}: each part needs at least {needed}"
         ]
 
     def _without_stop(self) -> list[str]:
@@ -383,7 +383,3 @@ class StudyNotes:
             f"fits without any early stop, presets, objectives and divisions together: {shares}. Either too "
             "few questions for a threshold, or no division of the budget was better on those to optimise"
         ]
-
-
-def _levels(levels: list[Fraction]) -> str:
-    return ", ".join(f"{float(level):g}" for level in levels)

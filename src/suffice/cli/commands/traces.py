@@ -1,4 +1,4 @@
-"""``suffice traces``: look into records, check, split, join, narrow, label, import and export them."""
+"""``suffice traces``: look into records, check, split, join, narrow, label, redact, import, export them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from suffice.cli.options import add_json, add_traces, natural, out_path
 from suffice.cli.output import add_format, print_json, print_result, put, say, waiting
@@ -16,6 +16,7 @@ from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError, UsageError
 from suffice.measures.seen import record_banners
+from suffice.pipelines.live.redact import RedactedScore, redact_traces
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
@@ -33,8 +34,8 @@ _MOST_SHOWN = 20
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Looks into records, checks, lists, splits, joins, narrows, labels, imports and exports "
-        "them."
+        "Looks into records, checks, lists, splits, joins, narrows, labels, redacts, imports and "
+        "exports them."
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
@@ -45,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_merge(actions)
     _add_filter(actions)
     _add_label(actions)
+    _add_redact(actions)
     _add_import(actions)
     _add_export(actions)
 
@@ -195,6 +197,32 @@ def _add_label(actions: Any) -> None:
     label.set_defaults(run=_label)
 
 
+def _add_redact(actions: Any) -> None:
+    redact = actions.add_parser(
+        "redact",
+        help="write a record without its texts, to be shown to others",
+        description="Writes a record again with names in place of its texts and all signals stored, so that "
+        "policies replay, are searched and chosen on it as on the record itself, by --metric score. Question "
+        "ids stay as they are. What reads texts or tokens themselves needs the record.",
+    )
+    add_traces(redact)
+    redact.add_argument(
+        "--texts",
+        choices=("hashes", "no-texts"),
+        default="hashes",
+        help="hashes: equal texts have equal names all over, under a key that is thrown away; no-texts: "
+        "within a question only, and no gold answers (default: hashes)",
+    )
+    redact.add_argument(
+        "--score",
+        choices=get_args(RedactedScore),
+        default="f1",
+        help="what answers score against the gold answers, kept in the column score (default: f1)",
+    )
+    _add_out(redact)
+    redact.set_defaults(run=_redact)
+
+
 def _add_import(actions: Any) -> None:
     known = "; ".join(f"{name}: {kind.meaning}" for name, kind in FORMATS.items())
     taken = actions.add_parser(
@@ -303,6 +331,18 @@ def _label(arguments: argparse.Namespace) -> int:
             columns=columns,
             replace=arguments.replace,
             skip_unknown=arguments.skip_unknown,
+            skip_invalid=arguments.skip_invalid,
+        )
+    return _tell(written, arguments)
+
+
+def _redact(arguments: argparse.Namespace) -> int:
+    with waiting(f"redacting {arguments.traces}"):
+        written = redact_traces(
+            arguments.traces,
+            arguments.out,
+            texts=arguments.texts,
+            score=arguments.score,
             skip_invalid=arguments.skip_invalid,
         )
     return _tell(written, arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import threading
 import webbrowser
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from suffice._optional import require
 from suffice.cli.options import add_traces, natural, open_traces, out_path, workers_of
 from suffice.cli.output import put, say, waiting
+from suffice.concurrency import started
 from suffice.errors import DataError
 from suffice.scoring import METRICS
 
@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
+    from suffice.view.first import first_questions
     from suffice.web.run import Hooks, Listening
     from suffice.web.run import run as listen
 
@@ -93,7 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
     workers = Workers(count, behind=True) if arguments.ray is None else workers_of(arguments)
 
     def opened() -> RecordView:
-        return RecordView(Measures(open_traces(arguments, say), executor=workers), settings)
+        traces = open_traces(arguments, say, progress=shown.reading)
+        return RecordView(Measures(traces, executor=workers), settings)
+
+    place = Path(arguments.traces)
+    shown = Shown(None, place, opened, partial(first_questions, place))
 
     if arguments.bundle is not None:
         view = opened()
@@ -103,16 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
         for line in written.lines():
             put(line)
         return 0
-    if not Path(arguments.traces).exists():
+    if not place.exists():
         raise DataError("no such file or directory", file=arguments.traces)
-    shown = Shown(None, Path(arguments.traces), opened)
-    opening = threading.Thread(target=shown.open, daemon=True)
 
     def up(address: str) -> None:
         say(f"showing {arguments.traces} at {address}/; end with Ctrl-C")
-        opening.start()
+        started(shown.open, "record")
         if not arguments.no_browser:
-            threading.Thread(target=partial(webbrowser.open, f"{address}/"), daemon=True).start()
+            started(partial(webbrowser.open, f"{address}/"), "browser")
 
     # what follows the record ends at once, what is asked for within seconds
     listen(

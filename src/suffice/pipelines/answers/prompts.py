@@ -200,16 +200,13 @@ def _example(name: PromptName, example: WorkedExample) -> str:
     return f"{shown}Question: {example.question}\n{reply}"
 
 
-def _examples(name: PromptName, examples: Sequence[WorkedExample]) -> str:
-    return "\n\n".join(_example(name, example) for example in examples)
-
-
 def _completion(
     instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
 ) -> str:
     # a bare answer is asked for by its label, so that what is generated is the answer alone
     label = "" if asks_marker(name) else "Answer:"
-    return f"{instructions}\n\n{_examples(name, examples)}\n\n{asked}\n{label}"
+    worked = (_example(name, example) for example in examples)
+    return "\n\n".join([instructions, *worked, f"{asked}\n{label}"])
 
 
 def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:

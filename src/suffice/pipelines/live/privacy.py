@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.scoring import answer_form
@@ -46,10 +48,17 @@ class Privacy:
         Raises
         ------
         UsageError
-            For an unknown choice, a key that others may read, or none that can be made.
+            For an unknown choice, a record that was begun with another, a key that others may read, or none
+            that can be made.
         """
         if texts not in get_args(Texts):
             raise UsageError(f"texts are kept as {', '.join(get_args(Texts))}; found {texts!r:.60}")
+        before = None if folder is None else _texts_of(folder)
+        if before not in (None, texts):
+            raise UsageError(
+                f"{folder} was recorded with texts={before!r}, and a record has one setting: its texts and "
+                f"answers could not be compared; record with texts={before!r}, or into another folder"
+            )
         if texts == "all" or folder is None:
             return None
         if texts == "no-texts":
@@ -79,6 +88,33 @@ class Privacy:
         """A keyed hash of a text, of one word."""
         content = text.encode("utf-8", "surrogatepass")
         return f"h{hmac.new(self.key, content, hashlib.sha256).hexdigest()[:_HASH_DIGITS]}"
+
+
+def _texts_of(folder: Path) -> str | None:
+    """The setting by which a record was written, as its newest file says; ``None``: there is none."""
+    written: list[tuple[float, Path]] = []
+    for pattern in ("[!.]*.parquet", "watch-*.jsonl"):
+        for file in folder.glob(pattern):
+            with suppress(FileNotFoundError):  # others prune, and turn journals into Parquet
+                written.append((file.stat().st_mtime, file))
+    for _, file in sorted(written, reverse=True):
+        with suppress(OSError, ValueError, LookupError):  # what is damaged is told where it is read
+            watched = _run_of(file).get("watch")
+            return str(watched["texts"]) if watched and "texts" in watched else "all"
+    return None
+
+
+def _run_of(file: Path) -> Mapping[str, Any]:
+    """What a file of a record says of its run."""
+    if file.suffix == ".parquet":
+        from suffice.trace.parquet import footer_of, readable
+        from suffice.trace.reader import run_document
+
+        with readable(file):
+            return run_document(footer_of(file).metadata or {})
+    with file.open("rb") as journal:
+        run: Mapping[str, Any] = json.loads(journal.readline())["run"]
+        return run
 
 
 def _key(file: Path) -> bytes:
@@ -143,7 +179,7 @@ class Veiled:
             answer=self._of(self._answer, held.answer),
             passages=self._passages(held.passages),
             refound=self._passages(held.refound),
-            query=self._of(self._query, held.query),
+            query=self._of(partial(self._name, "query"), held.query),
             action=self._of(self._text, held.action),
             response=self._of(self._text, held.response),
             tokens=None,
@@ -166,9 +202,6 @@ class Veiled:
 
     def _answer(self, text: str) -> str:
         return self._name("answer", answer_form(text)) if text else text
-
-    def _query(self, text: str) -> str:
-        return self._name("query", text)
 
     def _text(self, text: str) -> str | None:
         """Of what is not compared nothing is left without hashes."""

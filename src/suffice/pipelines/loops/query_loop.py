@@ -327,7 +327,8 @@ class QueryLoop(SteppedLoop):
         spent, reading = choice.usage, None
         if self._roles.reader is not None:
             reading = self._roles.reader.read(choice.query, look.new)
-            spent = usage_sum(spent, _untimed(reading.usage))
+            # its seconds the round's own clock counts; a choice comes before that clock starts
+            spent = usage_sum(spent, replace(reading.usage, latency_s=0.0))
         trail.unread += choice.unread
         trail.add(
             SearchStep(
@@ -444,11 +445,6 @@ class _After:
         if paid:
             return finished
         return replace(finished, usage=_judged(finished.usage, self.wish().usage))
-
-
-def _untimed(usage: Usage) -> Usage:
-    """For calls whose seconds the round's own clock counts; a choice comes before that clock starts."""
-    return replace(usage, latency_s=0.0)
 
 
 def _with_wish(finished: Round, choice: QueryChoice, *, last: bool) -> Round:

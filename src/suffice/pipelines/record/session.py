@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from suffice.concurrency import (
@@ -62,10 +62,6 @@ class RecordSummary:
         return not self.failed and not self.interrupted
 
 
-def _ignore(_: Progress) -> None:
-    return None
-
-
 class Kept(Protocol):
     """Replies of questions that are not recorded yet; see :class:`suffice.llm.cache.KeptReplies`."""
 
@@ -103,7 +99,7 @@ class SessionSettings:
     tallies: tuple[CallTally, ...] = ()
     kept: Kept | None = None
     on_start: Callable[[int], None] | None = None
-    on_progress: Callable[[Progress], None] = field(default=_ignore)
+    on_progress: Callable[[Progress], None] = lambda _: None
 
 
 class Recorder(Protocol[_Task_contra, _Record_co]):

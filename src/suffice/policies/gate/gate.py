@@ -257,7 +257,10 @@ class Gate:
             self._retrievals += 1
             self._next = step + chosen.cooldown
         missed = (
-            blocked if seen.confidence <= chosen.tau_low and not _first(action, chosen) else None
+            blocked
+            if seen.confidence <= chosen.tau_low
+            and not (action is PlanAction.REPLAN and chosen.order == "replan-first")
+            else None
         )
         return GateDecision(
             action=action,
@@ -272,11 +275,6 @@ class Gate:
         if self.settings.budget is not None and self._retrievals >= self.settings.budget:
             return "budget"
         return "cool-down" if step < self._next else None
-
-
-def _first(action: PlanAction, settings: GateSettings) -> bool:
-    """Whether the action came before retrieving was considered."""
-    return action is PlanAction.REPLAN and settings.order == "replan-first"
 
 
 def _reason(

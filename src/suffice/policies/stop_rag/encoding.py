@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from suffice.errors import UsageError
@@ -214,7 +214,7 @@ class Tokenizer:
             documents_cut=sum(cuts),
         )
         flat = [[tokens for tokens, _ in added] for added in pairs]
-        return [_chain(flat[:t]) for t in range(1, len(flat) + 1)], asked + lost
+        return [list(chain.from_iterable(flat[:t])) for t in range(1, len(flat) + 1)], asked + lost
 
     def _question_room(self) -> int:
         return self._room() - self.window // 4
@@ -311,7 +311,3 @@ def _template(
         tuple(ids[last:]),
         (int(types[first]), int(types[last - 1])),
     )
-
-
-def _chain(lists: Iterable[Sequence[Tokens]]) -> list[Tokens]:
-    return [text for one in lists for text in one]

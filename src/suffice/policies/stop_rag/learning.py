@@ -358,7 +358,9 @@ def train_network(
         (training.states, validation.states),
         cache_bytes=settings.cache_bytes,
         precision=_precision(settings.precision, encoder),
-        on_read=None if progress is None else _reading(progress),
+        on_read=None
+        if progress is None
+        else lambda done, total: progress(TrainingProgress(stage="read", done=done, total=total)),
     )
     run = {name: value for name, value in asdict(settings).items() if name not in _PLACES}
     fitted = train(
@@ -387,10 +389,6 @@ def _precision(asked: Precision, encoder: TextEncoder) -> Precision:
     if asked != "auto":
         return asked
     return "bfloat16" if computes_in_bfloat16(encoder.device) else "float32"
-
-
-def _reading(progress: Callable[[TrainingProgress], None]) -> Callable[[int, int], None]:
-    return lambda done, total: progress(TrainingProgress(stage="read", done=done, total=total))
 
 
 def _notes(

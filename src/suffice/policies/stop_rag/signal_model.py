@@ -69,16 +69,13 @@ class SignalNetwork:
         shape = np.broadcast_shapes(*(column.shape for column in signals))
         flat = np.stack([np.broadcast_to(column, shape).reshape(-1) for column in signals], axis=1)
         layer = self._layer
-        trunk = np.maximum(layer("trunk", self._inputs(flat)), 0.0)
+        inputs = inputs_of(flat, self.tensors["centre"], self.tensors["spread"])
+        trunk = np.maximum(layer("trunk", inputs), 0.0)
         values = []
         for name in ("stop", "cont"):
             value = layer(f"{name}.out", np.maximum(layer(f"{name}.hidden", trunk), 0.0))[:, 0]
             values.append(value.astype(np.float32).astype(np.float64).reshape(shape))
         return values[0], values[1]
-
-    def _inputs(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standardised values and which are undefined, (N, 2 k)."""
-        return inputs_of(values, self.tensors["centre"], self.tensors["spread"])
 
     def _layer(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         weight = self.tensors[f"{name}.weight"].astype(np.float64)

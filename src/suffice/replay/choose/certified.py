@@ -18,7 +18,7 @@ from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset
-from suffice.policies.rules.kind import read_rule
+from suffice.policies.rules.kind import RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.attempts import spend
 from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
@@ -355,7 +355,7 @@ def _notes(
 
 
 # --- as a method -----------------------------------------------------------------------------------
-class Certified(Method):
+class Certified(RuleKind, Method):
     """Certified choice among what ``suffice fit`` knows; it stands above the policies it chooses from."""
 
     name = "certified"
@@ -363,7 +363,6 @@ class Certified(Method):
     source = "Angelopoulos et al. 2021"
     about = "half of the split fits, orders and sets thresholds, the other half proves"
     presets = ("corrected",)
-    main_field = "rule"
 
     def settings(self, preset: Preset) -> type[Any]:
         """Everything but the split."""
@@ -404,11 +403,6 @@ class Certified(Method):
             document=outcome.to_json(),
             notes=outcome.notes,
         )
-
-    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
-        """A rule with its guarantee."""
-        del file
-        return read_rule(document)
 
 
 METHOD = Certified()

@@ -309,7 +309,3 @@ def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
 
 def _overlap(first: Interval, second: Interval) -> bool:
     return first.low <= second.high and second.low <= first.high
-
-
-def _interval(interval: Interval) -> dict[str, float]:
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}

@@ -474,13 +474,6 @@ def _signal(
 
 
 # --- how much two signals say the same ---------------------------------------------------------------
-def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
-    """Pearson's correlation of the average ranks, in [-1, 1] (Spearman, 1904); no NaN allowed.
-
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([9.0, 8.0, 5.0]))
-    -1.0
-    """
-    return None if len(first) < 2 else _correlated(_centred_ranks(first), _centred_ranks(second))
 
 
 def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -249,7 +249,11 @@ def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
 def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResult:
     candidate, name, read = run.candidate, run.candidate.name, run.read
     scored = runner.scored
-    means = {one: _mean_score(values, scored.labelled) for one, values in read.scores.items()}
+    labelled = scored.labelled
+    means = {
+        one: _known(values[labelled].mean()) if labelled.any() else None
+        for one, values in read.scores.items()
+    }
     score = means[scored.metric.score]
     full = intervals.full_budget()
     rounds = read.costs["rounds"]
@@ -326,8 +330,3 @@ def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> P
     if not isinstance(policy, CoveragePolicy) or result.at_stops.past is not None:
         return result
     return replace(result, sets=answer_sets(policy, measures, result.stops, draws))
-
-
-def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> float | None:
-    """``None`` where nothing is labelled, or some question that is has no score there."""
-    return _known(values[labelled].mean()) if labelled.any() else None

@@ -274,7 +274,7 @@ def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
         build = partial(_fitted, measures, name, *fittable, fitting)
         return AskedPolicy(name=name, build=build)
     if names_policy_file(name):
-        read = _of_file(name, load_policy(name))
+        read = replace(_of_policy(load_policy(name)), file=name, label=Path(name).name)
         return AskedPolicy(name=read.label, build=lambda: read)
     raise UsageError(_unknown(name))
 
@@ -312,10 +312,6 @@ def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
         policy=policy,
         max_rounds=given.max_rounds if isinstance(given, PolicyFile) else None,
     )
-
-
-def _of_file(path: str, file: PolicyFile) -> NamedPolicy:
-    return replace(_of_policy(file), file=path, label=Path(path).name)
 
 
 def _fitted(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import chain, count, product
 from string import ascii_uppercase
 
 from suffice.protocols import Facts
@@ -40,7 +40,8 @@ class Marked:
 
 def marked(result: ReplayResult) -> tuple[Marked, ...]:
     """The policies in order, each with a mark of its own."""
-    letters = _letters()
+    lengths = (product(ascii_uppercase, repeat=length) for length in count(1))
+    letters = map("".join, chain.from_iterable(lengths))
     return tuple(
         Marked(
             mark=fixed.group(1) if (fixed := _FIXED.fullmatch(policy.name)) else next(letters),
@@ -113,8 +114,3 @@ def _family(policy: PolicyResult) -> Family:
     if policy.kind == "oracle":
         return "oracle"
     return "fixed" if policy.kind == "fixed" else "adaptive"
-
-
-def _letters() -> Iterator[str]:
-    for length in count(1):
-        yield from map("".join, product(ascii_uppercase, repeat=length))

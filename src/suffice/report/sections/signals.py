@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.breakdown import TypeBreakdown
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
@@ -98,10 +97,6 @@ def _name(name: str) -> str:
     return shorten(visible(name), _LONGEST_NAME)
 
 
-def _area(signal: SignalDiagnostics, part: str) -> Estimate:
-    return signal.parts[part].pooled.auroc
-
-
 # --- AUROC ---------------------------------------------------------------------------------------
 def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
     parts = [part.name for part in diagnostics.parts]
@@ -131,7 +126,7 @@ def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
 
 
 def _estimated(signal: SignalDiagnostics, part: str, family: Family) -> Estimated:
-    area = _area(signal, part)
+    area = signal.parts[part].pooled.auroc
     known = area.low is not None and area.high is not None
     return Estimated(
         family=family,

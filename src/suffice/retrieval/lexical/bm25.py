@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.concurrency import need_room_for_a_thread
+from suffice.concurrency import room_for_a_thread
 from suffice.errors import DataError, UsageError, first_line
 from suffice.retrieval.index_folder import UNREADABLE, load_index, save_index
 from suffice.retrieval.ranking import ScoredIndex, check_ids
@@ -175,8 +175,8 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
     if not vocabulary:
         return _EagerScorer(engine=None, n_passages=len(passages))
     engine = module.BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
-    need_room_for_a_thread()  # which watches a progress bar, shown or not
-    engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
+    with room_for_a_thread():  # which watches a progress bar, shown or not
+        engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
     return _EagerScorer(engine=engine, n_passages=len(passages))
 
 

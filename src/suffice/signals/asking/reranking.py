@@ -157,17 +157,13 @@ def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
     return {"passages": rows, RERANKS.calls: calls}
 
 
-def _summary(reranking: Reranking) -> dict[str, Any]:
-    return {"passages": reranking.passages, "calls": sum(reranking.calls.values())}
-
-
 RERANKING = Asking(
     name="rerank",
     option="--reranker",
     who="reranker",
     ask=rerank_passages,
     columns=_columns,
-    summary=_summary,
+    summary=lambda held: {"passages": held.passages, "calls": sum(held.calls.values())},
     line="the {who} scored {passages} passages",
     inputs=_has_scores,
 )

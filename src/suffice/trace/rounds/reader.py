@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,7 @@ def read_traces(
     skip_invalid: bool = False,
     keep_unknown: bool = False,
     lazily_above: int = READ_WHOLE,
+    progress: Callable[[float], object] | None = None,
 ) -> TraceSet:
     """Read a Parquet file, or a directory of them, as one trace set.
 
@@ -143,6 +144,8 @@ def read_traces(
     lazily_above
         Of a record of more bytes (encoded, not compressed) only the keys are read and checked at once, and
         other columns when they are first asked for; one with journals or labels beside it is read whole.
+    progress
+        Told which share of the keys of such a record has been read, while they are.
 
     Raises
     ------
@@ -157,7 +160,9 @@ def read_traces(
     """
     if not keep_unknown:
         wanted = _Wanted(columns, False)
-        traces = _opened(Path(path), wanted, lazily_above, skip_invalid=skip_invalid)
+        traces = _opened(
+            Path(path), wanted, lazily_above, skip_invalid=skip_invalid, progress=progress
+        )
         if traces is not None:
             return traces
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
@@ -170,7 +175,14 @@ def read_traces(
 _KEYS = ("question_id", "round", "split", "propensity", "policy_hash", "stopped_by")
 
 
-def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> TraceSet | None:
+def _opened(
+    root: Path,
+    wanted: _Wanted,
+    above: int,
+    *,
+    skip_invalid: bool,
+    progress: Callable[[float], object] | None = None,
+) -> TraceSet | None:
     """The trace set, of which the keys are read and the other columns when they are asked for.
 
     ``None``: it is read whole, since it is small, or journals or labels lie beside its files.
@@ -204,7 +216,8 @@ def _opened(root: Path, wanted: _Wanted, above: int, *, skip_invalid: bool) -> T
         errors += problems
         if not spans:
             raise nothing_read(root, errors, "no row can be read")
-    traces = _of_spans(spans, replace(origin, skipped=tuple(errors)), checked=skip_invalid)
+    origin = replace(origin, skipped=tuple(errors))
+    traces = _of_spans(spans, origin, checked=skip_invalid, progress=progress)
     if traces.n_questions == 0:
         raise nothing_read(root, errors, "the trace set is empty: no question to read")
     if wanted.everything:
@@ -303,7 +316,13 @@ def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[list[Span], list[
     return source.without(bad), errors
 
 
-def _of_spans(spans: Sequence[Span], origin: TraceSetOrigin, *, checked: bool) -> TraceSet:
+def _of_spans(
+    spans: Sequence[Span],
+    origin: TraceSetOrigin,
+    *,
+    checked: bool,
+    progress: Callable[[float], object] | None,
+) -> TraceSet:
     """The questions of some rows of files, read when asked for; ``checked``: their keys are right.
 
     Raises
@@ -312,6 +331,9 @@ def _of_spans(spans: Sequence[Span], origin: TraceSetOrigin, *, checked: bool) -
         Naming file, row and column of the first problem among the keys.
     """
     source = Files(spans, Checks(check=_check, beside=CHECKED_WITH))
+    if progress is not None:
+        parts = len(spans) * len({*_KEYS} & {*source.names})
+        source.on_read = lambda read: progress(min(1.0, read / parts))
     keys = Keys.of(LazyTable(source))
     if not checked:
         problems = [_placed(problem, source) for problem in _of_keys(source, keys)]
@@ -324,6 +346,7 @@ def _of_spans(spans: Sequence[Span], origin: TraceSetOrigin, *, checked: bool) -
         source.runs = Runs(keys.starts, keys.place)
         lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
         known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.place)], dtype=np.int64))
+    source.on_read = None
     whole_table = LazyTable(source)
     return TraceSet(
         table=whole_table.taken(rows[is_round]),
@@ -627,17 +650,28 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
     asked = traces.closed_book
     if not asked.num_rows:
         return
+    n_asked, beginning = asked.num_rows, ""
+    if isinstance(asked, LazyTable) and len(rows := asked.beginnings()) < n_asked:
+        columns = {name: asked.at(name, rows) for name in _RETRIEVED if name in asked.column_names}
+        asked, beginning = (
+            pa.table({"round": asked.at("round", rows), **columns}),
+            f" of the first {len(rows):,}",
+        )
     retrieving = pa.array(np.zeros(asked.num_rows, bool))
     for name in _RETRIEVED:
         if name in asked.column_names:
             retrieving = pc.or_(retrieving, _holds_something(asked.column(name)))
     count = pc.sum(retrieving).as_py()
     tells = any(traces.has(name) for name in _RETRIEVED) or "pipeline" in traces.origin.run
-    if not count and (tells or asked.num_rows < traces.n_questions):
+    if not count and (tells or n_asked < traces.n_questions):
         return
-    why = f"{count} of them retrieved something" if count else "nothing tells it from a round"
+    why = (
+        f"{count}{beginning or ' of them'} retrieved something"
+        if count
+        else "nothing tells it from a round"
+    )
     yield (
-        f"column round: {asked.num_rows} of {traces.n_questions} questions have a round 0, taken for the "
+        f"column round: {n_asked} of {traces.n_questions} questions have a round 0, taken for the "
         f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from 0, "
         "write them from 1"
     )

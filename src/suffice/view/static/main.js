@@ -43,8 +43,9 @@ function frame() {
   byId("source").textContent = name;
   document.title = `${name} - Suffice viewer`;
   const splits = Object.entries(record.splits).filter(([split]) => split).map(([split, count]) => `${split} ${whole(count)}`);
-  byId("about").textContent =
-    `${counted(record.questions, "question")}, ${counted(record.recorded_rounds, "recorded round")}, at most ${record.rounds} each` +
+  byId("about").textContent = record.beginning
+    ? `The first ${counted(record.questions, "question")} of a record that is being read: the others, filters and figures follow.`
+    : `${counted(record.questions, "question")}, ${counted(record.recorded_rounds, "recorded round")}, at most ${record.rounds} each` +
     `${splits.length ? `; splits: ${splits.join(", ")}` : ""}${isBundle ? `; ${record.bundle}` : ""}`;
   measuring(record.progress);
 }
@@ -55,7 +56,7 @@ function measuring(progress) {
   if (ready) return;
   byId("bar").max = progress.of;
   byId("bar").value = progress.done;
-  byId("doing").textContent = `${progress.doing || "measuring"} (${progress.done} of ${progress.of})`;
+  byId("doing").textContent = record?.beginning ? progress.doing : `${progress.doing || "measuring"} (${progress.done} of ${progress.of})`;
 }
 
 function marks() {
@@ -93,7 +94,7 @@ async function opened(signal) {
       return await source.record(state().split || "", signal);
     } catch (error) {
       if (!(error instanceof NotReady)) throw error;
-      byId("first")?.replaceChildren(`${error.message} …`);
+      main.replaceChildren(el("p", { class: "plain" }, `${error.message} …`));
       await new Promise((resolve) => setTimeout(resolve, 300));
       if (signal.aborted) throw error;
     }
@@ -103,9 +104,11 @@ async function opened(signal) {
 // --- what is new ------------------------------------------------------------------------------
 // While the record is measured the page renews what it shows; nothing typed is lost.
 async function renew() {
+  const before = record?.policies.length;
   record = await source.record(state().split || "", running.signal).catch(() => record);
   if (record) frame();
   const view = state().view || "overview";
+  if (["what-if", "compare"].includes(view) && record?.policies.length !== before) render();
   if (["overview", "questions", "question", "live", "promises"].includes(view) && !main.contains(document.activeElement?.closest?.("form"))) render({ again: true });
 }
 
@@ -121,7 +124,7 @@ function follow() {
     const grown = byId("grown");
     grown.hidden = !told.trouble;
     grown.textContent = told.trouble || "";
-    const now = `${told.version} ${told.done} ${told.ready}`;
+    const now = `${told.version} ${told.beginning || told.done} ${told.ready}`;
     if (policies && now !== policies) renew();
     policies = now;
     if (version !== null && told.version !== version) {

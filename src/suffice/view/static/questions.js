@@ -46,12 +46,13 @@ export async function questions(main, record, signal, { again }) {
   const full = `fixed-${record.rounds}`;
   const policy = wanted.policy || full;
   const label = record.policies.find((each) => each.name === policy)?.label ?? policy;
-  found.textContent = page.total
+  found.textContent = record.beginning ? "The questions that stand first in the record; the others are being read." : page.total
     ? `${counted(page.total, "question")}${page.total < record.questions ? ` of ${whole(record.questions)}` : ""}. One cell a round: ✓ right, ✗ wrong; framed: where ${label} stops.`
     : "No question is like that.";
   const focused = again ? [...main.querySelectorAll(".rows a")].indexOf(document.activeElement) : -1;
   main.querySelector(".results").replaceChildren(page.total ? rowsTable("Questions", page, policy, record, filtersOf(wanted)) : "");
   if (focused >= 0) main.querySelectorAll(".rows a")[focused]?.focus();
+  main.querySelector(".pager").hidden = !page.total;
   const last = page.first + page.rows.length - 1;
   main.querySelector(".at").textContent = page.total ? `${whole(page.first)}–${whole(last)} of ${whole(page.total)}` : "";
   const [back, on] = [main.querySelector(".back"), main.querySelector(".on")];

