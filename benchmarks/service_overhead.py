@@ -2,11 +2,13 @@
 
     python -m benchmarks.service_overhead [--seconds S] [--through NAME=URL ...] [--memory N]
 
-In one run and by one client: requests one at a time, 64 at once without a pause, and 64 open streams of which
-each lasts about two seconds. Printed are, for each way, requests a second, and milliseconds to the end of an
-answer (p50, p99) beyond those of the stand-in asked directly in the same phase. ``--through`` adds proxies
-that run already in front of the stand-in at ``--port``. ``--memory N`` asks N requests and prints what memory
-the service takes.
+In one run and by one client: requests one at a time, 64 at once without a pause, and 64 open streams
+of about two seconds each, begun one after the other over two seconds or all together. Printed are, for each
+way, requests a second, milliseconds to the end of an answer (p50, p99) beyond those of the stand-in asked
+directly in the same phase, and the milliseconds of CPU that its process took for a request. ``bare proxy`` is
+what the stack costs: starlette and uvicorn, and an asynchronous HTTP client that hands on every byte.
+``--through`` adds proxies that run already in front of the stand-in at ``--port``. ``--memory N`` asks N
+requests and prints what memory the service takes.
 """
 
 from __future__ import annotations
@@ -19,13 +21,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+import openai
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
 
 PIECES = ("Answer", ":", " Skien", ",", " Norway", "\n", "Confidence", ":", " 4")
 PACED_S = 2.0
@@ -97,14 +106,39 @@ def _chunk(writer: asyncio.StreamWriter, content: bytes) -> None:
     writer.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
 
 
+# --- the floor ------------------------------------------------------------------------------------------
+def bare_proxy(port: int) -> None:
+    """Hands on each request to the stand-in at the port before, and what it says byte by byte."""
+    client = openai.DefaultAsyncHttpxClient(base_url=f"http://127.0.0.1:{port - 1}")
+
+    async def hand_on(request: Request) -> StreamingResponse:
+        asked = client.build_request("POST", request.url.path, content=await request.body())
+        reply = await client.send(asked, stream=True)
+        return StreamingResponse(
+            reply.aiter_bytes(),
+            headers={"content-type": reply.headers["content-type"]},
+            background=BackgroundTask(reply.aclose),
+        )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        print("ready", flush=True)
+        yield
+
+    routes = [Route("/v1/chat/completions", hand_on, methods=["POST"])]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    uvicorn.Server(uvicorn.Config(app, port=port, access_log=False, backlog=1024)).run()
+
+
 # --- the client -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to the model."""
+    """A way to the model; ``process``: what answers, where it was started here."""
 
     name: str
     url: str
     model: str
+    process: subprocess.Popen[str] | None = None
 
 
 async def _stream(way: Way, question: str) -> float:
@@ -137,15 +171,35 @@ async def _stream(way: Way, question: str) -> float:
     return took * 1e3
 
 
-async def _phase(way: Way, at_once: int, seconds: float, question: str) -> list[float]:
-    until, took = time.perf_counter() + seconds, list[float]()
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """So many streams at any time, the first of which begin within ``begun_s`` seconds."""
 
-    async def one() -> None:
-        while time.perf_counter() < until:
-            took.append(await _stream(way, question))
+    title: str
+    at_once: int
+    question: str = "Where was Ibsen born?"
+    begun_s: float = 0.0
 
-    await asyncio.gather(*(one() for _ in range(at_once)))
-    return took
+    async def run(self, way: Way, seconds: float) -> list[float]:
+        """Milliseconds of each answer."""
+        until, took = time.perf_counter() + seconds, list[float]()
+
+        async def one(number: int) -> None:
+            await asyncio.sleep(self.begun_s * number / self.at_once)
+            while time.perf_counter() < until:
+                took.append(await _stream(way, self.question))
+
+        await asyncio.gather(*(one(number) for number in range(self.at_once)))
+        return took
+
+
+_PACED = f"{STREAMS} open streams of {PACED_S:g} s"
+PHASES = (
+    Phase("one at a time, at once", 1),
+    Phase(f"{_PACED}, begun one after the other", STREAMS, "Where was Ibsen born? paced", PACED_S),
+    Phase(f"{_PACED}, begun together", STREAMS, "Where was Ibsen born? paced"),
+    Phase(f"{STREAMS} at once, at once", STREAMS),
+)
 
 
 # --- the run --------------------------------------------------------------------------------------------
@@ -174,6 +228,13 @@ def _megabytes(process: subprocess.Popen[str]) -> float:
     return int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1]) / 1024
 
 
+def _cpu_s(process: subprocess.Popen[str] | None) -> float:
+    if process is None:
+        return float("nan")
+    spent = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
+
 def _serving(port: int, folder: Path) -> list[str]:
     notes = folder / "notes"
     notes.mkdir()
@@ -181,7 +242,7 @@ def _serving(port: int, folder: Path) -> list[str]:
         (notes / f"{number}.md").write_text(f"Note {number}: Ibsen was born in Skien in Norway.\n")
     return [
         *(sys.executable, "-m", "suffice", "serve", "--corpus", str(notes), "--policy", "fixed-1"),
-        *("--llm", f"http://127.0.0.1:{port}/v1", "--model", "at-once", "--port", str(port + 1)),
+        *("--llm", f"http://127.0.0.1:{port}/v1", "--model", "at-once", "--port", str(port + 2)),
         *("--record", str(folder / "record")),
     ]
 
@@ -193,46 +254,47 @@ def main() -> None:
     parser.add_argument("--through", action="append", default=[], metavar="NAME=URL[=MODEL]")
     parser.add_argument("--memory", type=int, default=0, metavar="N")
     parser.add_argument("--stand-in", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--bare-proxy", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.stand_in:
         asyncio.run(stand_in(asked.port))
         return
-    here = [sys.executable, "-m", "benchmarks.service_overhead", "--stand-in"]
+    if asked.bare_proxy:
+        bare_proxy(asked.port)
+        return
+    here, port = [sys.executable, "-m", "benchmarks.service_overhead"], asked.port
     with (
         tempfile.TemporaryDirectory() as folder,
-        _running([*here, "--port", str(asked.port)], "ready"),
-        _running(_serving(asked.port, Path(folder)), "listening") as service,
+        _running([*here, "--stand-in", "--port", str(port)], "ready") as model,
+        _running([*here, "--bare-proxy", "--port", str(port + 1)], "ready") as bare,
+        _running(_serving(port, Path(folder)), "listening") as service,
     ):
         ways = [
-            Way("stand-in", f"http://127.0.0.1:{asked.port}/v1", "at-once"),
-            Way("suffice", f"http://127.0.0.1:{asked.port + 1}/v1", "suffice/fixed-1"),
+            Way("stand-in", f"http://127.0.0.1:{port}/v1", "at-once", model),
+            Way("bare proxy", f"http://127.0.0.1:{port + 1}/v1", "at-once", bare),
+            Way("suffice", f"http://127.0.0.1:{port + 2}/v1", "suffice/fixed-1", service),
         ]
         for text in asked.through:
-            name, url, *model = text.split("=")
-            ways.append(Way(name, url, *(model or ["at-once"])))
+            name, url, *other = text.split("=")
+            ways.append(Way(name, url, *(other or ["at-once"])))
         if asked.memory:
-            _memory(ways[1], service, asked.memory)
+            _memory(ways[2], service, asked.memory)
             return
-        phases = (
-            ("one at a time, at once", 1, "Where was Ibsen born?"),
-            (f"{STREAMS} at once, at once", STREAMS, "Where was Ibsen born?"),
-            (f"{STREAMS} open streams of {PACED_S:g} s", STREAMS, "Where was Ibsen born? paced"),
-        )
-        for title, at_once, question in phases:
-            print(title)
+        for phase in PHASES:
+            print(phase.title)
             direct: list[float] = []
             for way in ways:
-                begun = time.perf_counter()
-                asyncio.run(_phase(way, at_once, 1.0, question))
-                begun = time.perf_counter()
-                took = asyncio.run(_phase(way, at_once, asked.seconds, question))
+                asyncio.run(phase.run(way, 1.0))
+                begun, cpu = time.perf_counter(), _cpu_s(way.process)
+                took = asyncio.run(phase.run(way, asked.seconds))
                 rate = len(took) / (time.perf_counter() - begun)
+                cpu = (_cpu_s(way.process) - cpu) / len(took) * 1e3
                 direct = direct or took
-                shares = [np.percentile(took, q) - np.percentile(direct, q) for q in (50, 99)]
+                p50, p99 = np.percentile(took, [50, 99])
+                beyond = np.percentile(took, [50, 99]) - np.percentile(direct, [50, 99])
                 print(
-                    f"  {way.name:10} {rate:8.1f} requests/s; p50 {np.percentile(took, 50):8.1f} ms, p99 "
-                    f"{np.percentile(took, 99):8.1f} ms; beyond the stand-in {shares[0]:+8.1f}, "
-                    f"{shares[1]:+8.1f}",
+                    f"  {way.name:10} {rate:8.1f} requests/s; p50 {p50:8.1f} ms, p99 {p99:8.1f} ms; beyond "
+                    f"the stand-in {beyond[0]:+8.1f}, {beyond[1]:+8.1f}; {cpu:6.2f} ms of CPU a request",
                     flush=True,
                 )
 

@@ -31,7 +31,7 @@ output._SILENT_S = 1e6
 COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 if os.environ.get("CI"):
     COMMON |= {"derandomize": True, "database": None}
-settings.register_profile("everyday", max_examples=20, **COMMON)
+settings.register_profile("everyday", max_examples=12, **COMMON)
 settings.register_profile("thorough", max_examples=FULL, **COMMON)  # make test-slow
 settings.load_profile("everyday")
 

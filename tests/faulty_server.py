@@ -131,8 +131,8 @@ class Faults:
 
     def cut_stream(self) -> None:
         """Chunks that stop without the last one."""
-        data = json.dumps(self.reply).encode()
-        self.to.begin(200, {"transfer-encoding": "chunked"})
+        data = self.to.written(200, self.reply)
+        self.to.begin(200, {"transfer-encoding": "chunked", **self.to.kind})
         self.to.wfile.write(b"%x\r\n%s\r\n" % (len(data) // 2, data[: len(data) // 2]))
         self.to.close_connection = True
 
@@ -143,7 +143,7 @@ class Faults:
         self.to.close_connection = True
 
     def broken_json(self) -> None:
-        self.to.send_bytes(200, json.dumps(self.reply).encode()[:-9])
+        self.to.send_bytes(200, json.dumps(self.reply).encode()[:-9], self.to.kind)
 
     def html(self) -> None:
         self.to.send_bytes(200, b"<html>Please sign in</html>", {"content-type": "text/html"})
@@ -368,10 +368,29 @@ class _Http(ThreadingHTTPServer):
         """Clients hang up on what it does."""
 
 
+def _pieces(reply: Any) -> Iterator[str]:
+    """A reply as a server streams it, the text of each choice word by word; what is no reply as it is."""
+    choices = reply.get("choices") if isinstance(reply, dict) else None
+    if not isinstance(choices, list):
+        yield json.dumps(reply)
+        return
+    held = {name: value for name, value in reply.items() if name != "choices"}
+    for choice in choices:
+        text = (choice.get("message") or {}).get("content")
+        for piece in text.split(" ") if isinstance(text, str) else [text]:
+            said = f"{piece} " if isinstance(piece, str) else piece
+            yield json.dumps({"choices": [{"index": 0, "delta": {"content": said}}]})
+        end = {**choice, "delta": {}, "finish_reason": "stop"}
+        yield json.dumps({**held, "choices": [{k: v for k, v in end.items() if k != "message"}]})
+    if not choices:
+        yield json.dumps(reply)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: _Http
+    streams = False
 
     @property
     def outer(self) -> FaultyServer:
@@ -385,6 +404,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.outer.bodies.append(body)
         embeds = self.path.endswith("/embeddings")
+        self.streams = bool(body.get("stream"))
         self._answer(body, vectors(body) if embeds else self.outer.reply(body))
 
     def _answer(self, body: Body, reply: Any, *, fails: bool = True) -> None:
@@ -409,7 +429,19 @@ class _Handler(BaseHTTPRequestHandler):
     def send_json(
         self, status: int, content: object, headers: Mapping[str, str] | None = None
     ) -> None:
-        self.send_bytes(status, json.dumps(content).encode(), headers)
+        kind = self.kind if status == 200 else {}
+        self.send_bytes(status, self.written(status, content), {**kind, **(headers or {})})
+
+    @property
+    def kind(self) -> Mapping[str, str]:
+        """How a good reply says what it is."""
+        return {"content-type": "text/event-stream"} if self.streams else {}
+
+    def written(self, status: int, content: object) -> bytes:
+        """JSON, or where a stream was asked for its events."""
+        if not self.streams or status != 200:
+            return json.dumps(content).encode()
+        return "".join(f"data: {event}\n\n" for event in (*_pieces(content), "[DONE]")).encode()
 
     def log_message(self, *_: object) -> None:
         """Keep stderr quiet."""

@@ -10,8 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
@@ -239,6 +242,52 @@ class _Cuttable:
                 raise Cut
 
 
+class Threads:
+    """Threads that are used again: to start one holds up who starts it until it runs.
+
+    Parameters
+    ----------
+    idle_s
+        Seconds after which one ends that has nothing to do.
+    """
+
+    def __init__(self, idle_s: float = 5.0) -> None:
+        self._idle_s = idle_s
+        self._idle: deque[_Inbox] = deque()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do it in one of them as in a new one; it raises nothing.
+
+        Raises
+        ------
+        NoThread
+            When none can be started.
+        """
+        try:
+            self._idle.pop().put(work)
+        except IndexError:
+            inbox: _Inbox = SimpleQueue()
+            inbox.put(work)
+            started(partial(self._go_on, inbox), "aside")
+
+    def _go_on(self, inbox: _Inbox) -> None:
+        while True:
+            try:
+                work = inbox.get(timeout=self._idle_s)
+            except Empty:
+                with suppress(ValueError):  # else it was just chosen
+                    self._idle.remove(inbox)
+                    return
+                continue
+            vars(_HERE).clear()
+            Context().run(work)
+            del work
+            self._idle.append(inbox)
+
+
+_Inbox = SimpleQueue[Callable[[], None]]
+
+
 class Aside:
     """Work in a thread of its own that may turn out not to be wanted.
 
@@ -247,12 +296,19 @@ class Aside:
     work
         What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
         how what it waits for is cut short.
+    threads
+        Where its thread comes from; ``None``: a new one.
     """
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], threads: Threads | None = None) -> None:
         self._work = work
         self._cuttable = _Cuttable()
-        self._thread = started(self._run, "aside")
+        self._over = threading.Event()
+        self._thread = None
+        if threads is None:
+            self._thread = started(self._run, "aside")
+        else:
+            threads.run(self._run)
 
     @property
     def cut_off(self) -> bool:
@@ -263,12 +319,15 @@ class Aside:
         _HERE.work = self._cuttable
         with suppress(BaseException):
             self._work()
+        self._over.set()
 
     def cut(self, *, wait: bool = True) -> None:
         """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
         self._cuttable.cut()
         if wait:
-            self._thread.join()
+            self._over.wait()
+            if self._thread is not None:
+                self._thread.join()
 
 
 class WorkAhead(Generic[_Result]):

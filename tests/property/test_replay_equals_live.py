@@ -27,7 +27,7 @@ from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> None:
     for policy in policies():
@@ -43,7 +43,7 @@ def test_first_live_stop_is_the_replayed_one_in_many_traces(records: list[Questi
 
 
 @pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
-@settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=3))
 def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
     """The same for the policy and the rounds read back from disk."""
@@ -125,7 +125,7 @@ class _Reads(FixedPolicy):
         return self._specs  # type: ignore[attr-defined]
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_replay_refuses_exactly_the_records_without_any_input(
     records: list[QuestionRecord],

@@ -8,13 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
 
 import pytest
 
 from suffice.concurrency import (
     AdaptiveLimit,
+    Aside,
     NoThread,
     Slots,
+    Threads,
     WorkFor,
     as_here,
     rest,
@@ -314,3 +318,21 @@ def test_work_follows_a_limit_that_moves() -> None:
     assert most[1] <= 2
     assert WorkFor((limit,)).now == 2
     assert WorkFor((limit, limit)).most == 18
+
+
+def test_a_thread_is_used_again_as_if_it_were_new() -> None:
+    before, place, seen = threading.active_count(), ContextVar("place", default=0), list[object]()
+    threads = Threads(idle_s=0.05)
+
+    def work() -> None:
+        seen.append((threading.get_ident(), place.get()))
+        place.set(1)
+
+    for _ in range(3):
+        Aside(work, threads).cut()
+        time.sleep(0.01)
+    assert seen[1] == seen[2], "the same thread, in which nothing of the work before is left"
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(lambda _: Aside(partial(time.sleep, 0.01), threads).cut(), range(2)))
+    time.sleep(0.1)
+    assert threading.active_count() <= before

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from suffice.errors import unknown_name
 from suffice.pipelines.live.answering import Answered
@@ -250,9 +250,10 @@ def suffice_object(
     }
 
 
-def as_line(document: Mapping[str, Any]) -> str:
-    """JSON in a line."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+as_line: Callable[[Mapping[str, Any]], str] = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":")
+).encode
+"""JSON in a line."""
 
 
 def comment(told: Told) -> str:
@@ -275,14 +276,29 @@ def hung_up(request: Request) -> Callable[[], Awaitable[object]]:
 class Stream(StreamingResponse):
     """Server-sent events of a question, which is left when they end, however they do."""
 
-    def __init__(self, under_way: UnderWay, content: Any) -> None:
+    def __init__(self, under_way: UnderWay, events: AsyncIterator[str]) -> None:
         headers = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(content, media_type="text/event-stream", headers=headers)
+        super().__init__(events, media_type="text/event-stream", headers=headers)
         self._under_way = under_way
+        self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
+        """Send them; what is said at once is sent at once. The question knows when its client hangs up."""
+        del scope, receive
         try:
-            await super().__call__(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            held = ""
+            async for event in self._events:
+                held += event
+                if not self._under_way.goes_on_at_once:
+                    await send(_body(held))
+                    held = ""
+            await send({**_body(held), "more_body": False})
+        except OSError as error:
+            raise ClientDisconnect from error
         finally:
             self._under_way.leave()
+
+
+def _body(text: str) -> Message:
+    return {"type": "http.response.body", "body": text.encode(), "more_body": True}

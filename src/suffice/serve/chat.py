@@ -170,11 +170,14 @@ def _completion(under_way: UnderWay, asked: Asked, done: Done) -> dict[str, Any]
 
 async def _chunks(under_way: UnderWay, asked: Asked, *, with_usage: bool) -> AsyncIterator[str]:
     """The events; while rounds run, comments keep the connection alive."""
-    frame = _frame(under_way, "chat.completion.chunk")
+    frame = as_line(_frame(under_way, "chat.completion.chunk"))[:-1]
+
+    def event(choices: list[Mapping[str, Any]], **further: Any) -> str:
+        return f"data: {frame},{as_line({'choices': choices, **further})[1:]}\n\n"
 
     def chunk(delta: Mapping[str, str], finish: str | None = None, **further: Any) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return _event({**frame, "choices": [choice], **further})
+        return event([choice], **further)
 
     yield chunk({"role": "assistant", "content": ""})
     try:
@@ -186,15 +189,11 @@ async def _chunks(under_way: UnderWay, asked: Asked, *, with_usage: bool) -> Asy
                 if with_usage:
                     yield chunk({}, "stop")
                     usage = usage_object(told.tokens)
-                    yield _event({**frame, "choices": [], "usage": usage, "suffice": said})
+                    yield event([], usage=usage, suffice=said)
                 else:
                     yield chunk({}, "stop", suffice=said)
             else:
                 yield comment(told)
     except Refusal as refusal:
-        yield _event(refusal.document)
+        yield f"data: {as_line(refusal.document)}\n\n"
     yield "data: [DONE]\n\n"
-
-
-def _event(document: Mapping[str, Any]) -> str:
-    return f"data: {as_line(document)}\n\n"

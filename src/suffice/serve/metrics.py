@@ -41,7 +41,7 @@ class Levels:
     lost_rounds
         Rounds that could not be recorded, so far.
     record_failing
-        Whether the record cannot be written now, or could not be.
+        Whether the record could not be written when it was last tried.
     """
 
     waiting: Callable[[], int]
@@ -128,7 +128,7 @@ class Metrics:
         lost.set_function(levels.lost_rounds)
         failing = Gauge(
             "suffice_record_failing",
-            "1 where the record could not be written as it should be.",
+            "1 while the record cannot be written; what waits for room is in memory.",
             registry=registry,
         )
         failing.set_function(lambda: float(levels.record_failing()))

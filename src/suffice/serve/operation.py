@@ -168,7 +168,7 @@ class Surroundings:
     def _failing(self) -> bool:
         if self._service is None:
             return False
-        return any(watch.problem is not None for watch in self._service.watches)
+        return any(watch.failing for watch in self._service.watches)
 
     # --- health --------------------------------------------------------------------------------------
     @described(Operation(gives={200: _STATUS}))

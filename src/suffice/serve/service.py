@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakSet
 
+from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
 from suffice.pipelines.live.loop import Mode
@@ -247,6 +248,8 @@ class Service:
         self._texts: Texts = texts
         self._of_others: WeakSet[Watch] = WeakSet()
         self._places = Places(self.limits)
+        self.threads = Threads()
+        """In which questions are answered."""
         self._lock = threading.Lock()
         self._under_way: Counter[Watch] = Counter()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
@@ -458,6 +461,13 @@ class Service:
         with self._lock:
             self._under_way[watch] -= 1
         self._retire(watch)
+
+    def get_ready(self) -> None:
+        """Load what writes the record now: loaded with the first file, it would hold up what is answered."""
+        if self._record is not None:
+            from suffice.trace.rounds.writer import records_to_table
+
+            records_to_table((), {})
 
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those under way; whether all ended in time."""

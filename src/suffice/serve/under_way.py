@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from suffice.concurrency import Aside, Cut, may_be_cut
-from suffice.errors import InternalError, SufficeError
+from suffice.errors import InternalError, SufficeError, SufficeWarning
 from suffice.pipelines.answers.calls import ComingAnswer
 from suffice.pipelines.live.answering import Answered, total_usage
 from suffice.pipelines.live.ask import LiveLoop
@@ -136,7 +137,10 @@ class UnderWay:
         self._order = order
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + service.limits.seconds
-        self._told: asyncio.Queue[Told | _Failed] = asyncio.Queue()
+        self._told: deque[Told | _Failed] = deque()
+        self._news = asyncio.Event()
+        self._woken = False
+        self._ended = False
         self._place: asyncio.Future[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._aside: Aside | None = None
@@ -169,7 +173,7 @@ class UnderWay:
         self._service.enters(self.served.watch)
         try:
             self._question = _Question(self._service, self._order, self._put, self._over)
-            self._aside = Aside(self._question.run)
+            self._aside = Aside(self._question.run, self._service.threads)
         except BaseException:
             self._service.leaves(self.served.watch)
             self.leave()
@@ -179,6 +183,7 @@ class UnderWay:
         await hung_up()
         self._watching = None
         self.leave()
+        self._put(_Failed(Refusal(HUNG_UP, "the client hung up")))
 
     def leave(self, why: str = "the client hung up") -> None:
         """Nobody waits for the answer any more; what is under way is cut. Does nothing after the end."""
@@ -196,23 +201,36 @@ class UnderWay:
         return self._items()
 
     async def _items(self) -> AsyncIterator[Told]:
-        while True:
-            quiet_until = self._here.time() + _QUIET_S
-            try:
-                async with asyncio.timeout_at(min(self._until, quiet_until)):
-                    told = await self._told.get()
-            except TimeoutError:
-                if quiet_until < self._until:
+        while not self._ended:
+            if not self._told:
+                if not await self._more():
                     yield Waiting()
-                    continue
-                too_late = self._too_late()
-                self.leave(str(too_late))
-                raise too_late from None
+                continue
+            told = self._told.popleft()
+            self._ended = isinstance(told, Done | _Failed)
             if isinstance(told, _Failed):
                 raise told.refusal
             yield told
-            if isinstance(told, Done):
-                return
+
+    async def _more(self) -> bool:
+        """Wait for what is told next; false where it is quiet for long."""
+        quiet_until = self._here.time() + _QUIET_S
+        self._news.clear()
+        try:
+            async with asyncio.timeout_at(min(self._until, quiet_until)):
+                await self._news.wait()
+        except TimeoutError:
+            if quiet_until < self._until:
+                return False
+            too_late = self._too_late()
+            self.leave(str(too_late))
+            raise too_late from None
+        return True
+
+    @property
+    def goes_on_at_once(self) -> bool:
+        """Whether there is more to say without waiting for anything."""
+        return self._ended or bool(self._told)
 
     async def done(self) -> Done:
         """The answer.
@@ -239,9 +257,16 @@ class UnderWay:
 
     # --- told from the question's thread ----------------------------------------------------------
     def _put(self, told: Told | _Failed) -> None:
-        """Tell whoever reads."""
-        with suppress(RuntimeError):  # the event loop is over
-            self._here.call_soon_threadsafe(self._told.put_nowait, told)
+        """Tell whoever reads; the event loop is woken once for all that is told before it looks."""
+        self._told.append(told)
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # the event loop is over
+                self._here.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        self._news.set()
 
     def _over(self, took_s: float) -> None:
         """The thread ends."""
@@ -318,6 +343,10 @@ class _Question:
         watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
         tokens = Tokens.of(answered.rounds)
         self._end(answered, answered.stopped_by, answered.reason, tokens)
+        with suppress(
+            SufficeWarning
+        ):  # a record that fails costs no answer, not even under -W error
+            watched.end()  # what is told whole is in the record, whatever happens then
         told = self._coming.told
         if not answered.answer.startswith(told):
             self._put(

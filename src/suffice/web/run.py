@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import hashlib
 import logging
 import signal
@@ -193,6 +194,8 @@ class Server(uvicorn.Server):
         """End soon; asked again, at once."""
         if self.should_exit:
             self.force_exit = True
+            # what is cut says so with a traceback
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             return
         self._hooks.ending()
         if self._listening.notice_s > 0 and not self._tasks_named("notice"):
@@ -223,6 +226,8 @@ class Server(uvicorn.Server):
         if not self.started:
             return
         host, port = self.servers[0].sockets[0].getsockname()[:2]
+        gc.collect()
+        gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks
         self._hooks.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         self._begin(self._look(files), "look")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from starlette.types import Message
 from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, service
 
 from suffice.concurrency import may_be_cut
@@ -17,6 +19,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Generation, GenerationRequest
+from suffice.serve.asking import Stream
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.service import Service, Wanted
 from suffice.serve.settings import LimitSettings
@@ -92,6 +95,36 @@ def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
     ended = heard.events[-1]
     assert isinstance(ended, QuestionEnded)
     assert ended.stopped_by == "gone"
+
+
+def test_what_was_told_before_anybody_looks_is_sent_in_one_piece() -> None:
+    heard, sent = Heard(), list[Message]()
+    served = service(observers=[heard])
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError("the question knows when its client hangs up")
+
+    async def ask() -> None:
+        under_way = await begin(served, streams=True)
+        while len(heard.events) < 4:
+            time.sleep(0.001)
+        time.sleep(0.02)
+
+        async def said() -> AsyncIterator[str]:
+            async for told in under_way:
+                yield f"{type(told).__name__} "
+
+        await Stream(under_way, said())({}, receive, send)
+
+    asyncio.run(ask())
+    start, body = sent
+    assert start["status"] == 200
+    assert body["body"].startswith(b"Searching RoundEnded ")
+    assert body["body"].endswith(b"Text Done ")
+    assert not body["more_body"]
 
 
 def test_a_client_that_hangs_up_while_it_waits_is_forgotten() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
 from typing import Any, Protocol
 
 from suffice.errors import InternalError, SufficeError, UsageError
@@ -29,9 +28,9 @@ from suffice.protocols import (
 )
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.embedded_novelty import NOVELTY
-from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
+from suffice.signals.asking.verdicts import JUDGE_TOKENS, judge_tokens
 from suffice.signals.spec import given_by
-from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy, Usage
+from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
@@ -231,8 +230,8 @@ def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
     calls = ("llm_calls", "sample_calls", "judge_calls", "rerank_calls")
     names = (*calls, *tokens, *(f"sample_{name}" for name in tokens))
     sums = {name: _total([getattr(usage, name) for usage in usages]) for name in names}
-    judging = reduce(add_judge_calls, usages, Usage())
-    return {**sums, **{name: getattr(judging, name) for name in JUDGE_TOKENS}}
+    judging = {name: _total([judge_tokens(one, name) for one in usages]) for name in JUDGE_TOKENS}
+    return sums | judging
 
 
 def _total(values: Sequence[int | None]) -> int | None:

@@ -283,6 +283,12 @@ class Watch:
         return None if writer is None else writer.problem
 
     @property
+    def failing(self) -> bool:
+        """Whether the record could not be written when it was last tried."""
+        writer = self._watching.writer
+        return writer is not None and writer.failing
+
+    @property
     def counts(self) -> WatchCounts:
         """What was seen so far, in this process."""
         writer = self._watching.writer

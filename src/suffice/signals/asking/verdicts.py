@@ -81,7 +81,7 @@ def add_judge_calls(before: Usage, more: Usage) -> Usage:
     (1, 90, None)
     """
     tokens = {
-        name: _sum(_judge_tokens(before, name), _judge_tokens(more, name)) for name in JUDGE_TOKENS
+        name: _sum(judge_tokens(before, name), judge_tokens(more, name)) for name in JUDGE_TOKENS
     }
     calls = (before.judge_calls or 0) + (more.judge_calls or 0)
     seconds = more.judge_latency_s
@@ -90,7 +90,8 @@ def add_judge_calls(before: Usage, more: Usage) -> Usage:
     return replace(before, judge_calls=calls, judge_latency_s=seconds, **tokens)
 
 
-def _judge_tokens(usage: Usage, name: str) -> int | None:
+def judge_tokens(usage: Usage, name: str) -> int | None:
+    """One of :data:`JUDGE_TOKENS` of a usage: 0 where no judge was asked, ``None`` where it is unknown."""
     tokens: int | None = getattr(usage, name)
     return tokens if usage.judge_calls else tokens or 0
 

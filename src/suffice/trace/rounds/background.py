@@ -112,8 +112,9 @@ class BackgroundWriter:
     """Writes what loops do to a directory, in a thread of its own; several processes may write to one.
 
     What was put there is in a journal within moments, all of a question before its ``Ended.kept`` has a
-    result. Nothing here raises into a loop: what goes wrong stands in ``problem``, what was not kept is
-    counted in ``lost``.
+    result. Nothing here raises into a loop: what went wrong first stands in ``problem``, whether it does now
+    in ``failing``, and what was not kept is counted in ``lost``. What there is no room for is kept in memory
+    for a while and written when there is.
 
     Parameters
     ----------
@@ -140,6 +141,7 @@ class BackgroundWriter:
         self._run = run
         self.lost = 0
         self.problem: str | None = None
+        self.failing = False
         self._begin()
 
     def _begin(self) -> None:
@@ -221,6 +223,8 @@ class BackgroundWriter:
             if not self._guarded(lambda taken=event: self._work.take(taken)):
                 self.lost += isinstance(event, Finished)
         written = self._guarded(self._work.write)
+        turned = written and self._guarded(self._work.turn_if_full)
+        self.failing = not turned
         self.lost += self._work.dropped()
         for event in events:
             if isinstance(event, Ended | Reached):
@@ -310,7 +314,7 @@ class _Work:
 
     # --- files -----------------------------------------------------------------------------------
     def write(self) -> None:
-        """Put what was said into the journal, and a full journal into Parquet."""
+        """Put what was said into the journal."""
         if not self._unwritten:
             return
         if self._stream is None:
@@ -323,17 +327,29 @@ class _Work:
                 self._drop()
             raise
         self._unwritten.clear()
-        if len(self._done) >= _FULL_QUESTIONS or self._size >= _FULL_BYTES:
+
+    def turn_if_full(self) -> None:
+        """A full journal becomes Parquet."""
+        full = len(self._done) >= _FULL_QUESTIONS or self._size >= _FULL_BYTES
+        if full and self._stream is not None:
             self._turn()
 
     def _open_journal(self, *said: str) -> None:
-        """A journal that begins with what is ``said``; it is seen when all of that stands in it."""
+        """A journal that begins with what is ``said``, and is there when all of that stands in it."""
+        before = self._stream, self._size
         self._root.mkdir(parents=True, exist_ok=True)
         aside = self._file.with_name(f".{self._file.name}.tmp")
-        self._stream, self._size = aside.open("wb", buffering=0), 0
-        claim(self._stream)
-        self._append("\n".join((head_line(self._run), *said, "")).encode())
-        aside.rename(self._file)
+        try:
+            self._stream, self._size = aside.open("wb", buffering=0), 0
+            claim(self._stream)
+            self._append("\n".join((head_line(self._run), *said, "")).encode())
+            aside.rename(self._file)
+        except OSError:
+            if self._stream is not None and self._stream is not before[0]:
+                self._stream.close()
+            self._stream, self._size = before
+            aside.unlink(missing_ok=True)
+            raise
 
     def _append(self, content: bytes) -> None:
         """All of it or nothing."""
@@ -366,10 +382,17 @@ class _Work:
     def _turn(self) -> None:
         """Finished questions to Parquet, unfinished ones to the next journal."""
         full, stream, done = self._file, self._stream, self._done
-        self._number, self._stream, self._done = self._number + 1, None, []
+        self._number += 1
         try:
             if self._open:
                 self._open_journal(*self._carried())
+            else:
+                self._stream = None
+        except OSError:
+            self._number -= 1  # the full one goes on
+            raise
+        self._done = []
+        try:
             named = {record.question.id for record in done} & self._named
             self._store(done, full.with_suffix(".parquet"), self._run, named)
             self._named -= named

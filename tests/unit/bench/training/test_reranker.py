@@ -67,6 +67,7 @@ def trained(base: Path) -> tuple[InteractionModel, list[float]]:
     return model, losses
 
 
+@pytest.mark.slow
 def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
     base: Path, trained: tuple[InteractionModel, list[float]]
 ) -> None:

@@ -22,6 +22,7 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert "dense is left out" in printed.err
 
 
+@pytest.mark.slow
 def test_the_packaged_encoder_makes_the_dense_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,14 +121,14 @@ def test_the_filter_is_fitted_used_and_handed_on(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    assert main(generated(first, "--limit", "60")) == 0
+    assert main(generated(first, "--limit", "30")) == 0
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     options = ("--alpha", "0.3", "--alpha-retrieval", "0.3")
     fitted = said(capsys, "fit", "micp", first, "--out", one, *options)["policy"]
     assert not fitted["filtered"]
-    assert len(fitted["filter"]["question_ids"]) == 24
-    assert main(generated(second, "--limit", "60", "--filter", str(one))) == 0
-    assert "24 questions on which the passage filter was calibrated are left out" in (
+    assert len(fitted["filter"]["question_ids"]) == 12
+    assert main(generated(second, "--limit", "30", "--filter", str(one))) == 0
+    assert "12 questions on which the passage filter was calibrated are left out" in (
         capsys.readouterr().err
     )
     then = said(capsys, "fit", "micp", second, "--out", two, *options)["policy"]
@@ -149,7 +149,7 @@ def test_the_filter_is_fitted_used_and_handed_on(
     ]
     assert min(scores) >= fitted["filter"]["threshold"]
     # the same recording under another filter is another recording
-    assert main(generated(second, "--limit", "61")) == 2
+    assert main(generated(second, "--limit", "31")) == 2
     asked = said(
         capsys, "ask", "Who founded Cadel Tower?", "--corpus", corpus, "--llm", "scripted",
         "--policy", two,

@@ -57,7 +57,7 @@ AGENTS = ("llm_stop", "malformed_actions > 1 or answer_stable")
 def no_thread_stays() -> Iterator[None]:
     before = threading.active_count()
     yield
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # one of another test may end meanwhile
 
 
 class Reads(FixedPolicy):

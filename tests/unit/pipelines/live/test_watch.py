@@ -548,12 +548,41 @@ def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with watch.question("?") as loop:  # said once
             walk(loop)
         assert loop.answer == "Oslo"
-    with watch.question("?") as loop:  # room again: nothing was lost
+        assert watch.failing
+    with watch.question("?") as loop:  # room again: nothing was lost, and a kill now loses nothing
         walk(loop)
+    assert not watch.failing
+    assert len(records(tmp_path)) == 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         watch.close()
     assert len(records(tmp_path)) == 3
+
+
+def test_without_room_for_the_next_journal_the_full_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("suffice.trace.rounds.background._FULL_QUESTIONS", 1)
+    watch = Watch(record=tmp_path)
+    with watch.question("long?") as long:
+        long.observe(answer="Oslo")
+        with monkeypatch.context() as patched:
+            patched.setattr("suffice.trace.rounds.background.claim", refuse)
+            with pytest.warns(SufficeWarning, match="No space"), watch.question("short?") as loop:
+                loop.observe(answer="Oslo")
+            long.observe(answer="Skien")
+            long.kept()
+            assert watch.failing
+        long.observe(answer="Skien")
+    assert not watch.failing
+    kept = {record.question.text: len(record.rounds) for record in read_traces(tmp_path).records()}
+    assert kept == {"long?": 3, "short?": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        watch.close()
 
 
 def test_a_dead_writer_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ _KILLED = """
     from test_recorder import RUN, ScriptedModel, jobs, record_plans, reply, PlanRecorderSettings
     model = ScriptedModel(reply, api="chat", delay_s=0.02)
     settings = PlanRecorderSettings(run=RUN, on_progress=lambda p: print(p.finished, flush=True))
-    record_plans(jobs(model, 200), Path(sys.argv[1]), settings)
+    record_plans(jobs(model, 60), Path(sys.argv[1]), settings)
 """
 
 
@@ -167,7 +167,7 @@ def test_a_kill_loses_no_finished_run(tmp_path: Path) -> None:
     kept = read_plans(out)
     assert len(kept.records) >= finished
     again = record_plans(
-        jobs(ScriptedModel(reply, api="chat"), 200), out, PlanRecorderSettings(run=RUN)
+        jobs(ScriptedModel(reply, api="chat"), 60), out, PlanRecorderSettings(run=RUN)
     )
     assert again.before == len(kept.records)
-    assert again.recorded + again.before == 200
+    assert again.recorded + again.before == 60

@@ -108,6 +108,7 @@ def searched(**run: Any) -> TraceSet:
     return replace(single_world(), origin=TraceSetOrigin(run=run))
 
 
+@pytest.mark.slow  # the packaged encoder reads
 def test_published_says_what_stands_in_for_the_papers_parts(tmp_path: Path) -> None:
     """In the file, and wherever the policy's notes are told."""
     few = replace(QUICK, features="text", min_steps=1, layers=0, mode="separate")
@@ -126,9 +127,17 @@ def test_published_says_what_stands_in_for_the_papers_parts(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("run", "part"),
     [
-        ({}, None),
-        ({"retriever": "bm25"}, "searched with bm25; the paper reranks the 10 passages"),
-        ({"retriever": "dense+rerank"}, "--retriever dense+rerank --pool 10"),
+        pytest.param({}, None, marks=pytest.mark.slow),
+        pytest.param(
+            {"retriever": "bm25"},
+            "searched with bm25; the paper reranks the 10 passages",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"retriever": "dense+rerank"},
+            "--retriever dense+rerank --pool 10",
+            marks=pytest.mark.slow,
+        ),
         ({"retriever": "dense+rerank", "pool": 20}, "with dense+rerank over a pool of 20;"),
         ({"retriever": "dense+rerank", "pool": 10}, None),
     ],

@@ -121,13 +121,8 @@ def test_the_same_seed_gives_the_same_network(trained: Any) -> None:
     from suffice.policies.stop_rag.signal_learner import train_signal_network
 
     again = train_signal_network(NAMES, trajectories(100, 1), trajectories(40, 2), SHORT)
-    other = train_signal_network(
-        NAMES, trajectories(100, 1), trajectories(40, 2), dataclasses.replace(SHORT, seed=7)
-    )
     for name, each in trained.network.tensors.items():
         np.testing.assert_array_equal(again.network.tensors[name], each)
-    weight = "trunk.weight"
-    assert (other.network.tensors[weight] != trained.network.tensors[weight]).any()
 
 
 def test_a_killed_training_ends_with_the_same_network(trained: Any, tmp_path: Path) -> None:

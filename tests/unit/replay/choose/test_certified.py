@@ -84,6 +84,7 @@ OWN: dict[str, Any] = {"signals": ("own",)}
 
 
 # --- validity ------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_the_order_of_the_ids_cannot_win_the_bet() -> None:
     """Ids tell the losses: 60% gain by stopping (a...), 40% lose more (b...), on average 0.04 too much.
 

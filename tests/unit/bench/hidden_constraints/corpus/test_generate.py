@@ -178,11 +178,11 @@ def recall_at_10(benchmark: Benchmark) -> float:
 
 def test_recall_falls_from_one_to_nothing_as_the_gap_opens() -> None:
     pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
-    gaps = (0.0, 0.25, 0.5, 0.75, 1.0)
+    gaps = (0.0, 0.5, 1.0)
     recalls = [recall_at_10(generate(BenchmarkSettings(gap=gap))) for gap in gaps]
     assert recalls[0] >= 0.98
     assert recalls[-1] <= 0.08
-    assert 0.3 <= recalls[2] <= 0.65
+    assert 0.3 <= recalls[1] <= 0.65
     assert all(wide <= narrow for narrow, wide in pairwise(recalls))
 
 
