@@ -205,7 +205,7 @@ def _runs(text: str, length: int) -> set[str]:
 
 ANSWER_SIMILARITY_F1 = SignalSpec(
     name="answer_similarity_f1",
-    summary="words that the answer shares with that of the round before (F1)",
+    summary="how alike the answer and the round before's are, word by word",
     low=0.0,
     high=1.0,
     compute=answer_similarity_f1,
@@ -214,7 +214,7 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
 )
 ANSWER_SIMILARITY_SEQ = SignalSpec(
     name="answer_similarity_seq",
-    summary="letters that the answer shares with that of the round before, in order (difflib's ratio)",
+    summary="how alike the answer and the round before's are, letter by letter",
     low=0.0,
     high=1.0,
     compute=answer_similarity_seq,

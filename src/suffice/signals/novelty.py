@@ -76,7 +76,7 @@ _NOT_COMPARED = (
 )
 OVERLAP = SignalSpec(
     name="overlap",
-    summary="share of their words that new and earlier passages have in common (Jaccard)",
+    summary="share of their words that new and earlier passages have in common",
     needs=("passages",),
     answers=False,
     low=0.0,

@@ -510,7 +510,8 @@ class RecordView:
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
             "signals": {
-                spec.name: spec.summary for spec in specs_for(traces, sorted(columns.signals))
+                spec.name: getattr(spec, "summary", "")
+                for spec in specs_for(traces, sorted(columns.signals))
             },
             "measured": (traces.origin.run.get(STATED) or {}).get("source"),
             "warnings": columns.warnings,
