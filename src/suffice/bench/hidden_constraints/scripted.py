@@ -12,6 +12,7 @@ from suffice.bench.hidden_constraints.checker import CheckerJudge, names_token, 
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from suffice.bench.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
 from suffice.errors import UsageError
+from suffice.pipelines.planning.fields import joined_steps
 from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.signals.candidates import agreement
 
@@ -198,7 +199,7 @@ def _candidate(seen: _Seen, number: int, index: int) -> str:
 def _result(seen: _Seen) -> str:
     constraint = seen.task.constraint
     steps: Sequence[str] = seen.steps or seen.task.outline
-    if seen.informed and not satisfies(constraint, _numbered(steps)).ok:
+    if seen.informed and not satisfies(constraint, joined_steps(steps)).ok:
         late = {step for step in seen.task.depends if step <= len(steps)} or {len(steps)}
         also = f"and enforce {constraint.token}: {constraint.requirement}"
         steps = [
@@ -214,10 +215,6 @@ def _result(seen: _Seen) -> str:
         {
             "constraints": [constraint.token] if seen.informed else [],
             "decisions": [decision] if seen.informed else [],
-            "plan": _numbered(steps),
+            "plan": joined_steps(steps),
         }
     )
-
-
-def _numbered(steps: Sequence[str]) -> str:
-    return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))

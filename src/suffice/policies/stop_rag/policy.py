@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.numbers.fields import known
 from suffice.policies.method import Preset
 from suffice.policies.needs import loop_needs
 from suffice.policies.stop_rag.settings import TARGETS, Target
@@ -147,9 +148,9 @@ class StopRAGPolicy:
         stop, cont = (float(value[0, 0]) for value in self.model.values(columns))
         difference = stop - cont
         values = {
-            "q_stop": _or_none(stop),
-            "q_cont": _or_none(cont),
-            "difference": _or_none(difference),
+            "q_stop": known(stop),
+            "q_cont": known(cont),
+            "difference": known(difference),
             "threshold": self.threshold,
         }
         if view.round >= self.rounds:
@@ -211,7 +212,3 @@ class StopRAGPolicy:
         if self.notes:
             body["notes"] = list(self.notes)
         return body
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

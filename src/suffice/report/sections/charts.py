@@ -14,7 +14,7 @@ from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import outlying
 from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
-from suffice.results.formats import UNKNOWN, amount, count, decimal, percent, points
+from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
 
 _MOST_ROWS = 12
@@ -84,7 +84,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
         else sorted((cost, score) for _, cost, score in result.frontier.known)
     )
     intervals = [
-        (points(_gain(policy, result)), _ends(policy.result.interval))
+        (points(_gain(policy, result)), bracket(policy.result.interval))
         for policy in policies
         if policy.result.score is not None
     ]
@@ -160,10 +160,6 @@ def _gain(policy: Marked, result: ReplayResult) -> Interval | None:
 
 def _numbers(point: Point) -> tuple[str, str, str]:
     return point.name, amount(point.x), percent(point.y)
-
-
-def _ends(interval: Interval | None) -> str:
-    return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
 def _score_chart(

