@@ -344,11 +344,18 @@ class Choice(Tabular):
             return (
                 f"{policy.paid('rounds', decimal)} rounds a question, of {self.result.max_rounds}"
             )
-        unit = self.axis.unit or self.axis.label
-        said = f"{short_cost(own)} instead of {short_cost(full)} {unit} a question"
+        said = f"{self._cost(own, '')} instead of {self._cost(full)}"
         if self.axis.name != "rounds":
             said += f", {policy.paid('rounds', decimal)} rounds of {self.result.max_rounds}"
         return said
+
+    def _cost(self, mean: float, unit: str | None = None) -> str:
+        """A mean cost a question with its unit; of prices that of a thousand."""
+        if self.axis.name == "usd":
+            of, mean = "USD per 1,000 questions", 1000.0 * mean
+        else:
+            of = f"{self.axis.unit or self.axis.label} a question"
+        return f"{short_cost(mean)} {of if unit is None else unit}".rstrip()
 
     def _scored(self, policy: PolicyResult) -> str:
         """What a policy scores beside the full budget."""
@@ -374,14 +381,9 @@ class Choice(Tabular):
             else (f", {self.metric.label} {percent(self.measured.score)}")
         )
         own = self.measured.costs.get(self.axis.name)
-        unit = self.axis.unit or self.axis.label
-        cost = (
-            f"{self.measured.paid('rounds', decimal)} rounds"
-            if own is None
-            else f"{short_cost(own)} {unit}"
-        )
+        rounds = f"{self.measured.paid('rounds', decimal)} rounds a question"
         said = (
-            f"Running {self._all_rounds} costs {cost} a question{score}, {aside}. "
+            f"Running {self._all_rounds} costs {rounds if own is None else self._cost(own)}{score}, {aside}. "
             f"{self._above_the_cap()}"
         ).rstrip()
         if self.guess is not None and (guessed := self.guessed) is not None:
