@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from suffice.measures.costs import CostAxis
-from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
@@ -226,7 +225,7 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
         (
             *stops[policy.mark],
             policy.result.paid("rounds", decimal),
-            decimal(known(policy.result.p95_rounds)),
+            decimal(None if math.isnan(p95 := policy.result.p95_rounds) else p95),
         )
         for policy in policies
     ]
