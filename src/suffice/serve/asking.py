@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message as Sent
+from starlette.types import Receive, Scope, Send
 
 from suffice.errors import unknown_name
 from suffice.pipelines.live.answering import Answered
+from suffice.protocols import Message
 from suffice.serve.events import RoundEnded
 from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.under_way import Searching, Told, UnderWay
@@ -20,6 +22,7 @@ from suffice.web.replies import Refusal
 
 PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
+SYSTEM_UNREAD = "system messages and instructions were not read"
 
 
 ROLES = ("system", "developer", "user", "assistant")
@@ -30,6 +33,7 @@ class Asked:
     """A question read from a request, and what of the request was not taken into account."""
 
     question: str
+    earlier: tuple[Message, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -140,17 +144,22 @@ def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
     return "\n".join(texts)
 
 
-def last_of_user(
-    messages: Sequence[object], name: str, *, kinds: tuple[str, ...], passed_over: str = ""
-) -> str:
-    """The question: the text of the last message of the user; items of the type ``passed_over`` are none.
+def conversation_of(
+    messages: object, name: str, *, kinds: tuple[str, ...], passed_over: str = ""
+) -> Asked:
+    """The question, the text of the last message of the user, and what was said before it.
+
+    Items of the type ``passed_over`` are no messages.
 
     Raises
     ------
     Refusal
         400 for what is no message, and where none is the user's.
     """
-    texts = []
+    if not isinstance(messages, list) or not messages:
+        raise Refusal(400, f"{name} must be a list of at least one message", param=name)
+    said: list[Message] = []
+    unread = False
     for number, message in enumerate(messages):
         where = f"{name}[{number}]"
         held = message if isinstance(message, dict) else {}
@@ -162,10 +171,27 @@ def last_of_user(
                 400, f"{where} must be a message with a role of {', '.join(ROLES)}", param=where
             )
         if role == "user":
-            texts.append(text_of(held.get("content"), where, kinds=kinds))
-    if not texts:
+            said.append(
+                Message(role="user", content=text_of(held.get("content"), where, kinds=kinds))
+            )
+        elif role == "assistant":
+            said.append(Message(role="assistant", content=_said(held.get("content"))))
+        else:
+            unread = True
+    last = max((at for at, turn in enumerate(said) if turn.role == "user"), default=None)
+    if last is None:
         raise Refusal(400, "no message of the role user, whose last one is the question")
-    return texts[-1]
+    earlier = tuple(turn for turn in said[:last] if turn.content.strip())
+    return Asked(
+        question=said[last].content, earlier=earlier, notes=(SYSTEM_UNREAD,) if unread else ()
+    )
+
+
+def _said(content: object) -> str:
+    """What an assistant said, as far as it is text."""
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def flag(body: Mapping[str, Any], name: str) -> bool:
@@ -223,9 +249,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:_MOST_HEADER].encode("ascii", "replace").decode()
 
 
-def suffice_object(
-    under_way: UnderWay, answered: Answered, notes: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dict[str, Any]:
     """What is said of an answer beside its text."""
     return {
         "trace_id": under_way.trace_id,
@@ -246,7 +270,8 @@ def suffice_object(
             for number, finished in enumerate(answered.rounds, start=1)
             for passage in finished.passages or ()
         ],
-        "notes": list(notes),
+        "question": under_way.question,
+        "notes": list(asked.notes),
     }
 
 
@@ -300,5 +325,5 @@ class Stream(StreamingResponse):
             self._under_way.leave()
 
 
-def _body(text: str) -> Message:
+def _body(text: str) -> Sent:
     return {"type": "http.response.body", "body": text.encode(), "more_body": True}

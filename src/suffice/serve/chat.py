@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -14,10 +15,10 @@ from suffice.serve.asking import (
     Stream,
     as_line,
     comment,
+    conversation_of,
     flag,
     headers_of,
     hung_up,
-    last_of_user,
     model_id,
     refuse_any,
     suffice_object,
@@ -67,6 +68,7 @@ class ChatCompletions:
             asked.question,
             wanted_of(request, body, self._service),
             endpoint="chat",
+            earlier=asked.earlier,
             streams=streams,
             hung_up=hung_up(request),
         )
@@ -91,15 +93,8 @@ def _asked(body: Mapping[str, Any]) -> Asked:
         For what cannot be honoured.
     """
     _refuse(body)
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise Refusal(400, "messages must be a list of at least one message", param="messages")
-    question = last_of_user(messages, "messages", kinds=("text",))
-    notes = []
-    if len(messages) > 1:
-        notes.append("the last message of the user was answered alone, without those before it")
-    notes += without_effect(body, _READ | _HARMLESS)
-    return Asked(question=question, notes=tuple(notes))
+    asked = conversation_of(body.get("messages"), "messages", kinds=("text",))
+    return replace(asked, notes=(*asked.notes, *without_effect(body, _READ | _HARMLESS)))
 
 
 def _with_usage(body: Mapping[str, Any]) -> bool:
@@ -164,7 +159,7 @@ def _completion(under_way: UnderWay, asked: Asked, done: Done) -> dict[str, Any]
         **_frame(under_way, "chat.completion"),
         "choices": [choice],
         "usage": usage_object(done.tokens),
-        "suffice": suffice_object(under_way, done.answered, asked.notes),
+        "suffice": suffice_object(under_way, done.answered, asked),
     }
 
 
@@ -185,7 +180,7 @@ async def _chunks(under_way: UnderWay, asked: Asked, *, with_usage: bool) -> Asy
             if isinstance(told, Text):
                 yield chunk({"content": told.piece})
             elif isinstance(told, Done):
-                said = suffice_object(under_way, told.answered, asked.notes)
+                said = suffice_object(under_way, told.answered, asked)
                 if with_usage:
                     yield chunk({}, "stop")
                     usage = usage_object(told.tokens)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from suffice.serve.asking import (
+    SYSTEM_UNREAD,
     Asked,
     Stream,
     as_line,
     comment,
+    conversation_of,
     flag,
     headers_of,
     hung_up,
-    last_of_user,
     model_id,
     refuse_any,
     suffice_object,
@@ -70,6 +72,7 @@ class Responses:
             asked.question,
             wanted_of(request, body, self._service),
             endpoint="responses",
+            earlier=asked.earlier,
             streams=streams,
             hung_up=hung_up(request),
         )
@@ -93,24 +96,14 @@ def _asked(body: Mapping[str, Any]) -> Asked:
         For what cannot be honoured.
     """
     _refuse(body)
-    given, notes = body.get("input"), list[str]()
+    given = body.get("input")
     if isinstance(given, str):
-        question, further = given, 0
-    else:
-        question, further = _last_of_user(given), len(given or ()) - 1
-    if further or body.get("instructions"):
-        notes.append(
-            "the last message of the user was answered alone, without instructions and what was said before"
-        )
-    notes += without_effect(body, _READ | _HARMLESS)
-    return Asked(question=question, notes=tuple(notes))
-
-
-def _last_of_user(given: object) -> str:
-    if not isinstance(given, list) or not given:
-        raise Refusal(400, "input must be a text or a list of messages", param="input")
-    # searches of an earlier answer may be given back
-    return last_of_user(given, "input", kinds=_TEXTS, passed_over="file_search_call")
+        asked = Asked(question=given)
+    else:  # searches of an earlier answer may be given back
+        asked = conversation_of(given, "input", kinds=_TEXTS, passed_over="file_search_call")
+    unread = (SYSTEM_UNREAD,) if body.get("instructions") else ()
+    notes = dict.fromkeys((*asked.notes, *unread, *without_effect(body, _READ | _HARMLESS)))
+    return replace(asked, notes=tuple(notes))
 
 
 def _refuse(body: Mapping[str, Any]) -> None:
@@ -184,7 +177,7 @@ class _Response:
             "usage": None if done is None else _usage(done.tokens),
         }
         if done is not None:
-            said = suffice_object(self._under_way, done.answered, self._asked.notes)
+            said = suffice_object(self._under_way, done.answered, self._asked)
             document["suffice"] = said
         return document
 

@@ -22,7 +22,7 @@ from suffice.pipelines.live.loop import Mode
 from suffice.pipelines.live.privacy import Texts
 from suffice.pipelines.live.watch import Watch
 from suffice.policies.file import PolicyFile, file_of, names_policy_file, policy_hash
-from suffice.protocols import ChatModel, Encoder, Retriever, StopPolicy
+from suffice.protocols import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval
 from suffice.serve.events import (
     Endpoint,
@@ -392,11 +392,13 @@ class Service:
         wanted: Wanted,
         *,
         endpoint: Endpoint,
+        earlier: tuple[Message, ...] = (),
         streams: bool = False,
         hung_up: Callable[[], Awaitable[object]] | None = None,
     ) -> UnderWay:
         """Begin to answer a question, when there is a place; whoever asked calls its ``leave()``.
 
+        ``earlier``: what was said before it, of which the last ``limits.turns`` messages are read.
         ``streams``: pieces of the answer are told as the model gives them. ``hung_up`` returns when the
         client did; the question is cut then.
 
@@ -437,6 +439,7 @@ class Service:
             live=_for_request(served.live, wanted),
             retriever=ground.retriever,
             watched=served.watch.question(question),
+            earlier=earlier[max(0, len(earlier) - self.limits.turns) :],
             streams=streams,
         )
         under_way = UnderWay(self, order)

@@ -279,6 +279,7 @@ class LimitSettings:
         Option(name="request_timeout", help="seconds a request may take, waiting too", metavar="S"),
     ] = 120.0
     question_letters: int = 4_000
+    turns: int = 6
     body_bytes: int = 1 << 20
     body_depth: int = 32
 

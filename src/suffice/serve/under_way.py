@@ -17,7 +17,7 @@ from suffice.pipelines.answers.calls import ComingAnswer
 from suffice.pipelines.live.answering import Answered, total_usage
 from suffice.pipelines.live.ask import LiveLoop
 from suffice.pipelines.live.loop import Loop
-from suffice.protocols import Decision, Retriever, StopPolicy
+from suffice.protocols import Decision, Message, Retriever, StopPolicy
 from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.rounds.records import Passage, Round
 from suffice.web.replies import Refusal, refusal_of
@@ -48,6 +48,8 @@ class Order:
         What is searched.
     watched
         Decides and records.
+    earlier
+        What was said before it.
     streams
         Whether what happens and pieces of the answer are told as they come.
     """
@@ -58,6 +60,7 @@ class Order:
     live: LiveLoop
     retriever: Retriever
     watched: Loop
+    earlier: tuple[Message, ...] = ()
     streams: bool = False
 
 
@@ -144,6 +147,11 @@ class UnderWay:
         self._place: asyncio.Future[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._aside: Aside | None = None
+
+    @property
+    def question(self) -> str:
+        """As it is searched and answered, which is not as it was asked where more was said before."""
+        return self._order.watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
@@ -336,6 +344,7 @@ class _Question:
                 _Telling(order.retriever, self._put) if order.streams else order.retriever,
                 follower=self,
                 every_answer=watched.explored,
+                earlier=order.earlier,
                 tell=self._hear if order.streams else None,
             )
         last = answered.rounds[-1]
@@ -417,7 +426,9 @@ class _Question:
         return self._watched.signals
 
     def start(self, question: str) -> None:
-        """It was begun."""
+        """It was begun; as it is understood, which is not as it was asked where more was said before."""
+        if question != self._watched.question:
+            self._watched.put(question)
 
     def observe(self, finished: Round) -> Decision:
         """Record, decide, tell."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ from tests.serving import Heard, chat, client, service
 from suffice.costs.prices import parse_prices
 from suffice.pipelines.live.ask import AskSettings
 from suffice.pipelines.live.budgets import Budgets
+from suffice.protocols import GenerationRequest
+from suffice.serve.settings import LimitSettings
 from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.rounds.reader import read_traces
 
 
 def test_a_question_is_answered_under_the_policy_of_the_model() -> None:
@@ -125,10 +129,55 @@ def test_parts_of_text_and_what_was_said_before() -> None:
     with client(service(observers=[heard])) as asked:
         reply = chat(asked, messages=messages, top_k=3)
     assert reply.json()["suffice"]["notes"] == [
-        "the last message of the user was answered alone, without those before it",
+        "system messages and instructions were not read",
         "without effect: top_k",
     ]
     assert heard.events[0].text == "Where was\nIbsen born?"  # type: ignore[union-attr]
+
+
+SAID = [
+    {"role": "user", "content": "Who wrote Hedda Gabler?"},
+    {"role": "assistant", "content": [{"type": "text", "text": "Henrik Ibsen\nAnswer: Oslo"}]},
+    {"role": "user", "content": "And where was he born?"},
+]
+
+
+@pytest.mark.parametrize("stated", ["Where was Henrik Ibsen born?\nUser: Thanks", " \n"])
+def test_a_question_is_understood_by_what_was_said_before(stated: str, tmp_path: Path) -> None:
+    asked_for: list[str] = []
+
+    def reply(request: GenerationRequest, _: int) -> str:
+        prompt = str(request.prompt)
+        if prompt.endswith("Question:"):
+            asked_for.append(prompt)
+            return stated
+        return "Answer: Skien"
+
+    served = service(ScriptedModel(reply), record=tmp_path / "record")
+    with client(served) as asked:
+        alone = chat(asked, messages=SAID[2:]).json()
+        told = chat(asked, messages=SAID).json()
+    (prompt,) = asked_for
+    assert (
+        "User: Who wrote Hedda Gabler?\nAssistant: Henrik Ibsen Answer: Oslo\nUser: And" in prompt
+    )
+    question = "Where was Henrik Ibsen born?" if stated.strip() else "And where was he born?"
+    assert told["suffice"]["question"] == question
+    assert told["suffice"]["notes"] == alone["suffice"]["notes"] == []
+    assert told["usage"]["prompt_tokens"] > alone["usage"]["prompt_tokens"] + 50
+    held = {one.question.id: one for one in read_traces(tmp_path / "record").records()}
+    recorded, plain = (held[one["suffice"]["trace_id"]] for one in (told, alone))
+    assert recorded.question.text == question
+    assert [one.usage.llm_calls for one in plain.rounds] == [0, 1]
+    assert [one.usage.llm_calls for one in recorded.rounds] == [1, 1]
+    assert recorded.rounds[0].usage.latency_s is not None
+
+
+def test_as_much_of_a_conversation_is_read_as_the_service_is_set_to() -> None:
+    model = ScriptedModel(lambda request, _: f"Answer: {len(str(request.prompt))}")
+    with client(service(model, limits=LimitSettings(turns=0))) as asked:
+        told = chat(asked, messages=SAID).json()
+    assert told["suffice"]["question"] == "And where was he born?"
 
 
 def test_models_are_policies() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.pipelines.answers.calls import usage_sum
 from suffice.pipelines.live.ahead import Ahead, ToBeAsked, Wasted
 from suffice.pipelines.live.budgets import Budgets, Meter
+from suffice.pipelines.live.conversation import put_alone
 from suffice.pipelines.live.loop import answer_round
 from suffice.pipelines.live.requirements import check_confidence, has_confidence
 from suffice.pipelines.loops.ranked import CumulativeSettings
@@ -20,6 +22,7 @@ from suffice.protocols import (
     ChatModel,
     Decision,
     Encoder,
+    Message,
     PassageFilter,
     Retriever,
     SetPolicy,
@@ -30,7 +33,7 @@ from suffice.scoring import AnswerChoice
 from suffice.signals.asking.embedded_novelty import NOVELTY
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, judge_tokens
 from suffice.signals.spec import given_by
-from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy
+from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy, Usage
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
@@ -89,6 +92,9 @@ class Answering:
         two threads.
     every_answer
         Whether each round is asked for an answer although nothing reads it, as in a recording.
+    earlier
+        What was said before the question, oldest first. It is then put so that it can be understood alone, by
+        one call more, which is a cost of round 1; that is what is searched, answered and followed.
     tell
         Told of the returned answer's text as it is generated, where a round is asked for it at the end and
         it is surely returned; see :class:`suffice.protocols.GenerationRequest`.
@@ -102,6 +108,7 @@ class Answering:
     decline_below: float | None = None
     speculate: bool = False
     every_answer: bool = False
+    earlier: tuple[Message, ...] = ()
     tell: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
@@ -347,11 +354,16 @@ def answer(
             return "budget", f"the budget of {loop.rounds} rounds is spent"
         return "end", "pool exhausted: no passage is left to show"
 
+    before: Usage | None = None
+    if settings.earlier:
+        question, before = put_alone(meter, settings.earlier, question)
     controller.start(question)
     wasted = Wasted()
     try:
         pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
         coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
+        if before is not None:
+            coming = _paying(coming, before)
         if settings.speculate:
             ahead = Ahead(coming, meter)
             try:
@@ -382,12 +394,23 @@ def answer(
     answered = replace(
         answered,
         saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
-        fixed=_fixed(decided, len(read) + left) if loop.ranks_once else None,
+        fixed=_fixed(decided, len(read) + left) if loop.ranks_once and before is None else None,
         unasked=silent * (loop.samples if loop.majority else 1),
         spent=_with_wasted(answered.spent, wasted),
         wasted=wasted if settings.speculate else None,
     )
     return _with_answer_set(answered, controller.policy)
+
+
+def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
+    """The steps, the first of which has what was spent before it among its costs."""
+    for step in steps:
+        if step.number == 1:
+            yield replace(
+                step, found=replace(step.found, usage=usage_sum(step.found.usage, before))
+            )
+        else:
+            yield step
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:

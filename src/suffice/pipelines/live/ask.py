@@ -29,7 +29,7 @@ from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.protocols import Certainty, ChatModel, Encoder, Retriever, StopPolicy
+from suffice.protocols import Certainty, ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
 from suffice.signals.registry import SIGNALS
@@ -283,6 +283,7 @@ class LiveLoop:
         *,
         follower: Follower | None = None,
         every_answer: bool = False,
+        earlier: tuple[Message, ...] = (),
         tell: Callable[[str], None] | None = None,
     ) -> Answered:
         """Answer a question, stopping when the policy says so; see :func:`answer`.
@@ -304,6 +305,7 @@ class LiveLoop:
                 decline_below=self.settings.decline_below,
                 speculate=self.settings.speculate,
                 every_answer=every_answer,
+                earlier=earlier,
                 tell=tell,
             ),
         )

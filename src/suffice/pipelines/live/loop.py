@@ -23,7 +23,7 @@ from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.privacy import Privacy
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
-from suffice.protocols import Action, Decision, StopPolicy
+from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
@@ -578,6 +578,21 @@ class Loop:
                 score=score,
             )
         )
+
+    def put(self, question: str) -> None:
+        """Take another text for the question's, before its first round; that is what is recorded.
+
+        Raises
+        ------
+        UsageError
+            After a round.
+        """
+        if self.rounds:
+            raise UsageError("a question has its text before its first round")
+        self._asked = replace(self._asked, text=whole_text(question))
+        self._state.loop = LoopView(self._asked.text, ())
+        privacy = self._watch.privacy
+        self._veiled = None if privacy is None else privacy.question(self._asked, self._gold)
 
     def begin(self) -> Loop:
         """Enter the question, where a ``with`` block cannot stand.
