@@ -9,7 +9,7 @@ import math
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -227,7 +227,7 @@ class Watches:
         self._make = make
         self._lock = threading.Lock()
         self._open: dict[int, tuple[NamedPolicy, Watch]] = {}
-        self._loops: dict[int, int] = {}
+        self._loops: Counter[int] = Counter()
 
     def of(self, name: str | None) -> tuple[NamedPolicy, Watch]:
         """What decides by a name, and its watch, for a loop that is given back when it ended."""
@@ -236,17 +236,30 @@ class Watches:
             held = self._open.get(id(named))
             if held is None:
                 held = self._open[id(named)] = named, self._make(named.file)
-            self._loops[id(named)] = self._loops.get(id(named), 0) + 1
-            return held
+            self._loops[id(named)] += 1
+            outdated = self._outdated()
+        for watch in outdated:
+            watch.close()
+        return held
 
     def give_back(self, named: NamedPolicy) -> None:
         """A loop of it ended."""
         with self._lock:
             self._loops[id(named)] -= 1
-            outdated = not self._loops[id(named)] and not self._policies.holds(named)
-            watch = self._open.pop(id(named))[1] if outdated else None
-        if watch is not None:
+            outdated = self._outdated()
+        for watch in outdated:
             watch.close()
+
+    def _outdated(self) -> list[Watch]:
+        """Take out those that have no loops and whose name stands for another policy now."""
+        keys = [
+            key
+            for key, (named, _) in self._open.items()
+            if not self._loops[key] and not self._policies.holds(named)
+        ]
+        for key in keys:
+            del self._loops[key]
+        return [self._open.pop(key)[1] for key in keys]
 
     def any(self) -> Watch:
         """One of them, for what is of the record."""
