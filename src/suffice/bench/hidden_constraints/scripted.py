@@ -80,6 +80,11 @@ class ScriptedPlanner:
         When two tasks have the same goal and context.
     """
 
+    name = "scripted-planner"
+    api: Literal["chat"] = "chat"
+    endpoint = "scripted"
+    concurrency = 1
+
     def __init__(self, benchmark: Benchmark) -> None:
         self._tasks = {(task.goal, task.context): task for task in benchmark.tasks}
         if len(self._tasks) < len(benchmark.tasks):
@@ -87,26 +92,6 @@ class ScriptedPlanner:
                 "two tasks have the same goal and context, by which a scripted planner knows them"
             )
         self._checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
-
-    @property
-    def name(self) -> str:
-        """Always ``scripted-planner``."""
-        return "scripted-planner"
-
-    @property
-    def api(self) -> Literal["chat"]:
-        """Always ``chat``."""
-        return "chat"
-
-    @property
-    def endpoint(self) -> str:
-        """Always ``scripted``."""
-        return "scripted"
-
-    @property
-    def concurrency(self) -> int:
-        """Threads worth asking from."""
-        return 1
 
     def generate(self, request: GenerationRequest) -> Generation:
         """The replies; a token counts as four letters.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,7 @@ class StopRAGPolicy:
     preset: Preset | None = None
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kind: ClassVar[str] = "stop-rag"
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.threshold):
@@ -106,11 +107,6 @@ class StopRAGPolicy:
     def from_round(self, first: int) -> StopRAGPolicy:
         """See :class:`suffice.protocols.DelayedPolicy`."""
         return replace(self, first=min(max(first, self.first), self.rounds))
-
-    @property
-    def kind(self) -> str:
-        """``stop-rag``."""
-        return "stop-rag"
 
     @property
     def specs(self) -> tuple[Signal, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from math import isnan
 
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
@@ -223,7 +222,11 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     )
     head = ("policy", *(f"round {number}" for number in numbers), "mean", "95th percentile")
     of_rounds = [
-        (*stops[policy.mark], policy.result.paid("rounds", decimal), _p95(policy.result))
+        (
+            *stops[policy.mark],
+            policy.result.paid("rounds", decimal),
+            decimal(None if math.isnan(p95 := policy.result.p95_rounds) else p95),
+        )
         for policy in policies
     ]
     named = [(policy.full_name, *row) for policy, row in zip(policies, of_rounds, strict=True)]
@@ -236,10 +239,6 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
         caption=caption + _left_to_table(policies),
         table=data_table("Questions that stop at each round", head, named),
     )
-
-
-def _p95(policy: PolicyResult) -> str:
-    return decimal(None if isnan(policy.p95_rounds) else policy.p95_rounds)
 
 
 def _stopped(policy: Marked, number: int, stopped: float, questions: int) -> Bar:
