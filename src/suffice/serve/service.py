@@ -462,20 +462,18 @@ class Service:
             self._under_way[watch] -= 1
         self._retire(watch)
 
-    def get_ready(self) -> None:
-        """Load what writes the record now: loaded with the first file, it would hold up what is answered."""
-        if self._record is not None:
-            from suffice.trace.rounds.writer import records_to_table
-
-            records_to_table((), {})
-
     async def drain(self, seconds: float) -> bool:
-        """Take no more questions and wait for those under way; whether all ended in time."""
+        """Take no more questions and wait until those under way are recorded; whether all are in time."""
         self.ready = False
         until = time.monotonic() + seconds
-        while self._places.taken and time.monotonic() < until:
+        while (left := self._left()) and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        return not self._places.taken
+        return not left
+
+    def _left(self) -> bool:
+        """Whether a question is under way, or answered and not yet recorded."""
+        with self._lock:
+            return bool(self._places.taken or self._under_way.total())
 
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""

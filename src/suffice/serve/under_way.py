@@ -172,7 +172,7 @@ class UnderWay:
             raise
         self._service.enters(self.served.watch)
         try:
-            self._question = _Question(self._service, self._order, self._put, self._over)
+            self._question = _Question(self._service, self._order, self._put, self)
             self._aside = Aside(self._question.run, self._service.threads)
         except BaseException:
             self._service.leaves(self.served.watch)
@@ -268,11 +268,14 @@ class UnderWay:
         self._woken = False
         self._news.set()
 
-    def _over(self, took_s: float) -> None:
-        """The thread ends."""
-        self._service.leaves(self.served.watch)
+    def answered(self, took_s: float) -> None:
+        """Its place is free for another question, before the record is written: that waits for its turn."""
         with suppress(RuntimeError):
             self._here.call_soon_threadsafe(self._places.leave, took_s)
+
+    def recorded(self) -> None:
+        """The thread ends."""
+        self._service.leaves(self.served.watch)
 
 
 class _Question:
@@ -283,7 +286,7 @@ class _Question:
         service: Service,
         order: Order,
         put: Callable[[Told | _Failed], None],
-        over: Callable[[float], None],
+        ends: UnderWay,
     ) -> None:
         self.why = "the client hung up"
         """Why it is cut, where it is."""
@@ -291,7 +294,7 @@ class _Question:
         self._order = order
         self._watched = order.watched
         self._put = put
-        self._over = over
+        self._ends = ends
         self._coming = ComingAnswer()
         self._began = self._ticked = time.perf_counter()
 
@@ -312,10 +315,11 @@ class _Question:
             _LOG.exception("question %s failed", name)
             self._fail(error, refusal_of(InternalError()))
         finally:
+            self._ends.answered(time.perf_counter() - self._began)
             try:
                 watched.end()
             finally:
-                self._over(time.perf_counter() - self._began)
+                self._ends.recorded()
 
     def _run(self) -> None:
         order, watched, live = self._order, self._watched, self._order.live
