@@ -463,17 +463,12 @@ class Service:
         self._retire(watch)
 
     async def drain(self, seconds: float) -> bool:
-        """Take no more questions and wait until those under way are recorded; whether all are in time."""
+        """Take no more questions and wait for those under way; whether all ended in time."""
         self.ready = False
         until = time.monotonic() + seconds
-        while (left := self._left()) and time.monotonic() < until:
+        while self._places.taken and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        return not left
-
-    def _left(self) -> bool:
-        """Whether a question is under way, or answered and not yet recorded."""
-        with self._lock:
-            return bool(self._places.taken or self._under_way.total())
+        return not self._places.taken
 
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""

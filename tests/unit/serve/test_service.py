@@ -15,7 +15,6 @@ from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, servic
 from suffice.concurrency import may_be_cut
 from suffice.errors import UsageError
 from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
-from suffice.pipelines.live.loop import Loop
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
@@ -98,28 +97,14 @@ def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
     assert ended.stopped_by == "gone"
 
 
-def test_a_place_is_free_when_the_answer_is_told_and_the_end_waits_for_the_record(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    written, end = threading.Event(), Loop.end
-    served = service(limits=LimitSettings(questions=1))
+def test_who_asks_again_at_once_finds_the_place_free() -> None:
+    served = service(limits=LimitSettings(questions=1, queue=0))
 
-    def slowly(loop: Loop) -> bool:
-        written.wait()
-        return end(loop)
-
-    monkeypatch.setattr(Loop, "end", slowly)
-
-    async def ask() -> None:
-        for _ in range(2):
+    async def again() -> None:
+        for _ in range(20):
             await done(await begin(served))
-            await asyncio.sleep(0.01)
-        assert served.under_way == 0
-        assert not await served.drain(0.03)
-        written.set()
-        assert await served.drain(1)
 
-    asyncio.run(ask())
+    asyncio.run(again())
 
 
 def test_what_was_told_before_anybody_looks_is_sent_in_one_piece() -> None:
