@@ -14,10 +14,9 @@ from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.replay.choose.formulas import Formula, enumerate_formulas
 from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
 from suffice.replay.choose.rules_as_bits import (
-    PackedConditions,
     RuleBatch,
-    StopMeans,
     pack,
+    stop_rounds_of,
     stop_rounds_of_formulas,
 )
 
@@ -95,41 +94,19 @@ def random_batches(rules: int, conditions: int) -> list[RuleBatch]:
     return [RuleBatch(rng.integers(0, conditions, (number, sum(s))), s) for s in shapes]
 
 
-def prepared(questions: int) -> tuple[PackedConditions, StopMeans]:
+def seconds_of(rules: int, questions: int) -> float:
+    """Seconds for the stop rounds of every rule, and its mean F1."""
     rng = np.random.default_rng(2)
     packed = pack(rng.random((240, questions, ROUNDS)) < 0.3)
-    last = np.full(questions, ROUNDS, np.int16)
-    return packed, StopMeans(rng.random((questions, ROUNDS)), last, np.ones(questions, bool))
+    last, f1 = np.full(questions, ROUNDS, np.int16), rng.random((questions, ROUNDS))
+    batches, rows = random_batches(rules, 240), np.arange(questions)
 
+    def work() -> None:
+        for batch in batches:
+            for _, part in batch.blocks(packed.words[0].size):
+                f1[rows, stop_rounds_of(packed, part, last) - 1].mean(axis=1)
 
-def seconds_of(rules: int, questions: int) -> float:
-    """Seconds for the F1 of every rule."""
-    packed, means = prepared(questions)
-    batches = random_batches(rules, 240)
-    return best_seconds(lambda: [means.of(packed, batch) for batch in batches], repeats=5)
-
-
-def seconds_of_traffic(rules: int) -> float:
-    """Seconds for the loads and stores alone: the words of every rule, and its table entries."""
-    packed, _ = prepared(QUESTIONS)
-    table = np.random.default_rng(3).random(256 * packed.words[0].size * 8)
-    offsets = (np.arange(packed.words[0].size * 8) * 256).astype(np.int32)
-    work = []
-    for batch in random_batches(rules, 240):
-        for _, part in batch.blocks(packed.words[0].size):
-            byte = (
-                packed.words[part.conditions[:, 0]].view(np.uint8).reshape(len(part.conditions), -1)
-            )
-            work.append((part.conditions, byte + offsets))
-
-    def loads() -> None:
-        for conditions, entries in work:
-            for column in conditions.T:
-                packed.words[column]
-            table.take(entries)
-
-    done = sum(len(conditions) for conditions, _ in work)
-    return best_seconds(loads, repeats=5) * rules / done
+    return best_seconds(work, repeats=3)
 
 
 def throughput() -> dict[str, float]:
@@ -138,7 +115,6 @@ def throughput() -> dict[str, float]:
     wide = seconds_of(250_000, 4 * QUESTIONS)
     return {
         "random rules of up to 4 signals a second and core, 300 x 5": 1_000_000 / million,
-        "share of that time in memory traffic": 4 * seconds_of_traffic(250_000) / million,
         "time for 4 times the rules (4: linear)": million / quarter,
         "time for 4 times the questions (4: linear)": wide / quarter,
     }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -72,3 +76,20 @@ async def _refused(_: Request, error: Exception) -> Response:
         return refusal_of(error).reply()
     assert isinstance(error, Refusal)
     return error.reply()
+
+
+@contextmanager
+def listening(record: Path | None = None) -> Iterator[int]:
+    """A port at which the routes of loops are served in this process."""
+    server = uvicorn.Server(uvicorn.Config(loop_app(record)[0], port=0, log_level="warning"))
+    opened = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        yield opened.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        opened.close()

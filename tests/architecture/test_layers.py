@@ -112,11 +112,13 @@ def part(file: Path) -> str:
     return {"__init__": "", "__main__": "cli"}.get(first, first)
 
 
+def _last_name(node: ast.AST) -> str:
+    """``c`` of ``a.b.c``; empty for what is no name."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def _typing_only(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in (
-        "TYPE_CHECKING",
-        "typing.TYPE_CHECKING",
-    )
+    return isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING"
 
 
 def imports(node: ast.AST, *, loaded: bool = True, typing_only: bool = False) -> Iterator[Import]:
@@ -130,12 +132,10 @@ def imports(node: ast.AST, *, loaded: bool = True, typing_only: bool = False) ->
             assert child.level == 0, f"line {line}: a relative import"
             names = tuple(alias.name for alias in child.names)
             yield Import(child.module or "", line, loaded, typing_only, names)
-        elif isinstance(child, ast.Call):
-            called = ast.unparse(child.func).rpartition(".")[2]
-            if called in ("require", "import_module") and child.args:
-                named = child.args[0]
-                if isinstance(named, ast.Constant) and isinstance(named.value, str):
-                    yield Import(named.value, line, loaded, typing_only)
+        elif isinstance(child, ast.Call) and _last_name(child.func) in ("require", "import_module"):
+            named = child.args[0] if child.args else None
+            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                yield Import(named.value, line, loaded, typing_only)
         in_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         yield from imports(
             child,

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,30 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
-from tests.loop_service import loop_app
+from tests.loop_service import listening
 
 from suffice.trace.rounds.reader import read_traces
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "serving-loops.md"
-
-
-@contextmanager
-def listening(record: Path | None = None) -> Iterator[int]:
-    """A port at which the routes of loops are served in this process."""
-    server = uvicorn.Server(uvicorn.Config(loop_app(record)[0], port=0, log_level="warning"))
-    opened = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.005)
-        yield opened.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        opened.close()
 
 
 def post(port: int, path: str, body: Any) -> Any:
@@ -53,21 +34,6 @@ def post(port: int, path: str, body: Any) -> Any:
     connection.close()
     assert reply.status < 300, document
     return document
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="runs where node is installed")
-def test_the_example_runs_under_node(tmp_path: Path) -> None:
-    with listening(tmp_path / "record") as port:
-        done = subprocess.run(
-            ["node", ROOT / "examples" / "loop.mjs", f"http://127.0.0.1:{port}"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "Skien (round 3, stopped by policy)"
-    assert read_traces(tmp_path / "record").n_questions == 1
 
 
 def test_a_client_that_hangs_up_has_its_round_observed_once() -> None:

@@ -103,7 +103,7 @@ def valid_questions(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "questions"), [(5, 60), pytest.param(15, 150, marks=pytest.mark.slow)]
+    ("kills", "questions"), [(3, 40), pytest.param(15, 150, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_nothing_is_lost_or_doubled(
     kills: int, questions: int, tmp_path: Path

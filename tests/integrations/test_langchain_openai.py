@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,20 @@ def url() -> Iterator[str]:
         yield base
 
 
-def test_chat_completions(url: str) -> None:
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Of all tests: every model shares one client, which keeps its connections."""
+    with asyncio.Runner() as runner:
+        yield runner.get_loop()
+
+
+async def asked(llm: Any) -> tuple[str, str]:
+    """Its reply, whole and streamed."""
+    whole = await llm.ainvoke(QUESTION)
+    return whole.text, "".join([chunk.text async for chunk in llm.astream(QUESTION)])
+
+
+def test_chat_completions(url: str, loop: asyncio.AbstractEventLoop) -> None:
     llm = openai.ChatOpenAI(
         base_url=url, api_key="none", model="suffice/two", temperature=0, max_tokens=50
     )
@@ -32,15 +46,16 @@ def test_chat_completions(url: str) -> None:
     pieces = [chunk.content for chunk in llm.stream(QUESTION)]
     assert "".join(pieces) == "Skien, Norway"
     assert len([piece for piece in pieces if piece]) == 2
-    assert asyncio.run(llm.ainvoke(QUESTION)).content == "Skien, Norway"
+    assert loop.run_until_complete(asked(llm)) == ("Skien, Norway", "Skien, Norway")
     limited = llm.bind(extra_body={"suffice": {"max_rounds": 1}}).invoke(QUESTION)
     assert limited.content == "Skien, Norway"
 
 
-def test_responses(url: str) -> None:
+def test_responses(url: str, loop: asyncio.AbstractEventLoop) -> None:
     llm = openai.ChatOpenAI(
         base_url=url, api_key="none", model="suffice/stable", use_responses_api=True
     )
     reply = llm.invoke(QUESTION)
     assert reply.text == "Skien, Norway"
     assert "".join(chunk.text for chunk in llm.stream(QUESTION)) == "Skien, Norway"
+    assert loop.run_until_complete(asked(llm)) == ("Skien, Norway", "Skien, Norway")

@@ -34,6 +34,10 @@ def asked() -> list[Any]:
     return [messages.ChatMessage(role="user", content=QUESTION)]
 
 
+async def streamed(llm: Any) -> str:
+    return "".join([piece.delta or "" async for piece in await llm.astream_chat(asked())])
+
+
 def test_openai_like(url: str) -> None:
     llm = like.OpenAILike(
         api_base=url, api_key="none", model="suffice/two", is_chat_model=True, max_tokens=50
@@ -42,6 +46,7 @@ def test_openai_like(url: str) -> None:
     pieces = [chunk.delta for chunk in llm.stream_chat(asked())]
     assert "".join(piece or "" for piece in pieces) == "Skien, Norway"
     assert asyncio.run(llm.achat(asked())).message.content == "Skien, Norway"
+    assert asyncio.run(streamed(llm)) == "Skien, Norway"
     assert llm.complete(QUESTION).text == "Skien, Norway"
 
 
@@ -52,3 +57,5 @@ def test_responses(url: str) -> None:
     assert llm.chat(asked()).message.content == "Skien, Norway"
     texts = [chunk.delta for chunk in llm.stream_chat(asked())]
     assert "".join(text or "" for text in texts) == "Skien, Norway"
+    assert asyncio.run(llm.achat(asked())).message.content == "Skien, Norway"
+    assert asyncio.run(streamed(llm)) == "Skien, Norway"

@@ -287,15 +287,16 @@ def add_policy_out(parser: argparse.ArgumentParser, written: str) -> None:
     )
 
 
-def write_policy(out: str, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
+def write_policy(
+    out: str, policy: StopPolicy, traces: TraceSet, remark: str | None = None
+) -> dict[str, Any]:
     """Write a policy that was found on these traces, and say so; what ``--json`` says of it."""
     from suffice.policies.file import policy_document, policy_hash, save_policy
 
     most = min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds)
-    written = save_policy(policy, out, max_rounds=most)
-    say(
-        f"wrote {written}: {policy.facts.summary}; use it with: suffice replay TRACES --policy {written}"
-    )
+    written = save_policy(policy, out, max_rounds=most, remark=remark)
+    known = policy.facts.summary if remark is None else f"{policy.facts.summary} ({remark})"
+    say(f"wrote {written}: {known}; use it with: suffice replay TRACES --policy {written}")
     return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
 
 

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from suffice.errors import struck
 
 if TYPE_CHECKING:
+    from suffice.pipelines.record.session import Progress
     from suffice.policies.method import FitStep
     from suffice.results.table import Table, Tone
 
@@ -335,6 +336,12 @@ class _Waiting:
                     _LAST.rewrite(text)
                 else:
                     say(text)
+
+
+def question_progress(label: str) -> Callable[[Progress], None]:
+    """A line of progress for questions that come to their end."""
+    line = ProgressLine(label)
+    return lambda now: line.show(now.finished, now.planned, failed=now.failed)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from suffice.cli.options import number, positive
@@ -13,7 +14,7 @@ from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
-from suffice.retrieval.corpus import CorpusReading
+from suffice.retrieval.corpus import CorpusReading, read_corpus
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
     Retrieval,
@@ -22,6 +23,7 @@ from suffice.retrieval.retrievers import (
     kinds_of,
 )
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
+from suffice.trace.rounds.records import Passage
 
 SEARCHED = (
     f"--corpus PATH, a folder or file of txt, md and jsonl, or --retriever X of {', '.join(FORMS)}"
@@ -115,6 +117,14 @@ def tell_skipped(corpus: CorpusReading) -> None:
     """Say which of the user's files were left out, and why."""
     for file in corpus.skipped:
         say(f"skipped {file.path}: {file.reason}")
+
+
+def read_passages(path: str) -> tuple[Passage, ...]:
+    """The passages of ``--corpus``; says what was skipped."""
+    with waiting(f"reading {path}"):
+        corpus = read_corpus(Path(path))
+    tell_skipped(corpus)
+    return corpus.passages
 
 
 def connect_retrieval(

@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
+from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -270,7 +271,9 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
         for name, annotation in _annotations(base).items():
             if _option_of(annotation) is not None and _option_of(annotations[name]) is None:
                 annotations[name] = annotation
-    for field in dataclasses.fields(settings):
+    shared = [base for base in settings.__mro__ if "LISTED_LAST" in vars(base)]
+    last = {name for base in shared for name in get_annotations(base)}
+    for field in sorted(dataclasses.fields(settings), key=lambda one: one.name in last):
         if field.init:
             yield field, annotations[field.name]
 

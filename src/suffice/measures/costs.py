@@ -211,10 +211,12 @@ class CostBook:
     def notes(self, axis: CostAxis) -> list[str]:
         """What a reader of figures at this cost must know."""
         facts = self._record.facts(of_samples=False)
-        return cost_notes(axis, self._model, facts, counts_calls=self._counts_calls)
-
-    def _counts_calls(self) -> bool:
-        return self.at_stops(CostReads())["llm_calls"] is not None
+        return cost_notes(
+            axis,
+            self._model,
+            facts,
+            counts_calls=lambda: self.at_stops(CostReads())["llm_calls"] is not None,
+        )
 
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
         why = self.why_unknown(wanted, reads)

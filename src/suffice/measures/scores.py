@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,11 @@ class Outcomes:
         """The score that policies are compared by, (n_questions, n_rounds)."""
         scores: NDArray[np.float64] = getattr(self, self.metric.score)
         return scores
+
+    def take(self, rows: NDArray[np.bool_]) -> Outcomes:
+        """Of some of the questions."""
+        em, f1, acc = (values[rows] for values in (self.em, self.f1, self.acc))
+        return replace(self, em=em, f1=f1, acc=acc, labelled=self.labelled[rows])
 
 
 def score_rounds(

@@ -12,7 +12,7 @@ from typing import Any
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
 from suffice.monitor.questions import SAVED, Asked, Returned
-from suffice.numbers.fields import map_fields, number
+from suffice.numbers.fields import known, map_fields, number
 from suffice.numbers.intervals.anytime import AnytimeMean, MeanSequence
 from suffice.numbers.tests.e_process import Monitor, whole
 from suffice.protocols import StopPolicy
@@ -63,7 +63,7 @@ class Drift:
         self.reference = ""
         """A digest of the values of a record that stands for the past; empty: the first questions do."""
         if past is not None:
-            told = json.dumps([[_known(value) for value in past[name]] for name in self._names])
+            told = json.dumps([[known(value) for value in past[name]] for name in self._names])
             self.reference = hashlib.sha256(told.encode()).hexdigest()[:12]
             self._begin(past)
 
@@ -96,7 +96,7 @@ class Drift:
 
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on."""
-        waiting = {name: [_known(value) for value in held] for name, held in self._waiting.items()}
+        waiting = {name: [known(value) for value in held] for name, held in self._waiting.items()}
         return {
             "reference": self.reference,
             "waiting": waiting,
@@ -441,10 +441,6 @@ def capital_of(monitor: Monitor) -> dict[str, float | None]:
 def interval_in_words(found: PerQuestion | AnytimeMean) -> str:
     """``2.4% [1.1, 3.9]``."""
     return f"{percent(found.estimate)}% [{percent(found.low)}, {percent(found.high)}]"
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _unknown(value: object) -> float:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from suffice.costs.usage import stop_costs
 from suffice.measures.costs import policy_reads
 from suffice.measures.seen import CUTS
+from suffice.numbers.fields import known
 from suffice.policies.file import policy_hash
 from suffice.protocols import ConfidentPolicy, SetPolicy, StopPolicy
 from suffice.scoring import AnswerChoice
@@ -322,7 +323,7 @@ class _Batch:
         for number, record in enumerate(self._traces.records()):
             rounds = record.rounds[: ended[number]]
             held = policy.answer_set(rounds, stopped=stops[number] is not None)
-            told = {name: _defined(values[number]) for name, values in first.items()}
+            told = {name: known(values[number]) for name, values in first.items()}
             sets.append(
                 {
                     "answer_set": held.to_json(),
@@ -336,10 +337,6 @@ class _Batch:
 def _of_last_rounds(traces: TraceSet, column: str) -> list[Any]:
     """A column's value in each last round; ``None`` where the record lacks it."""
     return traces.of_last_rounds(column) if traces.has(column) else [None] * traces.n_questions
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def significant(value: float) -> float:

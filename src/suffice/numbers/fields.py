@@ -40,6 +40,11 @@ def number_or_none(value: object, column: str) -> float | None:
     return None if value is None else number(value, column)
 
 
+def known(value: float) -> float | None:
+    """A number as JSON has it: ``None`` for NaN."""
+    return None if math.isnan(value) else float(value)
+
+
 def numbers(values: object, column: str) -> tuple[float, ...]:
     """A list of numbers."""
     if not isinstance(values, list | tuple):

@@ -57,11 +57,17 @@ def policy_hash(policy: StopPolicy) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None = None) -> Path:
+def save_policy(
+    policy: StopPolicy,
+    path: str | Path,
+    *,
+    max_rounds: int | None = None,
+    remark: str | None = None,
+) -> Path:
     """Write a policy file; a path not ending in ``.json`` is a folder that gets ``policy.json``.
 
     The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
-    is the budget a controller enforces by default.
+    is the budget a controller enforces by default, ``remark`` what a reader of the file must know.
 
     Raises
     ------
@@ -79,6 +85,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     document = policy_document(policy)
     if max_rounds is not None:
         document["max_rounds"] = max_rounds
+    if remark is not None:
+        document["remark"] = remark
     target.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(policy, Weighted):  # before the file, which names their digest
         replace_file(weights_beside(target), policy.weights_file())

@@ -64,6 +64,12 @@ class FitData:
     provenance: Mapping[str, Any]
     f1_kind: F1Kind = "hotpotqa"
     abstention: tuple[str, ...] | None = None
+    returned: Outcomes | None = None
+
+    @property
+    def stopped(self) -> Outcomes:
+        """What stopping after each round scores: ``returned``, where another than its own answer is."""
+        return self.outcomes if self.returned is None else self.returned
 
     @property
     def chosen_by(self) -> Mapping[str, Any]:

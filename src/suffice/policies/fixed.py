@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ class FixedPolicy:
 
     rounds: int
 
+    kind: ClassVar[str] = "fixed"
+    preset: ClassVar[None] = None
+    signals: ClassVar[tuple[str, ...]] = ()
+
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
             raise UsageError(f"fixed-K needs K from 1 to {_MOST_ROUNDS}, found {self.rounds}")
@@ -38,34 +42,19 @@ class FixedPolicy:
         return None if match is None else cls(int(match.group(1)))
 
     @property
-    def kind(self) -> str:
-        """Its name in policy files."""
-        return "fixed"
-
-    @property
-    def preset(self) -> None:
-        """It has none."""
-        return None
-
-    @property
     def needs(self) -> LoopNeeds:
         """Nothing."""
         return LoopNeeds()
 
     @property
-    def facts(self) -> Facts:
-        """Its number of rounds."""
-        return Facts(summary=f"always {self.rounds} rounds", max_rounds=self.rounds)
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """It reads none."""
-        return ()
-
-    @property
     def specs(self) -> tuple[SignalSpec, ...]:
         """It reads none."""
         return ()
+
+    @property
+    def facts(self) -> Facts:
+        """Its number of rounds."""
+        return Facts(summary=f"always {self.rounds} rounds", max_rounds=self.rounds)
 
     def decide(self, view: PolicyView) -> Decision:
         """Stop once the number of rounds is reached."""

@@ -112,7 +112,7 @@ class OpenRule:
         for threshold in thresholds:
             fires = rule_fires(fill(self.template, threshold), self.specs, self.columns)
             stops = first_stops(fires, ends)
-            scores.append(score_stops(threshold, stops, data.outcomes, self.costs))
+            scores.append(score_stops(threshold, stops, data.stopped, self.costs))
         return tuple(scores)
 
     def shortest(self, threshold: float) -> float:

@@ -6,7 +6,7 @@ Nothing here computes, so that help is printed without what the commands run on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
@@ -110,21 +110,41 @@ Rules = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedSettings:
-    """What a fit goes by; a number that is chosen by a score is chosen by this one."""
+class ScoredSettings:
+    """What policies are scored by and compared at, and how their intervals are drawn.
+
+    ``cost`` is a name of :data:`suffice.costs.usage.COSTS`, by default the first of model calls, dollars,
+    evaluated tokens and rounds that is known and that fixed budgets differ in; ``cost_model`` says what is
+    charged, and holds prices and energy constants. A command's help lists them behind its own.
+    """
+
+    LISTED_LAST: ClassVar = True
 
     metric: ComparedBy = None
+    f1_kind: F1 = "hotpotqa"
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    resamples: Resamples = 1000
+    seed: Seed = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonSettings:
+class TunedSettings(ScoredSettings):
+    """The same of what is chosen on one split and scored on another, by the answer that is returned."""
+
+    LISTED_LAST: ClassVar = True
+
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    answer: WhichAnswer = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSettings(ScoredSettings):
     """What to compare and how.
 
     ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
-    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
-    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default the first of model
-    calls, dollars, evaluated tokens and rounds that is known and that fixed budgets differ in;
-    ``cost_model`` says what is charged, and holds prices and energy constants. ``fit_on`` is another trace
+    budget where that is shorter. Both defaults are stated in the result's notes. ``fit_on`` is another trace
     set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
     ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
     every fixed-K, the usual methods and the oracles are compared. ``answer`` says which of the answers up
@@ -142,11 +162,7 @@ class ComparisonSettings:
         str | None,
         Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
     ] = None
-    metric: ComparedBy = None
     answer: WhichAnswer = "latest"
-    f1_kind: F1 = "hotpotqa"
-    resamples: Resamples = 1000
-    seed: Seed = 42
     weights: Annotated[
         Weights,
         Option(
@@ -154,8 +170,6 @@ class ComparisonSettings:
             "their mean so weighted stands for all (self-normalised)"
         ),
     ] = "ht"
-    cost: CostName = None
-    cost_model: CostModel = field(default_factory=CostModel)
     fit_on: Traces | None = None
     strict: Annotated[
         bool,
@@ -183,7 +197,7 @@ class FittedElsewhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
+class SearchSettings(TunedSettings):
     """What to search and how.
 
     Parameters
@@ -199,9 +213,8 @@ class SearchSettings:
     objective
         ``f1``, ``em``, or ``gain-at-cost``: the score over the fixed-k frontier at the rule's cost
         (``None``: the score that ``metric`` compares by).
-    cost, cost_model
-        The cost meant (default: model calls where a number caps it, else what fixed budgets differ in, see
-        :data:`suffice.costs.usage.USUAL_COSTS`).
+    cost
+        The one meant (default: model calls where a number caps it).
     baseline
         ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
     """
@@ -220,8 +233,6 @@ class SearchSettings:
             help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs",
         ),
     ] = "or"
-    tune_split: TuneSplit = FIT_SPLIT
-    eval_split: EvalSplit = EVAL_SPLIT
     grid: Annotated[
         int | Literal["quantiles"],
         Option(
@@ -239,8 +250,6 @@ class SearchSettings:
             "are not taken, rules above it are listed last",
         ),
     ] = None
-    metric: ComparedBy = None
-    answer: WhichAnswer = "latest"
     objective: Annotated[
         str | None,
         Option(
@@ -249,8 +258,6 @@ class SearchSettings:
             "names (default: f1); gain-at-cost: that score over the fixed-k frontier at equal cost",
         ),
     ] = None
-    cost: CostName = None
-    cost_model: CostModel = field(default_factory=CostModel)
     baseline: Annotated[
         str | None,
         Option(
@@ -259,9 +266,6 @@ class SearchSettings:
             "fixed-3)",
         ),
     ] = None
-    f1_kind: F1 = "hotpotqa"
-    resamples: Resamples = 1000
-    seed: Seed = 42
 
     def __post_init__(self) -> None:
         settle(self, signals=_names(self.signals))
@@ -277,7 +281,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceSettings:
+class ChoiceSettings(ScoredSettings):
     """What to choose by, and among what.
 
     One of three aims: the cheapest candidate whose expected loss against the full budget is proven to be
@@ -343,9 +347,6 @@ class ChoiceSettings:
             help="what a wrong answer costs, in what --cost names: the least sum of both is chosen",
         ),
     ] = None
-    metric: ComparedBy = None
-    cost: CostName = None
-    cost_model: CostModel = field(default_factory=CostModel)
     policies: Annotated[
         tuple[Wanted, ...],
         Option(
@@ -377,8 +378,6 @@ class ChoiceSettings:
             "where the record has no such splits 40%, 20% and 40% of all are drawn)",
         ),
     ] = EVAL_SPLIT
-    f1_kind: F1 = "hotpotqa"
-    resamples: Resamples = 1000
     seed: Annotated[int, Option(at_least=0, help="of the parts and of the resampling")] = 42
 
     def __post_init__(self) -> None:
@@ -413,12 +412,12 @@ class ChoiceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSettings:
+class SweepSettings(TunedSettings):
     """What to sweep.
 
     ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
     for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
-    ``cost`` and ``cost_model`` are what cheapest means, as for a search.
+    ``answer`` chooses by a signal; maps are fitted to each round's own answer.
     """
 
     rule: Annotated[str, Option(metavar="RULE", help="a rule with one '?'")] = TEMPLATE
@@ -432,18 +431,10 @@ class SweepSettings:
             "0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
         ),
     ] = None
-    tune_split: TuneSplit = FIT_SPLIT
-    eval_split: EvalSplit = EVAL_SPLIT
     calibrator: Annotated[
         CalibratorKind,
         Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
-    metric: ComparedBy = None
-    f1_kind: F1 = "hotpotqa"
-    cost: CostName = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    resamples: Resamples = 1000
-    seed: Seed = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,8 @@ def _nested(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return fields_as_json(value)
     if isinstance(value, Mapping):
-        return {_key(key): as_json(inner) for key, inner in value.items()}
+        keys = (key.value if isinstance(key, Enum) else key for key in value)
+        return {str(key): as_json(inner) for key, inner in zip(keys, value.values(), strict=True)}
     if isinstance(value, Iterable) and not isinstance(value, bytes):
         return [as_json(inner) for inner in value]
     raise InternalError(f"{type(value).__name__} has no JSON form")
@@ -90,7 +91,3 @@ def fields_as_json(value: Any, names: Mapping[str, str] | None = None) -> dict[s
         if name is not None and (inner is not None or attribute.metadata.get("json_none", True)):
             document[name.format_map(names or {})] = as_json(inner)
     return document
-
-
-def _key(key: object) -> str:
-    return str(key.value if isinstance(key, Enum) else key)

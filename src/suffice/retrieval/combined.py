@@ -96,14 +96,9 @@ class HybridRetriever:
         if candidates < 1:
             raise UsageError(f"candidates must be at least 1, found {candidates}")
         _check_constant(k)
-        self._candidates = candidates
+        self.candidates = candidates
         self._k = k
         self._deepen = deepen
-
-    @property
-    def candidates(self) -> int:
-        """How many passages each retriever gives."""
-        return self._candidates
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best of the fused pool, best first, with their fused scores.
@@ -115,7 +110,7 @@ class HybridRetriever:
         """
         check_k(k)
         pool: dict[str, Passage] = {}
-        depth, lowest = self._candidates, float("inf")
+        depth, lowest = self.candidates, float("inf")
         while True:
             rankings = [retriever.retrieve(query, depth) for retriever in self._retrievers]
             for passage in self._fused(rankings):
@@ -168,13 +163,8 @@ class RerankedRetriever:
             raise UsageError(f"candidates must be at least 1, found {candidates}")
         self._retriever = retriever
         self._reranker = reranker
-        self._candidates = candidates
+        self.candidates = candidates
         self._deepen = deepen
-
-    @property
-    def candidates(self) -> int:
-        """How many passages are reranked."""
-        return self._candidates
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best of the pool by the reranker, best first; what scored NaN last.
@@ -187,6 +177,6 @@ class RerankedRetriever:
             When the retriever or the reranker fails.
         """
         check_k(k)
-        depth = max(self._candidates, k) if self._deepen else self._candidates
+        depth = max(self.candidates, k) if self._deepen else self.candidates
         pool = self._retriever.retrieve(query, depth)
         return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()

@@ -6,7 +6,6 @@ the old index or the new one, never half of each. It holds the size and SHA-256 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from typing import Any, TypeGuard
 
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.retrieval.ranking import corpus_fingerprint
-from suffice.trace.durable import in_turn
+from suffice.trace.durable import in_turn, sha256_of
 from suffice.trace.rounds.records import Passage
 
 SCHEMA = 2
@@ -76,15 +75,10 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _flushed(path: Path) -> dict[str, object]:
     """Make a file durable; what the header says of it."""
     _sync(path)
-    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 # --- the user's folder ----------------------------------------------------------------------------
@@ -338,7 +332,7 @@ def _check_files(data: Path, files: Mapping[str, _File]) -> None:
             raise DataError("missing from the saved index; build it again", file=str(path))
         try:
             size = path.stat().st_size
-            if size == wanted.size and wanted.sha256 in (None, _sha256(path)):
+            if size == wanted.size and wanted.sha256 in (None, sha256_of(path)):
                 continue
         except OSError as error:
             raise DataError(f"cannot be read ({error})", file=str(path)) from error

@@ -176,11 +176,22 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     return round_of_document(held["finished"])
 
 
-def undefined_of(
-    specs: Sequence[Signal], signals: Mapping[str, Sequence[float]], view: LoopView
-) -> dict[str, str]:
-    """Why signals that a policy reads are undefined in the last round, by name."""
-    return {spec.name: _why(spec, view) for spec in specs if math.isnan(signals[spec.name][-1])}
+def told_of(
+    named: NamedPolicy, last: Decision, view: LoopView, signals: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
+    """What is told of the decision after a view's last round: fields of :class:`Decided`."""
+    undefined = (spec for spec in named.policy.specs if math.isnan(signals[spec.name][-1]))
+    return {
+        "round": len(view.rounds),
+        "action": last.action.value,
+        "reason": last.reason,
+        "values": last.values,
+        "confidence": last.confidence,
+        "stopped_by": last.stopped_by,
+        "undefined": {spec.name: _why(spec, view) for spec in undefined},
+        "policy": named.name,
+        "policy_hash": named.hash,
+    }
 
 
 def _why(spec: Signal, view: LoopView) -> str:
@@ -494,16 +505,8 @@ def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round,
         if decision.stopped_by == "policy"
     )
     reply = Decided(
-        round=len(decisions),
-        action=last.action.value,
-        reason=last.reason,
-        values=last.values,
-        confidence=last.confidence,
-        stopped_by=last.stopped_by,
-        undefined=undefined_of(named.policy.specs, state.signals, state.loop),
+        **told_of(named, last, state.loop, state.signals),
         would_stop=next(stops, None),
         answer_round=answer_round(named.choice, state.loop, decisions, state.signals),
-        policy=named.name,
-        policy_hash=named.hash,
     )
     return reply, state.loop.current, last

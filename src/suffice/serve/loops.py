@@ -9,11 +9,10 @@ import math
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Annotated, Any
 
 from starlette.requests import Request
@@ -21,7 +20,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from suffice.errors import SufficeError
-from suffice.pipelines.answers.calls import usage_sum
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.reported import OF_ANSWER
 from suffice.pipelines.live.watch import Watch
@@ -36,14 +34,15 @@ from suffice.serve.decisions import (
     Workers,
     json_response,
     observed,
-    undefined_of,
+    told_of,
     written,
 )
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.openapi import As, Operation, Shape, described, read_body
 from suffice.serve.settings import LoopSettings
+from suffice.serve.under_way import Tokens
 from suffice.trace.rounds.labels import Label
-from suffice.trace.rounds.records import MOST_INT16, Gold, Question, StoppedBy, Usage
+from suffice.trace.rounds.records import MOST_INT16, Gold, Question, StoppedBy
 from suffice.web.bodies import BodyLimits, read_json
 from suffice.web.replies import Refusal
 
@@ -228,7 +227,7 @@ class Watches:
         self._make = make
         self._lock = threading.Lock()
         self._open: dict[int, tuple[NamedPolicy, Watch]] = {}
-        self._loops: dict[int, int] = {}
+        self._loops: Counter[int] = Counter()
 
     def of(self, name: str | None) -> tuple[NamedPolicy, Watch]:
         """What decides by a name, and its watch, for a loop that is given back when it ended."""
@@ -237,17 +236,30 @@ class Watches:
             held = self._open.get(id(named))
             if held is None:
                 held = self._open[id(named)] = named, self._make(named.file)
-            self._loops[id(named)] = self._loops.get(id(named), 0) + 1
-            return held
+            self._loops[id(named)] += 1
+            outdated = self._outdated()
+        for watch in outdated:
+            watch.close()
+        return held
 
     def give_back(self, named: NamedPolicy) -> None:
         """A loop of it ended."""
         with self._lock:
             self._loops[id(named)] -= 1
-            outdated = not self._loops[id(named)] and not self._policies.holds(named)
-            watch = self._open.pop(id(named))[1] if outdated else None
-        if watch is not None:
+            outdated = self._outdated()
+        for watch in outdated:
             watch.close()
+
+    def _outdated(self) -> list[Watch]:
+        """Take out those that have no loops and whose name stands for another policy now."""
+        keys = [
+            key
+            for key, (named, _) in self._open.items()
+            if not self._loops[key] and not self._policies.holds(named)
+        ]
+        for key in keys:
+            del self._loops[key]
+        return [self._open.pop(key)[1] for key in keys]
 
     def any(self) -> Watch:
         """One of them, for what is of the record."""
@@ -685,17 +697,16 @@ class Loops:
             for name in () if forgotten is None else forgotten.names:
                 if self._by_name.get(name) is forgotten:
                     del self._by_name[name]
-        usages = [finished.usage for finished in loop.rounds]
-        spent = reduce(usage_sum, usages) if usages else Usage()
+        spent = Tokens.of(loop.rounds)
         ended = QuestionEnded(
             trace_id=loop.question_id,
             rounds=len(loop.decisions),
             stopped_by=loop.stopped_by or "end",
             reason=loop.reason,
             took_s=self._clock() - session.begun,
-            prompt_tokens=spent.prompt_tokens,
-            cached_tokens=spent.cached_tokens,
-            completion_tokens=spent.completion_tokens,
+            prompt_tokens=spent.prompt,
+            cached_tokens=spent.cached,
+            completion_tokens=spent.completion,
             error=loop.reason if loop.stopped_by == "error" else "",
         )
         self._tell(ended)
@@ -743,19 +754,10 @@ class Loops:
             took_s=session.ticked - before,
         )
         self._tell(ended)
-        named = session.named
         return Observed(
-            round=len(loop.decisions),
-            action=decision.action.value,
-            reason=decision.reason,
-            values=decision.values,
-            confidence=decision.confidence,
-            stopped_by=decision.stopped_by,
-            undefined=undefined_of(named.policy.specs, loop.signals, loop.view),
+            **told_of(session.named, decision, loop.view, loop.signals),
             would_stop=loop.would_stop,
             answer_round=loop.answer_round,
-            policy=named.name,
-            policy_hash=named.hash,
             done=loop.done,
         )
 

@@ -186,7 +186,7 @@ class _AbstainsBy:
 
 ABSTAINED = SignalSpec(
     name="abstained",
-    summary="1 when the answer is empty or says it is not known",
+    summary="1 when the answer is empty or says that it is not known",
     low=0.0,
     high=1.0,
     direction="low",

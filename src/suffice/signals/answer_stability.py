@@ -92,7 +92,7 @@ def answer_stable_published(view: LoopView) -> float:
 
 ANSWER_STABLE = SignalSpec(
     name="answer_stable",
-    summary="1 when the answer repeats the previous round's",
+    summary="1 when the answer is that of the round before",
     low=0.0,
     high=1.0,
     compute=answer_stable,
@@ -102,7 +102,7 @@ ANSWER_STABLE = SignalSpec(
 )
 ANSWER_REPEATS = SignalSpec(
     name="answer_repeats",
-    summary="the same also in a round that read nothing new: nothing came and the answer stands",
+    summary="1 when the answer is that of the round before, also where nothing new was found",
     low=0.0,
     high=1.0,
     compute=answer_repeats,
@@ -113,7 +113,7 @@ ANSWER_REPEATS = SignalSpec(
 )
 ANSWER_STABLE_PUBLISHED = SignalSpec(
     name="answer_stable_published",
-    summary="the same with the published code's normaliser",
+    summary="1 when the answer is that of the round before, compared as the published code does",
     low=0.0,
     high=1.0,
     compute=answer_stable_published,
@@ -205,7 +205,7 @@ def _runs(text: str, length: int) -> set[str]:
 
 ANSWER_SIMILARITY_F1 = SignalSpec(
     name="answer_similarity_f1",
-    summary="token F1 with the previous round's answer",
+    summary="how alike the answer and the round before's are, word by word",
     low=0.0,
     high=1.0,
     compute=answer_similarity_f1,
@@ -214,7 +214,7 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
 )
 ANSWER_SIMILARITY_SEQ = SignalSpec(
     name="answer_similarity_seq",
-    summary="difflib ratio to the previous round's answer",
+    summary="how alike the answer and the round before's are, letter by letter",
     low=0.0,
     high=1.0,
     compute=answer_similarity_seq,

@@ -47,7 +47,7 @@ def candidate_agreement(view: LoopView) -> float:
 
 CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
-    summary="token overlap of the candidate steps, or of the samples (paper 4, SC)",
+    summary="words that the candidate steps, or the samples, have in common",
     compute=candidate_agreement,
     in_columns=InColumns("samples", "candidate_agreement"),
     undefined=(NO_SAMPLES,),
@@ -165,7 +165,7 @@ def contradiction(view: LoopView) -> float:
 
 CONTRADICTION = SignalSpec(
     name="contradiction",
-    summary="a candidate step contradicts the plan, or the answer the previous one (paper 4, CD)",
+    summary="1 when a candidate step contradicts the plan, or the answer the one before",
     low=0.0,
     high=1.0,
     compute=contradiction,

@@ -206,7 +206,7 @@ def answer_in_evidence_published(view: LoopView) -> float:
 
 ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
     name="answer_in_evidence_published",
-    summary="1 when the answer is a substring of the passages, as published",
+    summary="1 when the answer stands in the passages letter by letter, as published",
     needs=("passages",),
     low=0.0,
     high=1.0,

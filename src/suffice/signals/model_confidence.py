@@ -148,7 +148,7 @@ def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float
         margins = [margin for margin in answer_margins(view) if not math.isnan(margin)]
         return statistic(margins) if margins else UNDEFINED
 
-    summary = f"{how} margin of the answer's tokens, nats"
+    summary = f"by how much the answer's tokens were likelier than the runner-up, in nats: {how}"
     return _of_tokens(
         name=name,
         summary=summary,
@@ -167,15 +167,15 @@ _of_tokens = partial(
 )
 ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",
-    summary="margin of the answer's first token, nats",
+    summary="by how much the answer's first token was likelier than the runner-up, in nats",
     compute=answer_token_margin,
     in_columns=InColumns("tokens", "answer_token_margin"),
     undefined=_NO_MARGIN,
 )
-MARGIN_MIN = _aggregate("margin_min", "smallest", min)
-MARGIN_P10 = _aggregate("margin_p10", "10th percentile (linear) of the", _p10)
-MARGIN_MEAN = _aggregate("margin_mean", "mean", statistics.fmean)
-MARGIN_MEDIAN = _aggregate("margin_median", "median", statistics.median)
+MARGIN_MIN = _aggregate("margin_min", "the least", min)
+MARGIN_P10 = _aggregate("margin_p10", "the 10th percentile", _p10)
+MARGIN_MEAN = _aggregate("margin_mean", "their mean", statistics.fmean)
+MARGIN_MEDIAN = _aggregate("margin_median", "their median", statistics.median)
 
 
 def token_probability(view: LoopView) -> float:
@@ -197,7 +197,7 @@ def token_probability(view: LoopView) -> float:
 
 TOKEN_PROBABILITY = _of_tokens(
     name="token_probability",
-    summary="mean probability of the generated tokens",
+    summary="mean probability of the tokens that the model wrote",
     high=1.0,
     compute=token_probability,
     in_columns=InColumns("tokens", "token_probability"),
@@ -213,7 +213,7 @@ def verbalized_confidence(view: LoopView) -> float:
 
 VERBALIZED_CONFIDENCE = SignalSpec(
     name="verbalized_confidence",
-    summary="the model's own rating, 1-5",
+    summary="how sure the model says it is, 1 to 5",
     needs=("verbalized_confidence",),
     low=1.0,
     high=5.0,

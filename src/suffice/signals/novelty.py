@@ -76,7 +76,7 @@ _NOT_COMPARED = (
 )
 OVERLAP = SignalSpec(
     name="overlap",
-    summary="token-set Jaccard of new and earlier passages",
+    summary="share of their words that new and earlier passages have in common",
     needs=("passages",),
     answers=False,
     low=0.0,
@@ -87,7 +87,7 @@ OVERLAP = SignalSpec(
 )
 OVERLAP_IDF = SignalSpec(
     name="overlap_idf",
-    summary="the same weighted by inverse document frequency",
+    summary="share of their words that new and earlier passages have in common, rare ones counting more",
     needs=("passages",),
     answers=False,
     low=0.0,

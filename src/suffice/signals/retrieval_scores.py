@@ -56,14 +56,14 @@ _NO_SCORES = Absence(
 )
 RETRIEVAL_Z = _of_scores(
     name="retrieval_z",
-    summary="z-score of the best candidate among those retrieved",
+    summary="by how many standard deviations the best candidate stands above the mean",
     compute=retrieval_z,
     in_columns=InColumns("scores", "retrieval_z"),
     undefined=(_NO_SCORES,),
 )
 RETRIEVAL_Z_ROBUST = _of_scores(
     name="retrieval_z_robust",
-    summary="the same from median and interquartile range",
+    summary="how far the best candidate stands above the median, measured by the interquartile range",
     compute=retrieval_z_robust,
     in_columns=InColumns("scores", "retrieval_z_robust"),
     undefined=(
@@ -73,7 +73,7 @@ RETRIEVAL_Z_ROBUST = _of_scores(
 )
 RETRIEVAL_GAP = _of_scores(
     name="retrieval_gap",
-    summary="best minus second best candidate score",
+    summary="score of the best candidate less that of the second",
     compute=retrieval_gap,
     in_columns=InColumns("scores", "retrieval_gap"),
     undefined=(_NO_SCORES, Absence("there is only one candidate score", lambda _: True)),

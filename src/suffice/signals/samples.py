@@ -155,14 +155,14 @@ sample_signal = partial(
 )
 SELF_CONSISTENCY = sample_signal(
     name="self_consistency",
-    summary="share of the samples with the most frequent answer",
+    summary="share of the samples that give the most frequent answer",
     compute=self_consistency,
     in_columns=InColumns("samples", "self_consistency"),
     undefined=(NO_SAMPLES,),
 )
 NORMALIZED_ENTROPY = sample_signal(
     name="normalized_entropy",
-    summary="entropy of the sampled answers, 0 when all agree",
+    summary="how much the sampled answers disagree, 0 when all agree",
     direction="low",
     compute=normalized_entropy,
     in_columns=InColumns("samples", "normalized_entropy"),
@@ -170,7 +170,7 @@ NORMALIZED_ENTROPY = sample_signal(
 )
 TOP_CLUSTER_CONFIDENCE = sample_signal(
     name="top_cluster_confidence",
-    summary="share of the samples in the largest cluster",
+    summary="share of the samples in the largest group of one meaning",
     compute=top_cluster_confidence,
     in_columns=InColumns("samples", "top_cluster_confidence"),
     undefined=_NO_ANSWERS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from suffice.numbers.fields import known
 from suffice.protocols import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
 from suffice.signals.available import is_stored, lack
@@ -137,7 +137,7 @@ def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> 
     pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
     for name, dense in values.items():
         for row, value in zip(pairs, _rows(dense, traces), strict=True):
-            row.append((name, _null_if_undefined(value)))
+            row.append((name, known(value)))
     return replace(traces, table=_with_map(traces, pairs, drop=values.keys()))
 
 
@@ -191,9 +191,7 @@ class _Rows:
         replies = asking.ask(self.traces, model, wanted, self.on_progress)
         for row, reply in replies.by_row.items():
             values = asking.values(reply)
-            self.pairs[row] += [
-                (name, _null_if_undefined(values[name])) for name in new if lacking[name][row]
-            ]
+            self.pairs[row] += [(name, known(values[name])) for name in new if lacking[name][row]]
         self.computed += new
         self._write(asking, replies)
 
@@ -212,7 +210,7 @@ def _computed(traces: TraceSet, names: Sequence[str]) -> list[list[_Pair]]:
     pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
     for name in names:
         for row, value in zip(pairs, _rows(table.signal(name), traces), strict=True):
-            row.append((name, _null_if_undefined(value)))
+            row.append((name, known(value)))
     return pairs
 
 
@@ -233,10 +231,6 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
         else:
             chosen.append(name)
     return chosen, skipped
-
-
-def _null_if_undefined(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _rows(values: NDArray[Any], traces: TraceSet) -> list[Any]:

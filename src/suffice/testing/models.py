@@ -83,6 +83,9 @@ class ScriptedModel:
         Which requests fail.
     """
 
+    endpoint = "scripted"
+    concurrency = 1  # so that sequences are used up in order
+
     def __init__(
         self,
         replies: Replies | None = None,
@@ -113,16 +116,6 @@ class ScriptedModel:
     def api(self) -> Literal["chat", "completion"]:
         """The interface given; both forms of prompt are taken."""
         return self._api
-
-    @property
-    def endpoint(self) -> str:
-        """Always ``scripted``."""
-        return "scripted"
-
-    @property
-    def concurrency(self) -> int:
-        """Threads worth asking from: 1, so that sequences are used up in order."""
-        return 1
 
     @property
     def requests(self) -> tuple[GenerationRequest, ...]:

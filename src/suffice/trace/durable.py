@@ -286,6 +286,12 @@ def locked(root: Path, *, needed: bool = True, shard: Shard | None = None) -> It
         yield
 
 
+def sha256_of(file: Path) -> str:
+    """Of a whole file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 @contextmanager
 def in_turn(folder: Path, name: str) -> Iterator[None]:
     """One process after the other; a system without file locks lets all in at once."""

@@ -24,7 +24,7 @@ from shlex import quote
 from typing import Any
 
 from suffice.errors import DataError, StorageError, UsageError
-from suffice.trace.durable import in_turn, locked, replace_file
+from suffice.trace.durable import in_turn, locked, replace_file, sha256_of
 from suffice.trace.parquet import footer_digest
 
 _LIST = re.compile(r"files(-\d+of\d+)?\.sha256")
@@ -204,7 +204,7 @@ def _differs(file: Path) -> bool:
         listed, found = _known(file, again=True), Stamp.of(file)
         if listed is None or found is None or not listed.stamp.admits(found):
             return False
-        if _sha256(file) == listed.sha256:
+        if sha256_of(file) == listed.sha256:
             return False
         if (listed, found) == (_known(file, again=True), Stamp.of(file)):
             return True
@@ -348,15 +348,10 @@ def _settled(place: Path) -> dict[str, Listed]:
         file = place.with_name(name)
         found = Stamp.of(file)
         if found is not None and any(each and each.admits(found) for each in listed.before):
-            files[name] = Listed(sha256=_sha256(file), stamp=found)
+            files[name] = Listed(sha256=sha256_of(file), stamp=found)
         elif found is not None or not listed.admits(None):
             files[name] = replace(listed, before=())
     return files
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write(place: Path, files: Files) -> None:
@@ -438,7 +433,7 @@ def list_as_they_are(folder: Path) -> dict[str, Listed]:
     for file in sorted(folder.glob("*.parquet")):
         stamp = None if file.name.startswith(".") else Stamp.of(file)
         if stamp is not None:
-            listed = Listed(sha256=_sha256(file), stamp=stamp)
+            listed = Listed(sha256=sha256_of(file), stamp=stamp)
             places.setdefault(list_of(file), {})[file.name] = listed
     for place, files in places.items():
         _write(place, files)

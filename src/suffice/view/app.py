@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -26,7 +27,7 @@ from suffice.results.as_json import as_json
 from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers
 from suffice.view.data import NotReadyError, Progress, RecordView
-from suffice.view.selection import Selection
+from suffice.view.selection import Selection, rows_shown
 from suffice.web.guard import PAGE_CONTENT, Door, Guard
 from suffice.web.replies import Refusal, refusal_of
 
@@ -77,7 +78,7 @@ class Shown:
         self._first = first
         self._source, self._open_again = source, open_again
         self.version = 1
-        self.arrived: list[str] = []
+        self.arrived: list[dict[str, str]] = []
         self.trouble = ""
         self.listeners = 0
         self.ended = False
@@ -143,7 +144,11 @@ class Shown:
             self.trouble = ""
             before, after = self._view.question_ids, newer.question_ids
             known = pc.is_in(after, value_set=before.combine_chunks())
-            new = after.filter(pc.invert(known)).to_pylist()
+            places = np.flatnonzero(~np.asarray(known, bool))[:_MOST_ARRIVED]
+            new = [
+                {name: row[name] for name in ("id", "question")}
+                for row in rows_shown(newer, places, [])
+            ]
             self.arrived = [*new, *self.arrived][:_MOST_ARRIVED]
             self._view.stop()
             self._view = newer.start()
@@ -293,7 +298,7 @@ def _promises(shown: Shown, _: Request) -> dict[str, Any]:
 
 
 def _arrived(shown: Shown, _: Request) -> dict[str, Any]:
-    return {"version": shown.version, "ids": shown.arrived, "trouble": shown.trouble}
+    return {"version": shown.version, "questions": shown.arrived, "trouble": shown.trouble}
 
 
 _ANSWERS: dict[str, _Answer] = {

@@ -107,7 +107,7 @@ def _record(view: RecordView, shown: int, told: int) -> dict[str, Any]:
     }
     names = [policy.candidate.name for policy in view.columns.policies][-_MOST_PAIRED:]
     asked = view.scored_split or "*"
-    said = "a bundle: no rule can be tried, signals are not filtered by, nothing new comes"
+    said = "static files: no rule can be tried, signals are not filtered by, nothing new comes"
     if shown < view.n_questions:
         said += f"; the table holds {shown:,} questions, evenly over the record"
     if told < shown:

@@ -42,6 +42,7 @@ from suffice.replay.run.runs import Runner
 from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.table import specs_for
+from suffice.trace.schema import STATED
 
 if TYPE_CHECKING:
     from suffice.view.selection import Selector
@@ -508,7 +509,11 @@ class RecordView:
             "cost": None
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
-            "signals": sorted(columns.signals),
+            "signals": {
+                spec.name: getattr(spec, "summary", "")
+                for spec in specs_for(traces, sorted(columns.signals))
+            },
+            "measured": (traces.origin.run.get(STATED) or {}).get("source"),
             "warnings": columns.warnings,
             "notes": columns.notes,
             "progress": self.progress,

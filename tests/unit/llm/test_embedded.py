@@ -322,6 +322,7 @@ SHAPED = GenerationRequest(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
     reply = model.generate(SHAPED)

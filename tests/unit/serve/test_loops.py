@@ -226,6 +226,20 @@ def test_a_policy_read_anew_decides_about_new_loops() -> None:
         assert send(client, f"{before}/end", {})["ended"]
 
 
+def writers() -> int:
+    return sum(thread.name == "suffice-watch" for thread in threading.enumerate())
+
+
+def test_a_policy_read_anew_between_loops_leaves_no_writer_behind(tmp_path: Path) -> None:
+    files = {"p": PolicyFile(FixedPolicy(1), None)}
+    with TestClient(loop_app(tmp_path, policies=lambda: files)[0]) as client:
+        before = writers()
+        for rounds in (1, 2, 3):
+            files = {"p": PolicyFile(FixedPolicy(rounds), None)}
+            send(client, f"{begin(client)}/end", {})
+            assert writers() == before + 1
+
+
 def test_labels_that_differ_are_refused_since_the_record_could_not_be_read(
     client: TestClient,
 ) -> None:

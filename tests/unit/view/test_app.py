@@ -283,7 +283,7 @@ def test_a_folder_that_grows_is_opened_anew(tmp_path: Path) -> None:
     write_traces(made[10:12], folder / "part-1.parquet")
     assert shown.renew()
     assert shown.view.n_questions == 12
-    assert sorted(shown.arrived) == ["q10", "q11"]
+    assert sorted(one["id"] for one in shown.arrived) == ["q10", "q11"]
     (folder / "part-2.parquet").write_bytes(b"torn")
     assert not shown.renew()
     assert "cannot be read" in shown.trouble

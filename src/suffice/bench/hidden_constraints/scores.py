@@ -268,7 +268,10 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> StepTrace:
         retriever=retriever,
         count=tuple(map(len, by_step)),
         confidence=tuple(float(values.mean()) for values in by_step),
-        error=tuple(_standard_error(values) for values in by_step),
+        error=tuple(
+            float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+            for values in by_step
+        ),
         median=tuple(float(np.median(values)) for values in by_step),
         low=tuple(float(np.percentile(values, 10)) for values in by_step),
         high=tuple(float(np.percentile(values, 90)) for values in by_step),
@@ -324,7 +327,3 @@ def example_run(
         semantic=record.outcome.semantic,
         covered=any(passage.id in carrying for step in record.steps for passage in step.passages),
     )
-
-
-def _standard_error(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0

@@ -12,6 +12,7 @@ from suffice.bench.hidden_constraints.checker import CheckerJudge, names_token, 
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from suffice.bench.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
 from suffice.errors import UsageError
+from suffice.pipelines.planning.fields import joined_steps
 from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.signals.candidates import agreement
 
@@ -79,6 +80,11 @@ class ScriptedPlanner:
         When two tasks have the same goal and context.
     """
 
+    name = "scripted-planner"
+    api: Literal["chat"] = "chat"
+    endpoint = "scripted"
+    concurrency = 1
+
     def __init__(self, benchmark: Benchmark) -> None:
         self._tasks = {(task.goal, task.context): task for task in benchmark.tasks}
         if len(self._tasks) < len(benchmark.tasks):
@@ -86,26 +92,6 @@ class ScriptedPlanner:
                 "two tasks have the same goal and context, by which a scripted planner knows them"
             )
         self._checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
-
-    @property
-    def name(self) -> str:
-        """Always ``scripted-planner``."""
-        return "scripted-planner"
-
-    @property
-    def api(self) -> Literal["chat"]:
-        """Always ``chat``."""
-        return "chat"
-
-    @property
-    def endpoint(self) -> str:
-        """Always ``scripted``."""
-        return "scripted"
-
-    @property
-    def concurrency(self) -> int:
-        """Threads worth asking from."""
-        return 1
 
     def generate(self, request: GenerationRequest) -> Generation:
         """The replies; a token counts as four letters.
@@ -198,7 +184,7 @@ def _candidate(seen: _Seen, number: int, index: int) -> str:
 def _result(seen: _Seen) -> str:
     constraint = seen.task.constraint
     steps: Sequence[str] = seen.steps or seen.task.outline
-    if seen.informed and not satisfies(constraint, _numbered(steps)).ok:
+    if seen.informed and not satisfies(constraint, joined_steps(steps)).ok:
         late = {step for step in seen.task.depends if step <= len(steps)} or {len(steps)}
         also = f"and enforce {constraint.token}: {constraint.requirement}"
         steps = [
@@ -214,10 +200,6 @@ def _result(seen: _Seen) -> str:
         {
             "constraints": [constraint.token] if seen.informed else [],
             "decisions": [decision] if seen.informed else [],
-            "plan": _numbered(steps),
+            "plan": joined_steps(steps),
         }
     )
-
-
-def _numbered(steps: Sequence[str]) -> str:
-    return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))

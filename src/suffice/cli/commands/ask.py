@@ -26,7 +26,7 @@ from suffice.cli.retrieval_options import (
     check_finds_its_own,
     connect_retrieval,
     finds_its_own,
-    tell_skipped,
+    read_passages,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
@@ -45,7 +45,6 @@ from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import AnswerSet, Retriever
 from suffice.results.formats import counted
 from suffice.results.markup import shorten
-from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
 from suffice.signals.abstained import read_phrases
@@ -214,10 +213,7 @@ def _passages(arguments: argparse.Namespace) -> tuple[Passage, ...]:
         return ()
     if arguments.corpus is None:
         raise UsageError(f"what is to be searched? Type {SEARCHED}")
-    with waiting(f"reading {arguments.corpus}"):
-        corpus = read_corpus(Path(arguments.corpus))
-    tell_skipped(corpus)
-    return corpus.passages
+    return read_passages(arguments.corpus)
 
 
 def _retriever(

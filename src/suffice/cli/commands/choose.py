@@ -25,7 +25,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Compares everything that the record can feed (fixed budgets, every method, rules, values learned "
         "from all signals) and gives one policy: fitted on one part of the questions, ranked on a second, "
         "its promise proven on a third. Writes policy.json, choice.json and index.html, whose first screen "
-        "says whether looping pays here, which policy to run, what it costs and saves, and how sure that is."
+        "says whether looping pays here, which policy to run, what it costs and saves, and how sure that is; "
+        "where nothing is proven also guess.json, a policy that is likely to keep what was asked, if there "
+        "is one."
     )
     add_traces(parser, sampled=True, measured=True)
     add_settings(parser, ChoiceSettings)
@@ -34,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=out_path(folder=True),
         metavar="DIR",
-        help="gets policy.json, choice.json and index.html",
+        help="gets policy.json, choice.json and index.html, and guess.json where nothing is proven",
     )
     add_format(parser)
     parser.set_defaults(run=run)
@@ -42,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose, write and print."""
+    from suffice.policies.kind import weights_beside
     from suffice.replay.choose.procedure import choose
     from suffice.results.formats import counted
 
@@ -51,6 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     with waiting("choosing"):
         choice = choose(measures, settings, certificates=out)
     written = write_policy(str(out), choice.policy, measures.traces)
+    guess = out / "guess.json"
+    for stale in (guess, weights_beside(guess)):
+        stale.unlink(missing_ok=True)
+    if choice.guess is not None and (guessed := choice.guess.candidate.policy.policy) is not None:
+        sure = f"a guess: not proven, likely at {100 * choice.guess_confidence:g}% confidence"
+        write_policy(str(guess), guessed, measures.traces, sure)
     with waiting("writing the page"):
         page = write_choice(choice, out)
 
@@ -66,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     tables = choice.tables(top=_TOP if arguments.format == "text" else None)
     print_result(arguments, tables, document, notes)
     if arguments.format == "text":
+        put("\n".join(notes))
         put(f"wrote {page}; to run it:")
-        for what, command in choice.live(written["out"]):
+        for what, command in choice.live(written["out"], str(guess)):
             put(f"  {what}: {command}")
     return 0
 

@@ -12,10 +12,10 @@ from suffice.cli.commands.report import write_report
 from suffice.cli.options import add_json, out_path
 from suffice.cli.output import (
     INTERRUPTED,
-    ProgressLine,
     print_json,
     print_tables,
     put,
+    question_progress,
     say,
     waiting,
 )
@@ -26,7 +26,6 @@ from suffice.llm.connect import connect
 from suffice.measures.measures import Measures
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.pipelines.record.session import Progress
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import save_policy
 from suffice.policies.registry import fit_method
@@ -94,13 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
             rounds=_ROUNDS, samples=_SAMPLES, max_sample_tokens=_SAMPLE_TOKENS
         ),
     )
-    line = ProgressLine("    recorded")
-
-    def progress(now: Progress) -> None:
-        line.show(now.finished, now.planned, failed=now.failed)
-
     examples = list(generate(arguments.questions, start=shipped.n_questions))
-    summary = record_examples(examples, model, out / "traces", recording, progress)
+    summary = record_examples(
+        examples, model, out / "traces", recording, question_progress("    recorded")
+    )
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED

@@ -35,7 +35,7 @@ from suffice.policies.method import (
 )
 from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
-from suffice.replay.settings import ComparedSettings
+from suffice.replay.settings import ScoredSettings
 from suffice.scoring import metric_of_labels
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.schema import PLANS
@@ -111,7 +111,7 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         help=f"questions to fit on (default: {FIT_SPLIT})",
     )
     if not isinstance(method, TellingMethod):  # which has it among its own
-        add_settings(parser, ComparedSettings)
+        add_settings(parser, ScoredSettings, only=("metric",))
     add_json(parser)
     parser.set_defaults(run=run)
     if method is None:

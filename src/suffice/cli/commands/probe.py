@@ -15,7 +15,7 @@ from suffice.cli.options import (
     natural,
     out_path,
 )
-from suffice.cli.output import ProgressLine, say, waiting
+from suffice.cli.output import question_progress, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.pipelines.record.probe import (
     ProbePlan,
@@ -23,7 +23,6 @@ from suffice.pipelines.record.probe import (
     probe_agreement,
     probe_traces,
 )
-from suffice.pipelines.record.session import Progress
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -65,11 +64,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask, and say what was asked."""
     settings = read_settings(arguments, ProbeSettings, seed=arguments.seed)
-    line = ProgressLine("probed")
-
-    def progress(now: Progress) -> None:
-        line.show(now.finished, now.planned, failed=now.failed)
-
     with waiting(f"probing {arguments.traces}"):
         summary = probe_traces(
             arguments.traces,
@@ -80,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
             skip_invalid=arguments.skip_invalid,
             shard=arguments.shard,
             on_plan=_tell,
-            on_progress=progress,
+            on_progress=question_progress("probed"),
         )
     more: dict[str, Any] = {}
     if settings.all_rounds and summary.recorded + summary.before:

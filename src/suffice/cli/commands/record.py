@@ -21,7 +21,15 @@ from suffice.cli.options import (
     positive,
     ray_workers,
 )
-from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, put, say, waiting
+from suffice.cli.output import (
+    INTERRUPTED,
+    ProgressLine,
+    print_json,
+    put,
+    question_progress,
+    say,
+    waiting,
+)
 from suffice.cli.retrieval_options import (
     SEARCHED,
     add_clustering,
@@ -30,7 +38,7 @@ from suffice.cli.retrieval_options import (
     check_finds_its_own,
     connect_retrieval,
     finds_its_own,
-    tell_skipped,
+    read_passages,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.concurrency import WorkFor, added, tallies_of, width_of
@@ -50,13 +58,12 @@ from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.record.dataset_run import CorpusKind, Recording, record_examples
-from suffice.pipelines.record.session import Progress, RecordSummary
+from suffice.pipelines.record.session import RecordSummary
 from suffice.policies.file import load_filter
-from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import Shard, failures_file
 from suffice.trace.rounds.derive import parse_splits
-from suffice.trace.rounds.records import Passage, sampled_ids
+from suffice.trace.rounds.records import sampled_ids
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -190,7 +197,7 @@ def _recorded(arguments: argparse.Namespace) -> RecordSummary:
     if corpus == "pooled" and arguments.data is not None:
         # --limit and --sample choose questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
-    files = _files(arguments) if corpus == "files" else None
+    files = read_passages(arguments.corpus) if corpus == "files" else None
     settings = _settings(arguments)
     retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     model = connect_model(arguments)
@@ -217,13 +224,10 @@ def _recorded(arguments: argparse.Namespace) -> RecordSummary:
         on_encoded=ProgressLine("encoded").show,
         on_start=partial(_tell_cost, settled),
     )
-    line = ProgressLine("recorded")
-
-    def progress(now: Progress) -> None:
-        line.show(now.finished, now.planned, failed=now.failed)
-
     with waiting("recording"):
-        summary = record_examples(examples, model, Path(arguments.out), recording, progress)
+        summary = record_examples(
+            examples, model, Path(arguments.out), recording, question_progress("recorded")
+        )
     if isinstance(width := width_of(model), WorkFor):
         say(f"calls at once, in the end: {', '.join(str(limit.now) for limit in width.limits)}")
     calls = added(tally.total for tally in tallies_of(model))
@@ -266,14 +270,6 @@ def _corpus(arguments: argparse.Namespace) -> CorpusKind:
             f"{dataset} holds questions without passages; what is searched? Type {SEARCHED}"
         )
     return "pooled" if wanted == "pooled" else "own"
-
-
-def _files(arguments: argparse.Namespace) -> tuple[Passage, ...]:
-    """The passages of ``--corpus PATH``; says what was skipped."""
-    with waiting(f"reading {arguments.corpus}"):
-        corpus = read_corpus(Path(arguments.corpus))
-    tell_skipped(corpus)
-    return corpus.passages
 
 
 def _examples(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from suffice.cli.options import (
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         rule = result.pick(arguments.pick or 1).rule
         policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
+        policy = replace(policy, answer=settings.answer)
         written = write_policy(arguments.out, policy, measures.traces)
     print_result(
         arguments,

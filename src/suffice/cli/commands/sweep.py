@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from suffice.cli.options import add_policy_out, add_traces, open_measures, write_policy
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             calibrator=settings.calibrator,
             metric=settings.metric,
         )
+        policy = replace(policy, answer=settings.answer)
         written = write_policy(arguments.out, policy, measures.traces)
     notes = [f"note: {note}" for note in result.notes]
     print_result(arguments, result.tables(), lambda: {**result.to_json(), **written}, notes)

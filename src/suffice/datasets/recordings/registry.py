@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from suffice.datasets.recordings.loopgain import read_loopgain
 from suffice.datasets.recordings.otlp import read_otlp
 from suffice.datasets.recordings.runs import COST
 from suffice.errors import DataError, UsageError, did_you_mean
-from suffice.trace.durable import check_free
+from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
@@ -150,7 +149,7 @@ def import_traces(
             sources[name] = path
     came_from = {
         "format": format,
-        "files": [{"file": path.name, "sha256": _digest(path)} for path in paths],
+        "files": [{"file": path.name, "sha256": sha256_of(path)} for path in paths],
         **({"columns": dict(columns)} if columns else {}),
     }
     write_traces(records.values(), out, run={"imported": came_from})
@@ -182,11 +181,6 @@ def _read(path: Path, kind: Format, columns: Mapping[str, str]) -> tuple[Questio
             row=error.row,
             column=error.column,
         ) from error
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str]:

@@ -203,11 +203,6 @@ class _Look:
     again: tuple[Passage, ...]
 
 
-def _scores(passage: Passage) -> Passage:
-    """Without what stands in the round that added it."""
-    return Passage(id=passage.id, score=passage.score, rerank_score=passage.rerank_score)
-
-
 @dataclass(slots=True)
 class _Trail:
     """What one question's searches have found: all of it, and what of it the answerer was shown.
@@ -233,7 +228,7 @@ class _Trail:
             if any(passage.id == other.id for other in (*offered, *again)):
                 continue  # a retriever may return a passage twice
             if passage.id in shown:
-                again.append(_scores(passage))
+                again.append(replace(passage, text=None, title=""))  # which stand above
                 continue
             offered.append(passage)
             if passage.id not in self._found:

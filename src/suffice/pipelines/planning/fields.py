@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suffice.protocols import whole_text
@@ -135,7 +135,7 @@ def numbered_steps(text: str) -> tuple[str, ...]:
     return ()
 
 
-def joined_steps(steps: tuple[str, ...]) -> str:
+def joined_steps(steps: Sequence[str]) -> str:
     """Steps as a numbered plan."""
     return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,7 @@ class ABRagPolicy:
     levels: tuple[float, ...] = ()
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    kind: ClassVar[str] = "ab-rag"
 
     def __post_init__(self) -> None:
         if not self.weights:
@@ -209,11 +210,6 @@ class ABRagPolicy:
             levels=tuple(levels),
             notes=notes,
         )
-
-    @property
-    def kind(self) -> str:
-        """What its policy file calls it."""
-        return "ab-rag"
 
     @cached_property
     def signals(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,7 @@ class GatePolicy:
     settings: GateSettings
     rounds: int | None = None
     samples: int = PUBLISHED_CANDIDATES
+    kind: ClassVar[str] = "gate"
 
     def __post_init__(self) -> None:
         for name in ("rounds", "samples"):
@@ -98,11 +99,6 @@ class GatePolicy:
                 f"a gate that stops a loop finds contradictions by {MARKERS!r}, found the detector "
                 f"{self.settings.detector!r}; fit it on question traces: suffice fit gate TRACES"
             )
-
-    @property
-    def kind(self) -> str:
-        """What its policy file calls it."""
-        return "gate"
 
     @property
     def preset(self) -> str | None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +154,7 @@ class MiCPPolicy:
     budget: Mapping[str, Any] = field(default_factory=dict)
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    kind: ClassVar[str] = "micp"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha < 1.0:
@@ -178,11 +179,6 @@ class MiCPPolicy:
             raise UsageError("shares of ties must lie in [0, 1)")
         if self.filtered and self.filter is None:
             raise UsageError("calibrated on filtered passages, so the filter must be known")
-
-    @property
-    def kind(self) -> str:
-        """What its policy file calls it."""
-        return "micp"
 
     @property
     def signals(self) -> tuple[str, ...]:

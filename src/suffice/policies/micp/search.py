@@ -72,16 +72,13 @@ def levels_of_shares(
         else:
             among = Fraction(size + 1, data.n + 1)
         # nobody left to wrong: any level spends nothing, and no threshold comes of it
-        level = _cut(share * alpha / among) if among else Fraction(0)
+        decimals = math.floor(share * alpha / among * _DECIMALS) if among else 0
+        level = min(Fraction(decimals, _DECIMALS), Fraction(1))
         levels.append(level)
         if preset == "published":
             threshold = tied_threshold(data.score[group, t], level, randomised=False)
             running &= ~threshold.fires(data.score[:, t], data.draws[:, t])
     return tuple(levels)
-
-
-def _cut(level: Fraction) -> Fraction:
-    return min(Fraction(math.floor(level * _DECIMALS), _DECIMALS), Fraction(1))
 
 
 def search_allocation(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.numbers.fields import known
 from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
 from suffice.policies.rules.meaning import can_hold, check_reachable, compile_rule, operands
 from suffice.policies.rules.syntax import (
@@ -203,7 +204,7 @@ class RulePolicy:
         now = _Live(self, view)
         holds = bool(self._holds(now))
         shown = self._shown
-        values = {name: _defined(now.value(operand)) for name, operand in shown.items()}
+        values = {name: known(now.value(operand)) for name, operand in shown.items()}
         listed = ", ".join(
             f"{name} = {now.undefined(shown[name]) if value is None else f'{value:.4g}'}"
             for name, value in values.items()
@@ -278,7 +279,7 @@ class RulePolicy:
                 for name, calibrator in self.calibrators.items()
             }
             or None,
-            "base_rates": [None if math.isnan(rate) else rate for rate in self.base_rates] or None,
+            "base_rates": [*map(known, self.base_rates)] or None,
             "own_signals": list(self.own_signals) or None,
             "abstention": None if self.abstention is None else list(self.abstention),
             "fitted_on": dict(self.fitted_on) or None,
@@ -286,10 +287,6 @@ class RulePolicy:
             "answer": None if self.answer == "latest" else self.answer,
         }
         return {name: part for name, part in parts.items() if part is not None}
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _rate(base_rates: tuple[float, ...], number: int) -> float:

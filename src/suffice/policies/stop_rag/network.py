@@ -265,14 +265,11 @@ def build_network(encoder: TextEncoder, settings: TrainSettings) -> QNetwork:
         mode=settings.mode,
         window=encoder.window(settings.window, settings.mode),
         frozen=frozen,
-        head_width=settings.head_width or _head_width(encoder.width, settings.mode),
+        head_width=settings.head_width
+        or (4 * encoder.width if settings.mode == "joined" else max(1, encoder.width // 3)),
         reader_width=settings.reader_width,
     )
     return QNetwork(encoder, shape, dropout=settings.dropout)
-
-
-def _head_width(width: int, mode: Mode) -> int:
-    return 4 * width if mode == "joined" else max(1, width // 3)
 
 
 def _check_tensors(own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:

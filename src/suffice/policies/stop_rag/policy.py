@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.numbers.fields import known
 from suffice.policies.method import Preset
 from suffice.policies.needs import loop_needs
 from suffice.policies.stop_rag.settings import TARGETS, Target
@@ -91,6 +92,7 @@ class StopRAGPolicy:
     preset: Preset | None = None
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kind: ClassVar[str] = "stop-rag"
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.threshold):
@@ -105,11 +107,6 @@ class StopRAGPolicy:
     def from_round(self, first: int) -> StopRAGPolicy:
         """See :class:`suffice.protocols.DelayedPolicy`."""
         return replace(self, first=min(max(first, self.first), self.rounds))
-
-    @property
-    def kind(self) -> str:
-        """``stop-rag``."""
-        return "stop-rag"
 
     @property
     def specs(self) -> tuple[Signal, ...]:
@@ -147,9 +144,9 @@ class StopRAGPolicy:
         stop, cont = (float(value[0, 0]) for value in self.model.values(columns))
         difference = stop - cont
         values = {
-            "q_stop": _or_none(stop),
-            "q_cont": _or_none(cont),
-            "difference": _or_none(difference),
+            "q_stop": known(stop),
+            "q_cont": known(cont),
+            "difference": known(difference),
             "threshold": self.threshold,
         }
         if view.round >= self.rounds:
@@ -211,7 +208,3 @@ class StopRAGPolicy:
         if self.notes:
             body["notes"] = list(self.notes)
         return body
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeWarning, UsageError, attempt
-from suffice.measures.costs import CostAxis
+from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.protocols import ConfidentPolicy, DelayedPolicy
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
@@ -94,6 +95,8 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
             f"{budget} rounds; at most that can be asked for"
         )
     fixed = [f"fixed-{k}" for k in range(settings.min_rounds, budget + 1)]
+    book = kept.costs(settings.cost_model)
+    book.axis(settings.cost, {})  # refuses a cost that no fixed budget has
     rules, looked_at, notes, why = _rules(record, kept, settings)
     asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
     asked += _methods(record, settings)
@@ -105,7 +108,7 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         left_out.append(LeftOut(name="rules", reason=why))
     texts = set(rules)
     able = [_held_back(policy, settings.min_rounds, texts) for policy in able]
-    unfit = {policy.name: _unfit(policy, kept, settings.min_rounds) for policy in able}
+    unfit = {policy.name: _unfit(policy, kept, settings, book) for policy in able}
     left_out += [LeftOut(name=name, reason=reason) for name, reason in unfit.items() if reason]
     policies = numbered([policy for policy in able if not unfit[policy.name]])
     members = [Candidate(policy=policy, group=_group(policy, texts)) for policy in policies]
@@ -145,15 +148,25 @@ def _held_back(policy: NamedPolicy, first: int, rules: set[str]) -> NamedPolicy:
     return replace(policy, policy=policy.policy.from_round(first))
 
 
-def _unfit(policy: NamedPolicy, kept: Measures, first: int) -> str:
+def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: CostBook) -> str:
     """Why a policy cannot be chosen; empty: it can."""
+    first = settings.min_rounds
     if policy.policy is None:
         return "it decides by what a loop does not know, or answers before the first round"
+    if kept.metric.agreement and policy.policy.needs.returns != LATEST:
+        return "it returns another than its latest answer, and agreement is with the latest"
+    if why := _unpriced(book, settings.cost, policy_reads(policy.policy, policy.max_rounds)):
+        return why
     if first == 1 or isinstance(policy.policy, DelayedPolicy):
         return ""
     if not policy.adaptive and kept.wanted_rounds(policy.policy).min() >= first:
         return ""
     return f"it may stop a question before round {first}, and cannot be held back"
+
+
+def _unpriced(book: CostBook, cost: str | None, reads: CostReads) -> str:
+    """Why the cost that was asked for is unknown to who reads so much; empty: it is known, or none was."""
+    return "" if cost is None else book.why_unknown(cost, reads)
 
 
 def _group(policy: NamedPolicy, rules: set[str]) -> Group:
@@ -173,13 +186,17 @@ def _methods(record: Measures, settings: ChoiceSettings) -> list[AskedPolicy]:
             names += [f"{name}-{preset}" for preset in method.presets]
         for variant, options in method.variants.items():
             label = f"{name} ({variant})"
-            build = partial(_variant, record, name, label, dict(options))
+            preset = "corrected" if "corrected" in method.presets else method.presets[0]
+            build = partial(_variant, record, (name, preset), label, dict(options))
             variants.append(AskedPolicy(name=label, build=build))
     return [*asked_policies(record, names, f1_kind=settings.f1_kind), *variants]
 
 
-def _variant(record: Measures, name: str, label: str, options: dict[str, Any]) -> NamedPolicy:
-    policy = fit_method(name, record, split=FIT_SPLIT, **options)
+def _variant(
+    record: Measures, fitted: tuple[str, Preset], label: str, options: dict[str, Any]
+) -> NamedPolicy:
+    name, preset = fitted
+    policy = fit_method(name, record, preset, FIT_SPLIT, **options)
     return NamedPolicy(name=label, kind=policy.kind, preset=policy.preset, policy=policy)
 
 
@@ -198,17 +215,21 @@ def _rules(
     if family is None:
         return [], 0, (), why
     book = fit.costs(settings.cost_model)
-    axis = book.axis(settings.cost, {str(n): reads for n, reads in enumerate(set(family.reads))})
-    costs = paid_by_rules(book, axis, family.learn_stops, family.reads, fit.seen)
+    known = {reads for reads in set(family.reads) if not _unpriced(book, settings.cost, reads)}
+    priced = np.flatnonzero([reads in known for reads in family.reads])
+    stops = family.learn_stops.take(priced)
+    reads = [family.reads[number] for number in priced]
+    axis = book.axis(settings.cost, {str(number): one for number, one in enumerate(known)})
+    costs = paid_by_rules(book, axis, stops, reads, fit.seen)
     half = Half(
-        stops=family.learn_stops,
+        stops=stops,
         scores=fit.scores(settings.f1_kind).compared,
         last=fit.traces.last_rounds,
         costs=costs,
         seen=None if fit.seen is None else fit.seen.of(fit.scores(settings.f1_kind)),
         reach=1.0 if fit.seen is None else fit.seen.reach,
     )
-    everyone = np.arange(len(family.rules))
+    everyone = np.arange(len(priced))
     losses = np.concatenate(
         [half.losses(block, "signed").mean(axis=0) for block in np.array_split(everyone, 64)]
     )
@@ -218,8 +239,12 @@ def _rules(
         np.linspace(0, len(front) - 1, min(MOST_RULES, len(front))).round().astype(int)
     )
     fixed = {f"round >= {k}" for k in range(1, int(kept.ends.max()) + 1)}
-    texts = [family.rules[number] for number in front[some] if family.rules[number] not in fixed]
-    return texts, len(family.rules), family.notes, None
+    texts = [rule for number in priced[front[some]] if (rule := family.rules[number]) not in fixed]
+    notes = family.notes
+    if len(priced) < len(family.rules):
+        left = f"{len(family.rules) - len(priced):,} of {len(family.rules):,} rules"
+        notes += (f"left out: {left}, which read what {settings.cost} is not known for",)
+    return texts, len(priced), notes, None
 
 
 # --- measured ------------------------------------------------------------------------------------

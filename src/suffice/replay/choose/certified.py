@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
+from suffice.costs.usage import CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, shared_axis
 from suffice.measures.measures import Measures, Traces
@@ -20,7 +20,7 @@ from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.replay.choose.attempts import Attempt, spend
+from suffice.replay.choose.attempts import spend
 from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.learn_then_test import (
     Bound,
@@ -34,14 +34,14 @@ from suffice.replay.choose.learn_then_test import (
     members_in_order,
     refuse_caps,
 )
+from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
-from suffice.replay.settings import ComparedBy, WhichAnswer
+from suffice.replay.settings import F1, ComparedBy, CostName, WhichAnswer
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import (
     METRICS,
     AnswerChoice,
-    F1Kind,
     Metric,
     ScoreName,
     metric_of_labels,
@@ -67,17 +67,9 @@ class CertifiedSettings:
     metric: ComparedBy = None
     answer: WhichAnswer = "latest"
     split: str = FIT_SPLIT
-    cost: Annotated[
-        str | None,
-        Option(
-            help=f"what cheapest means: {', '.join(COSTS)} (default: the first of "
-            f"{', '.join(USUAL_COSTS)} that is known and that fixed-k differ in)",
-            metavar="NAME",
-            choices=tuple(COSTS),
-        ),
-    ] = None
+    cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
-    f1_kind: Annotated[F1Kind, Option(help="which F1", name="f1")] = "hotpotqa"
+    f1_kind: F1 = "hotpotqa"
     seed: Annotated[int, Option(help="of the halves", at_least=0)] = 42
 
     def __post_init__(self) -> None:
@@ -189,7 +181,13 @@ def fit_certified(
     refuse_caps(halves[0], settings.promise, axis.label)
     promise, attempt = settings.promise, None
     if certificates is not None:
-        attempt = _counted(Path(certificates), questions, settings)
+        attempt = spend(
+            Path(certificates),
+            questions.recorded,
+            {**asdict(settings), "compared_by": metric.name},
+            confidence=promise.confidence,
+            attempts=promise.attempts,
+        )
         if attempt.level != promise.delta:
             promise = replace(promise, level=attempt.level)
     outcome = certify(*halves, family.full, promise)
@@ -227,18 +225,6 @@ def fit_certified(
     )
 
 
-def _counted(folder: Path, questions: Measures, settings: CertifiedSettings) -> Attempt:
-    asked = {**asdict(settings), "compared_by": questions.metric.name}
-    promise = settings.promise
-    return spend(
-        folder,
-        questions.recorded,
-        asked,
-        confidence=promise.confidence,
-        attempts=promise.attempts,
-    )
-
-
 def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:
     """The score whose loss is bounded."""
     counted = settings.promise.loss == "wrong-stop" or metric.agreement
@@ -252,7 +238,6 @@ def _halves(
     settings: CertifiedSettings,
 ) -> tuple[CostAxis, tuple[Half, Half], int | None]:
     """The cost, the halves, and how many of the second cost more than counts in a cap (``None``: no cap)."""
-    reach = 1.0 if questions.seen is None else questions.seen.reach
     kinds = list(dict.fromkeys(family.reads))
     readers = {f"member {number}": reads for number, reads in enumerate(kinds)}
     answers = [chosen_by_signal(part, settings.answer) for part in parts]
@@ -262,46 +247,30 @@ def _halves(
     ]
     capped = settings.promise.max_cost is not None
     axis = shared_axis(books, settings.cost, readers, capped=capped)
-    known = [part.seen and part.seen.of(part.scores(settings.f1_kind)) for part in parts]
-    paid: list[Paid | None] = [None, None]
-    dearer = None
+    of, most, dearer = np.array([kinds.index(reads) for reads in family.reads], np.intp), 0.0, None
+    tables = [[book.known(axis, kind) for kind in kinds] if capped else [] for book in books]
     if capped:
-        of = np.array([kinds.index(reads) for reads in family.reads], np.intp)
-        tables = [[book.known(axis, kind) for kind in kinds] for book in books]
         in_rounds = float(questions.traces.n_rounds)
         most = in_rounds if axis.name == "rounds" else float(np.nanmax(tables[0]))
         dearer = int(np.any([(table > most).any(axis=1) for table in tables[1]], axis=0).sum())
-        paid = [
-            Paid.by_round(stops, of_part, of, most, seen)
-            for stops, of_part, seen in zip(
-                (family.learn_stops, family.test_stops), tables, known, strict=True
-            )
-        ]
-    learn, test = (
-        Half(
+
+    def half(number: int, stops: RuleStops) -> Half:
+        part, scored = parts[number], parts[number].scores(settings.f1_kind)
+        seen = part.seen and part.seen.of(scored)
+        return Half(
             stops=stops,
-            scores=getattr(scored, _lost(part.metric, settings)),
-            right=None if settings.promise.max_wrong_stops is None else scored.em,
+            scores=getattr(answers[number].returned(scored), _lost(part.metric, settings)),
+            right=None
+            if settings.promise.max_wrong_stops is None
+            else answers[number].returned(scored).em,
             last=part.traces.last_rounds,
-            costs=paid_by_rules(book, axis, stops, family.reads, part.seen),
+            costs=paid_by_rules(books[number], axis, stops, family.reads, part.seen),
             seen=seen,
-            reach=reach,
-            paid=of_part,
+            reach=1.0 if questions.seen is None else questions.seen.reach,
+            paid=Paid.by_round(stops, tables[number], of, most, seen) if capped else None,
         )
-        for part, scored, book, stops, seen, of_part in zip(
-            parts,
-            [
-                of_part.returned(part.scores(settings.f1_kind))
-                for part, of_part in zip(parts, answers, strict=True)
-            ],
-            books,
-            (family.learn_stops, family.test_stops),
-            known,
-            paid,
-            strict=True,
-        )
-    )
-    return axis, (learn, test), dearer
+
+    return axis, (half(0, family.learn_stops), half(1, family.test_stops)), dearer
 
 
 def _policy(

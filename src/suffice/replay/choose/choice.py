@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from suffice.costs.usage import COSTS
@@ -22,6 +22,7 @@ from suffice.replay.choose.learn_then_test import (
     joined,
 )
 from suffice.replay.choose.parts import PROVE, RANK
+from suffice.replay.choose.ranking import LIKELY
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult, ReplayResult, short_cost
 from suffice.replay.settings import ChoiceSettings
@@ -84,9 +85,9 @@ class Choice(Tabular):
     ``comparison`` is the replay on the questions that prove, which no fit and no rank has seen: the chosen
     policy with every fixed budget and what else came near. ``ranked`` are all candidates, best first.
     ``outcome`` is the test of the promise (``None``: no loss was to be proven); where nothing is proven
-    ``guess`` is the cheapest candidate that kept what was asked where candidates were ranked (``None``: none
-    did). ``parts`` are the labelled questions of each part, ``warned`` is what fits warned of, ``attempt``
-    how often the record was asked before (``None``: not counted).
+    ``guess`` is the cheapest candidate that is likely to keep what was asked, by all questions and at a lower
+    confidence (``None``: none is). ``parts`` are the labelled questions of each part, ``warned`` is what fits
+    warned of, ``attempt`` how often the record was asked before (``None``: not counted).
     """
 
     chosen: Ranked
@@ -220,26 +221,22 @@ class Choice(Tabular):
         short = f"{before}{label}."
         if self.outcome is None or not self.outcome.fell_back or not self._in_full:
             return short, f"{self._meaning(chosen)}{self.why} Tried: {self.tried}."
+        sure = (
+            f"{100 * self.guess_confidence:g}% confidence, by all questions that fitted nothing and with all "
+            "candidates counted"
+        )
         if self.guess is None:
-            return short, f"{self.why} No candidate kept that on the questions that rank either."
+            return short, f"{self.why} None is likely to keep it either (at {sure})."
         guess = self.guess.candidate
-        if self._guess_refuted:
-            return short, (
-                f"{self.why} The cheapest that kept it where candidates were ranked, {guess.label}, is shown "
-                "to lose more on the questions that prove: not one to run."
-            )
         return short, (
-            f"{self.why} To try, not proven: {guess.label}, the cheapest that kept it where candidates were "
-            f"ranked. {self._meaning(guess)}"
+            f"{self.why} To try, not proven: {guess.label}, the cheapest that is likely to keep it (at "
+            f"{sure}). {self._meaning(guess)}"
         ).rstrip()
 
     @property
-    def _guess_refuted(self) -> bool:
-        """Whether the guess's whole interval lies beyond the loss that was asked for."""
-        guessed, most = self.guessed, self.settings.promised_loss
-        if guessed is None or most is None or guessed.delta_full is None:
-            return False
-        return guessed.delta_full.high < -most
+    def guess_confidence(self) -> float:
+        """That the guess keeps what was asked, by approximation; a proof is asked for more."""
+        return min(LIKELY, self.settings.confidence)
 
     def _meaning(self, candidate: Candidate) -> str:
         """How a candidate decides, and what the signals are that it reads, where that is short."""
@@ -273,7 +270,8 @@ class Choice(Tabular):
         )
         best, _, at_best = max(known, key=lambda at: (at[2], -at[0]))
         if best not in (first, last):
-            ends += f" {_first(label)} is highest after round {best} ({percent(at_best)})."
+            how = "highest after" if at_best > at_last else "as high already after"
+            ends += f" {_first(label)} is {how} round {best} ({percent(at_best)})."
         once = next((p for p in self.result.policies if p.name == f"fixed-{first}"), None)
         if once is None or (lost := once.delta_full) is None or first == last:
             return "Not known:", f"{label} is {percent(at_last)} after {self._all_rounds}.{ends}"
@@ -346,11 +344,18 @@ class Choice(Tabular):
             return (
                 f"{policy.paid('rounds', decimal)} rounds a question, of {self.result.max_rounds}"
             )
-        unit = self.axis.unit or self.axis.label
-        said = f"{short_cost(own)} instead of {short_cost(full)} {unit} a question"
+        said = f"{self._cost(own, '')} instead of {self._cost(full)}"
         if self.axis.name != "rounds":
             said += f", {policy.paid('rounds', decimal)} rounds of {self.result.max_rounds}"
         return said
+
+    def _cost(self, mean: float, unit: str | None = None) -> str:
+        """A mean cost a question with its unit; of prices that of a thousand."""
+        if self.axis.name == "usd":
+            of, mean = "USD per 1,000 questions", 1000.0 * mean
+        else:
+            of = f"{self.axis.unit or self.axis.label} a question"
+        return f"{short_cost(mean)} {of if unit is None else unit}".rstrip()
 
     def _scored(self, policy: PolicyResult) -> str:
         """What a policy scores beside the full budget."""
@@ -376,14 +381,9 @@ class Choice(Tabular):
             else (f", {self.metric.label} {percent(self.measured.score)}")
         )
         own = self.measured.costs.get(self.axis.name)
-        unit = self.axis.unit or self.axis.label
-        cost = (
-            f"{self.measured.paid('rounds', decimal)} rounds"
-            if own is None
-            else f"{short_cost(own)} {unit}"
-        )
+        rounds = f"{self.measured.paid('rounds', decimal)} rounds a question"
         said = (
-            f"Running {self._all_rounds} costs {cost} a question{score}, {aside}. "
+            f"Running {self._all_rounds} costs {rounds if own is None else self._cost(own)}{score}, {aside}. "
             f"{self._above_the_cap()}"
         ).rstrip()
         if self.guess is not None and (guessed := self.guessed) is not None:
@@ -391,7 +391,7 @@ class Choice(Tabular):
             less = f"{self._less(guessed)}: " if known else "takes "
             said += (
                 f" The guess, {self.guess.candidate.label}, {less}{self._paid(guessed)}; "
-                f"{self._scored(guessed)}."
+                f"{self._scored(guessed)}, by questions that helped to pick it."
             )
         return "Saves nothing.", said
 
@@ -421,7 +421,8 @@ class Choice(Tabular):
             )
         sure = f"{100 * settings.confidence:g}% confidence"
         promised = joined([self._in_words(bound) for bound in outcome.settings.bounds])
-        before = "" if self.attempt is None else self._counted(self.attempt)
+        said = "" if self.attempt is None else self.attempt.said
+        before = f"{_first(said)}. " if said else ""
         if outcome.fell_back:
             return "Not proven.", (
                 f"At {sure} nothing{' cheaper' if self._in_full else ''} is proven to {promised}"
@@ -455,9 +456,6 @@ class Choice(Tabular):
             "candidate seems to lose about as much as is allowed, so allow more rather than record more."
         )
 
-    def _counted(self, attempt: Attempt) -> str:
-        return f"{_first(attempt.said)}. " if attempt.said else ""
-
     @property
     def sharper(self) -> int | None:
         """Questions to prove on that would halve the interval of the loss; ``None``: unknown."""
@@ -480,8 +478,8 @@ class Choice(Tabular):
             f"be with {4 * self.parts[PROVE]:,} questions to prove on."
         )
 
-    def live(self, policy: str) -> Iterator[tuple[str, str]]:
-        """How to run the chosen policy from its file, in commands and code."""
+    def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
+        """How to run the chosen policy, and try the guess, from their files, in commands and code."""
         answer = self.chosen.candidate.answer
         chosen = "" if answer == LATEST else f" --answer {answer}"
         chosen_live = "" if answer == LATEST else f", answer={answer!r}"
@@ -500,6 +498,11 @@ class Choice(Tabular):
             f"suffice.Watch({policy!r}, {stopping})",
         )
         yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
+        if self.guess is not None:
+            yield (
+                "the guess, in shadow: it stops nothing",
+                f"suffice.Watch({guess!r}, record='live')",
+            )
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
@@ -593,16 +596,13 @@ class Choice(Tabular):
             if self.guess is None or (guessed := self.guessed) is None
             else {
                 "name": self.guess.candidate.policy.name,
+                "confidence": self.guess_confidence,
                 **_loss_and_cost(self.guess),
                 "measured": guessed.to_json(),
             },
             "attempt": None
             if self.attempt is None
-            else {
-                "level": self.attempt.level,
-                "earlier": self.attempt.earlier,
-                "spent": self.attempt.spent,
-            },
+            else {name: getattr(self.attempt, name) for name in ("level", "earlier", "spent")},
             "measured": measured.to_json(),
             "questions": dict(self.parts),
             "sharper_with": self.sharper,
@@ -621,12 +621,7 @@ class Choice(Tabular):
             "wrong": {
                 "count": self.wrong_count,
                 "questions": [
-                    {
-                        "id": one.id,
-                        "round": one.round,
-                        "answer": one.answer,
-                        "full_budget_answer": one.full_budget_answer,
-                    }
+                    {name: value for name, value in asdict(one).items() if name != "question"}
                     for one in self.wrong
                 ],
             },

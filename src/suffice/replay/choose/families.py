@@ -233,7 +233,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     needs = rule_needs(fill(template, grid[0]))
     data = fit_data(halves.learn, needs.signals, split=halves.split, fits=needs.fitting)
     swept = sweep_rule(template, data, grid, ends=halves.learn.ends)
-    own = _own(needs.signals, halves.learn.traces)
+    own = own_among(needs.signals, halves.learn.traces.signal_names)
     fitted = fitted_rule(fill(template, grid[0]), data, own_signals=own)
     policies = [replace(fitted, rule=fill(template, threshold)) for threshold in grid]
     table, ends = halves.test.signals(fitted.specs), halves.test.ends
@@ -250,10 +250,6 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
         own_signals=own,
     )
     return _with_fixed(family, halves, settings)
-
-
-def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
-    return own_among(names, traces.signal_names)
 
 
 # --- rule: OR and AND over the trace's signals ---------------------------------------------------
@@ -298,7 +294,7 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
         ),
         calibrators=calibrators,
         base_rates=(),
-        own_signals=_own([operand.spec.name for operand in operands], halves.learn.traces),
+        own_signals=own_among(names, halves.learn.traces.signal_names),
         notes=(*notes, *_without_condition(operands, conditions)),
     )
     return _with_fixed(family, halves, settings)

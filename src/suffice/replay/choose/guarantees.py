@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from suffice.costs.usage import COSTS
@@ -21,10 +21,6 @@ class BoundTerms:
     p_value: float | None
     on_learning_half: float | None
     on_testing_half: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +78,7 @@ class Guarantee:
         """Strict JSON; what only some promises have is left out of others."""
         document = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         document["more"] = dict(self.more)
-        document["bounds"] = [bound.to_json() for bound in self.bounds]
+        document["bounds"] = [asdict(bound) for bound in self.bounds]
         absent = [name for name in ("bounds", *_SELDOM) if not document[name]]
         return {name: value for name, value in document.items() if name not in absent}
 

@@ -508,6 +508,11 @@ def mean_of(half: Half, bound: Bound) -> Array:
     return _plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
 
 
+def losses_of(half: Half, bound: Bound) -> Array:
+    """What a bound is of, on its own scale, of every member, (n_questions, n_members)."""
+    return _plain(half.losses(np.arange(len(half.costs)), bound.of), bound, half)
+
+
 def _p_values(
     learn: Half, test: Half, members: NDArray[np.intp], bound: Bound, delta: float
 ) -> Array:

@@ -39,7 +39,7 @@ from suffice.replay.choose.parts import (
     refuse_pointless,
     refuse_several_loops,
 )
-from suffice.replay.choose.ranking import Estimates, estimated, pick
+from suffice.replay.choose.ranking import Estimates, estimated, likely, pick
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import Wanted
@@ -107,7 +107,10 @@ def choose(
         refuse_caps(halves[0], promise, field.axis.label)
         attempt = _counted_attempt(certificates, measures, settings)
         outcome = _proven(halves, estimates.loss, everyone.full, promise, attempt)
-    picked = pick(estimates, outcome, settings)
+    keeps = np.zeros(len(everyone.members), np.bool_)
+    if outcome is not None and outcome.fell_back:
+        keeps = likely(estimates, halves, outcome.settings, settings.seed)
+    picked = pick(estimates, outcome, settings, keeps)
     ranked = _ranked(everyone.members, estimates, outcome)
     best_first = tuple(ranked[at] for at in picked.order.tolist())
     chosen = ranked[picked.number]
@@ -196,10 +199,9 @@ def _counted_attempt(
     """What this promise may spend, counted in the folder before anything of it is seen."""
     if certificates is None:
         return None
-    named = [_in_the_count(one) for one in settings.policies]
     asked = asdict(replace(settings, policies=())) | {
         "chosen": True,
-        "policies": named,
+        "policies": [_in_the_count(one) for one in settings.policies],
         "compared_by": measures.metric.name,
     }
     return spend(

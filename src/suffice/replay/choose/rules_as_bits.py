@@ -1,8 +1,7 @@
 """Many rules over the same questions at once, one bit a question.
 
 A condition's truth values in one round fill one bit each of 64-bit words, so one AND or OR serves 64
-questions. Rules of one shape are evaluated together. Means come from tables of 256 entries, one for
-every eight questions, so no rule's stop rounds need to be written out.
+questions. Rules of one shape are evaluated together.
 
 Two conditions a and b, three questions, three rounds; question q is bit q of a word. In round 1, a holds
 for question 0 and b for question 1; in round 2, a for question 2 as well. The last round is not packed:
@@ -21,15 +20,11 @@ for question 0 and b for question 1; in round 2, a for question 2 as well. The l
 array([3, 7], dtype=uint64)
 
 Round 3 less the number of rounds by which a rule had fired is where it stops: questions 0 and 1 fired
-by rounds 1 and 2 (3 - 2 = 1), question 2 by round 2 only (3 - 1 = 2); "a and b" never does. Means of
-values at the stops, each question's gain of stopping a round earlier summed over the rounds it fired by:
+by rounds 1 and 2 (3 - 2 = 1), question 2 by round 2 only (3 - 1 = 2); "a and b" never does:
 
 >>> last = np.array([3, 3, 3], np.int16)
 >>> stop_rounds_of(packed, a_or_b, last), stop_rounds_of(packed, a_and_b, last)
 (array([[1, 1, 2]], dtype=int16), array([[3, 3, 3]], dtype=int16))
->>> f1 = np.array([[1.0, 0.5, 0.5], [0.0, 1.0, 1.0], [0.0, 0.5, 0.8]])
->>> StopMeans(f1, last, np.ones(3, bool)).of(packed, a_or_b).round(12)  # (1.0 + 0.0 + 0.5) / 3
-array([0.5])
 """
 
 from __future__ import annotations
@@ -160,45 +155,3 @@ def stop_rounds_of_formulas(
         conditions = np.array([list(chain(*formulas[number].clauses)) for number in numbers])
         stops[numbers] = stop_rounds_of(packed, RuleBatch(conditions, sizes, votes), last)
     return stops
-
-
-class StopMeans:
-    """Means over questions of values at the stop round, for any number of rules.
-
-    Parameters
-    ----------
-    values
-        (n_questions, n_rounds); NaN past a question's last recorded round.
-    last
-        (n_questions,), 1-based.
-    labelled
-        (n_questions,), which questions count.
-    """
-
-    def __init__(
-        self, values: NDArray[np.float64], last: NDArray[np.int16], labelled: NDArray[np.bool_]
-    ) -> None:
-        n_questions, n_rounds = values.shape
-        taken = np.minimum(np.arange(n_rounds)[None, :], last[:, None].astype(np.int64) - 1)
-        filled = np.take_along_axis(values, taken, axis=1)
-        filled = np.where(labelled[:, None], filled, 0.0) / labelled.sum()
-        self._full = float(filled[:, -1].sum())
-        n_bytes = 8 * -(-n_questions // 64)
-        gains = np.zeros((n_rounds - 1, n_bytes * 8))
-        gains[:, :n_questions] = (filled[:, :-1] - filled[:, 1:]).T
-        bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-        by_byte = gains.reshape(n_rounds - 1, n_bytes, 8) @ bits.T.astype(np.float64)
-        self._table = by_byte.reshape(-1)  # entry 256 * (round, byte) + value of the byte
-        self._offsets = (np.arange((n_rounds - 1) * n_bytes) * 256).astype(np.int32)
-
-    def of(self, packed: PackedConditions, batch: RuleBatch) -> NDArray[np.float64]:
-        """(n_rules,); equal to gathering at :func:`stop_rounds_of` up to rounding."""
-        means = np.empty(len(batch.conditions))
-        for rows, part in batch.blocks(packed.words[0].size):
-            means[rows] = self.at(fired_by(packed, part))
-        return means
-
-    def at(self, fired: _Words) -> NDArray[np.float64]:
-        """The same from :func:`fired_by`, for several means of one batch."""
-        entries = fired.view(np.uint8).reshape(len(fired), -1) + self._offsets
-        return np.asarray(self._table.take(entries).sum(axis=1) + self._full)

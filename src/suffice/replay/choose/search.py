@@ -14,7 +14,6 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
     bands_from_sums,
@@ -355,10 +354,10 @@ def _rules(
             **{name: float(values[n]) for name, values in figures.scores.items()},
             mean_rounds=float(figures.rounds[n]),
             cost=float(figures.costs[n]),
-            interval=_interval(score, n),
-            naive=_interval(score, n, naive=True),
-            delta=_interval(delta, n),
-            naive_delta=_interval(delta, n, naive=True),
+            interval=score.at_once(n),
+            naive=score.alone(n),
+            delta=delta.at_once(n),
+            naive_delta=delta.alone(n),
             p_holm=float(p_holm[n]),
             tune_score=float(tune.scores[n]),
             tune_cost=float(tune.costs[n]),
@@ -465,13 +464,6 @@ def _corrected_from_sums(
     )
     p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
     return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
-
-
-def _interval(band: SimultaneousBand, number: int, *, naive: bool = False) -> Interval:
-    low, high = (band.naive_low, band.naive_high) if naive else (band.low, band.high)
-    return Interval(
-        estimate=float(band.estimate[number]), low=float(low[number]), high=float(high[number])
-    )
 
 
 def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:

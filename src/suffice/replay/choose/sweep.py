@@ -30,13 +30,14 @@ from suffice.policies.thresholds import (
     score_stops,
 )
 from suffice.replay.choose.thresholded_signals import grid_of
+from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import percent, points
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
-from suffice.scoring import Metric
+from suffice.scoring import AnswerChoice, Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
 
@@ -133,6 +134,7 @@ class SweepResult(Tabular):
             "eval_split": self.settings.eval_split,
             "labelled": {"tune": self.questions[0], "eval": self.questions[1]},
             "metric": self.metric.name,
+            "answer": self.settings.answer,
             "f1_kind": self.settings.f1_kind,
             "cost": self.cost.name,
             "charge": self.settings.cost_model.charge,
@@ -231,14 +233,16 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
             f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
         )
     evaluated = measures.only_split(settings.eval_split)
-    books = [part.costs(settings.cost_model) for part in (tune, evaluated)]
+    answers = [chosen_by_signal(part, settings.answer) for part in (tune, evaluated)]
+    data = replace(data, returned=answers[0].returned(data.outcomes))
+    books = [part.costs(settings.cost_model, answers[0].reads) for part in (tune, evaluated)]
     axis, costs = _costs(settings, data, books)
     swept = open_rule(settings.rule, data, calibrator=settings.calibrator, costs=costs[0])
     grid = _grid(settings, swept)
     chosen = _chosen(settings, swept, grid)
     thresholds = tuple(sorted({*grid, chosen.threshold}))
     on_tune = swept.scores(thresholds)
-    scored = evaluated.scores(settings.f1_kind)
+    scored = answers[1].returned(evaluated.scores(settings.f1_kind))
     for part, rows in ((tune, data.outcomes.labelled), (evaluated, scored.labelled)):
         _refuse_unseen(part, rows)
     if not scored.labelled.any():
@@ -247,17 +251,17 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
             f"suffice traces info {evaluated.traces.at}"
         )
     evaluated.scores_throughout("a sweep", settings.f1_kind)
-    on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
     if evaluated.seen is not None:
         scored = evaluated.seen.outcomes(scored)
+    on_eval = _on_eval(settings, thresholds, data, evaluated, scored, costs[1])
     choices, held_out = _cross_validate(settings, data, grid, costs[0])
-    scores = _scores_at(data.outcomes, chosen.stops)
+    scores = _scores_at(data.stopped, chosen.stops)
     on_held = _scores_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
     selection, split = _gaps(scores, held_out, on_held, settings)
     return SweepResult(
         points=_points(on_tune, on_eval),
         chosen=chosen.threshold,
-        knee=find_knee(on_tune, data.outcomes, settings),
+        knee=find_knee(on_tune, data.stopped, settings),
         fold_choices=choices,
         held_out_score=float(held_out.mean()),
         selection_gap=selection,
@@ -269,6 +273,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
         cost=axis,
         notes=(
             *evaluated.notes(settings.metric),
+            *answer_notes(AnswerChoice.parse(settings.answer), {}),
             *fit_notes(data.provenance),
             *_notes(settings, (tune, evaluated)),
             *books[1].notes(axis),
@@ -350,13 +355,13 @@ def _on_eval(
     thresholds: Sequence[float],
     data: FitData,
     evaluated: Measures,
+    scored: Outcomes,
     costs: Array,
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``; weighted where questions were cut."""
-    ends, scored = evaluated.ends, evaluated.scores(settings.f1_kind)
-    seen, rounds = evaluated.seen, np.cumsum(evaluated.traces.exists, axis=1, dtype=np.float64)
-    if seen is not None:
-        scored, costs, rounds = seen.outcomes(scored), seen.matrix(costs), seen.matrix(rounds)
+    ends, rounds = evaluated.ends, np.cumsum(evaluated.traces.exists, axis=1, dtype=np.float64)
+    if (seen := evaluated.seen) is not None:
+        costs, rounds = seen.matrix(costs), seen.matrix(rounds)
     fitted = fitted_rule(
         fill(settings.rule, thresholds[0]),
         data,
@@ -486,25 +491,19 @@ def _cross_validate(
         )
         held = _only(data, inside)
         stops = np.minimum(policy.stop_rounds(held.table), held.table.exists.sum(axis=1))
-        scores[inside] = held.outcomes.compared[np.arange(len(stops)), stops - 1]
+        scores[inside] = held.stopped.compared[np.arange(len(stops)), stops - 1]
     return tuple(choices), scores
 
 
 def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:
-    scored = data.outcomes
     return replace(
         data,
         table=SignalTable(
             values={name: values[rows] for name, values in data.table.values.items()},
             exists=data.table.exists[rows],
         ),
-        outcomes=Outcomes(
-            em=scored.em[rows],
-            f1=scored.f1[rows],
-            metric=scored.metric,
-            acc=scored.acc[rows],
-            labelled=scored.labelled[rows],
-        ),
+        outcomes=data.outcomes.take(rows),
+        returned=data.stopped.take(rows),
     )
 
 

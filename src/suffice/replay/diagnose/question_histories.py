@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +12,7 @@ from suffice.columns.texts import Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
+from suffice.numbers.fields import known
 from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
@@ -180,10 +180,6 @@ def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return drawn[np.lexsort((kinds, turn))]
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
-
-
 def _story(
     index: int, record: QuestionRecord, result: ReplayResult, shown: _Shown
 ) -> QuestionStory:
@@ -192,11 +188,11 @@ def _story(
         RoundStory(
             number=number,
             answer=recorded.answer,
-            em=_number(shown.scored.em[index, number - 1]) if gold else None,
-            f1=_number(shown.scored.f1[index, number - 1]) if gold else None,
+            em=known(shown.scored.em[index, number - 1]) if gold else None,
+            f1=known(shown.scored.f1[index, number - 1]) if gold else None,
             passages=recorded.passages or (),
             signals={
-                name: _number(shown.table.signal(name)[index, number - 1]) for name in shown.names
+                name: known(shown.table.signal(name)[index, number - 1]) for name in shown.names
             },
             usage=recorded.usage,
             parse_failure=recorded.parse_failure,

@@ -139,6 +139,7 @@ class _Gathering:
             rule=TEMPLATE,
             eval_split=self.eval_split,
             metric=result.metric.name,
+            answer=result.answer,
             f1_kind=result.f1_kind,
             cost=result.cost.name,
             cost_model=result.cost_model,

@@ -13,6 +13,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
 from suffice.numbers.intervals.sums import SUMS_ABOVE, from_sums
 from suffice.protocols import CoveragePolicy, StopPolicy
@@ -241,7 +242,7 @@ def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
     """What the full budget costs a question, as it would be run."""
     full = np.full_like(reader.seen.last, reader.seen.budget)
     return {
-        name: None if paid is None else _known(reader.cost(paid, full).mean())
+        name: None if paid is None else known(reader.cost(paid, full).mean())
         for name, paid in book.at_stops(CostReads()).items()
     }
 
@@ -251,7 +252,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     scored = runner.scored
     labelled = scored.labelled
     means = {
-        one: _known(values[labelled].mean()) if labelled.any() else None
+        one: known(values[labelled].mean()) if labelled.any() else None
         for one, values in read.scores.items()
     }
     score = means[scored.metric.score]
@@ -267,7 +268,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         acc=means["acc"],
         mean_rounds=np.nan if rounds is None else float(rounds.mean()),
         costs={
-            name: None if paid is None else _known(paid.mean()) for name, paid in read.costs.items()
+            name: None if paid is None else known(paid.mean()) for name, paid in read.costs.items()
         },
         taken=Taken(stops=run.stops, answers=run.answers),
         beyond_record=runner.beyond(run),
@@ -284,10 +285,6 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         max_rounds=candidate.max_rounds,
         at_stops=read,
     )
-
-
-def _known(mean: float) -> float | None:
-    return None if np.isnan(mean) else float(mean)
 
 
 def _p95(run: Run) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
@@ -126,8 +127,8 @@ class PairedIntervals:
         self._draws = layout.split(draws())
         self.frontier = Frontier(
             cost_name=self._axis,
-            costs=tuple(map(_known, self._means.fixed_costs[self._axis][0].tolist())),
-            scores=tuple(map(_known, self._means.fixed_scores[0].tolist())),
+            costs=tuple(map(known, self._means.fixed_costs[self._axis][0].tolist())),
+            scores=tuple(map(known, self._means.fixed_scores[0].tolist())),
         )
 
     def score(self, name: str) -> Interval | None:
@@ -200,7 +201,3 @@ class PairedIntervals:
             return None
         estimate = float(of(self._means)[0])
         return None if np.isnan(estimate) else percentile_interval(estimate, of(self._draws))
-
-
-def _known(mean: float) -> float | None:
-    return None if np.isnan(mean) else float(mean)

@@ -19,6 +19,7 @@ from suffice.errors import InternalError
 from suffice.measures.costs import CostAxis, cost_notes, tells_apart, usual_axis
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import auroc_of_counts
+from suffice.numbers.fields import known
 from suffice.numbers.intervals.sums import Sums
 from suffice.protocols import CoveragePolicy
 from suffice.replay.diagnose.selective import stop_confidence
@@ -364,7 +365,7 @@ def assemble(
         policies=policies,
         frontier=intervals.frontier,
         full_costs={
-            name: _known(paid[-1] / total.questions) for name, paid in total.fixed_costs.items()
+            name: known(paid[-1] / total.questions) for name, paid in total.fixed_costs.items()
         },
         question_ids=None,
         banners=settings.banners,
@@ -408,7 +409,7 @@ def _result(
 ) -> PolicyResult:
     name, metric, n_questions = candidate.name, total.metric, total.questions
     means: dict[ScoreName, float | None] = {
-        score: _known(of / total.labelled) if total.labelled else None
+        score: known(of / total.labelled) if total.labelled else None
         for score, of in counted.scores.items()
     }
     score, full = means[metric.score], intervals.full_budget()
@@ -422,7 +423,7 @@ def _result(
         f1=means["f1"],
         acc=means["acc"],
         mean_rounds=counted.costs["rounds"] / n_questions,
-        costs={cost: _known(paid / n_questions) for cost, paid in counted.costs.items()},
+        costs={cost: known(paid / n_questions) for cost, paid in counted.costs.items()},
         beyond_record=counted.beyond,
         metric=metric,
         interval=intervals.score(name),
@@ -437,7 +438,7 @@ def _result(
         policy=candidate.policy,
         auroc=None
         if confidence is None or not metric.gold
-        else _known(auroc_of_counts(confidence.right, confidence.wrong)),
+        else known(auroc_of_counts(confidence.right, confidence.wrong)),
         sets=None
         if counted.sets is None
         else counted.sets.result(Resampling(settings.resamples, settings.seed)),
@@ -456,7 +457,3 @@ def _percentile(counts: Counts, share: float) -> float:
     passed = np.cumsum(counts)
     low, high = (int(np.searchsorted(passed, int(at), "right")) for at in (place, np.ceil(place)))
     return low + (high - low) * (place - int(place))
-
-
-def _known(mean: float) -> float | None:
-    return None if np.isnan(mean) else float(mean)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from math import isnan
 
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
@@ -14,7 +13,7 @@ from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import outlying
 from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
-from suffice.results.formats import UNKNOWN, amount, count, decimal, percent, points
+from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
 
 _MOST_ROWS = 12
@@ -84,7 +83,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
         else sorted((cost, score) for _, cost, score in result.frontier.known)
     )
     intervals = [
-        (points(_gain(policy, result)), _ends(policy.result.interval))
+        (points(_gain(policy, result)), bracket(policy.result.interval))
         for policy in policies
         if policy.result.score is not None
     ]
@@ -162,10 +161,6 @@ def _numbers(point: Point) -> tuple[str, str, str]:
     return point.name, amount(point.x), percent(point.y)
 
 
-def _ends(interval: Interval | None) -> str:
-    return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
-
-
 def _score_chart(
     result: ReplayResult,
     score: str,
@@ -227,7 +222,11 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     )
     head = ("policy", *(f"round {number}" for number in numbers), "mean", "95th percentile")
     of_rounds = [
-        (*stops[policy.mark], policy.result.paid("rounds", decimal), _p95(policy.result))
+        (
+            *stops[policy.mark],
+            policy.result.paid("rounds", decimal),
+            decimal(None if math.isnan(p95 := policy.result.p95_rounds) else p95),
+        )
         for policy in policies
     ]
     named = [(policy.full_name, *row) for policy, row in zip(policies, of_rounds, strict=True)]
@@ -240,10 +239,6 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
         caption=caption + _left_to_table(policies),
         table=data_table("Questions that stop at each round", head, named),
     )
-
-
-def _p95(policy: PolicyResult) -> str:
-    return decimal(None if isnan(policy.p95_rounds) else policy.p95_rounds)
 
 
 def _stopped(policy: Marked, number: int, stopped: float, questions: int) -> Bar:

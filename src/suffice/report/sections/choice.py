@@ -10,13 +10,14 @@ from suffice.results.formats import counted
 def choice_section(choice: Choice) -> Shown:
     """Every candidate, then the questions that the chosen one gets wrong."""
     _, candidates, *wrong = choice.tables()
+    but = "" if choice.guess is None else ", but helped to pick the guess"
     return Shown(
         finding=f"{choice.chosen.candidate.label}, of {counted(len(choice.ranked), 'candidate')}",
         blocks=[
             plain(
                 f"Of {choice.tried}. What follows this section is measured on the questions that prove, "
-                "which neither fitted nor ranked anything; losses and costs in the table here are of those "
-                "that rank."
+                f"which neither fitted nor ranked anything{but}; "
+                "losses and costs in the table here are of those that rank."
             ),
             folded("All candidates", candidates.html()),
             *(folded(table.title, table.html()) for table in wrong),

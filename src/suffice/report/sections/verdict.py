@@ -43,7 +43,7 @@ def _chosen(material: Material, choice: Choice) -> Html:
     ]
     commands = [
         join([f"{what}: ", element("code", command)])
-        for what, command in choice.live("policy.json")
+        for what, command in choice.live("policy.json", "guess.json")
     ]
     shown = {one.candidate.policy.name for one in (choice.chosen, choice.guess) if one is not None}
     policies = [

@@ -137,7 +137,7 @@ def _novelty(
 
 QUERY_NOVELTY = _novelty(
     "query_novelty",
-    "1 - the greatest cosine of the round's query with an earlier one",
+    "how unlike every earlier query the round's is: 1 less the greatest cosine",
     ("query",),
     (
         unrecorded("query", "the round's query was"),
@@ -146,7 +146,7 @@ QUERY_NOVELTY = _novelty(
 )
 PASSAGE_NOVELTY = _novelty(
     "passage_novelty",
-    "the same of the round's passages with earlier ones, their mean",
+    "how unlike earlier passages the round's are: 1 less the greatest cosine, their mean",
     ("passages",),
     (PASSAGES_UNKNOWN, TEXT_UNKNOWN),
 )

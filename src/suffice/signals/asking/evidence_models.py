@@ -229,13 +229,19 @@ def _share(name: str, summary: str, asking: Asking[Replies[Measured]]) -> Signal
 
 
 EVIDENCE_CONSISTENCY = _share(
-    "evidence_consistency", "(cosine of answer and mean passage + 1) / 2 (paper 2, S2)", ENCODING
+    "evidence_consistency",
+    "how near the answer is to the mean of the passages: (cosine + 1) / 2",
+    ENCODING,
 )
 EVIDENCE_CONSISTENCY_MAX = _share(
-    "evidence_consistency_max", "the same with the passage nearest to the answer", ENCODING
+    "evidence_consistency_max",
+    "how near the answer is to the nearest passage: (cosine + 1) / 2",
+    ENCODING,
 )
 EVIDENCE_CONSISTENCY_TOP1 = _share(
-    "evidence_consistency_top1", "the same with the passage ranked first", ENCODING
+    "evidence_consistency_top1",
+    "how near the answer is to the passage ranked first: (cosine + 1) / 2",
+    ENCODING,
 )
 EVIDENCE_ENTAILMENT = _share(
     "evidence_entailment", "highest probability that a passage entails the answer", ENTAILING

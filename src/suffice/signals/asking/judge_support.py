@@ -148,7 +148,7 @@ def judged(view: LoopView, model: ChatModel) -> Round:
 JUDGING = asking_verdicts("judge_support", judge_support, name="judge", who="judge")
 JUDGE_SUPPORT = SignalSpec(
     name="judge_support",
-    summary="a judge's rating of the evidence for the answer, 1-5 (paper 0)",
+    summary="a judge's rating of how well the passages support the answer, 1 to 5",
     needs=("passages",),
     charges=(VERDICTS,),
     low=1.0,

@@ -185,13 +185,13 @@ _reranked = partial(
 )
 RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score",
-    summary="highest raw reranker score so far",
+    summary="highest score of the reranker so far, as it gives them",
     compute=rerank_top_score,
     in_columns=InColumns("scores", "rerank_top_score"),
 )
 RERANK_VARIANCE = _reranked(
     name="rerank_variance",
-    summary="variance of the normalised reranker scores",
+    summary="how much the reranker's scores differ: their variance, normalised",
     low=0.0,
     high=0.25,
     compute=rerank_variance,
@@ -199,13 +199,13 @@ RERANK_VARIANCE = _reranked(
 )
 RERANK_MEAN = _reranked(
     name="rerank_mean",
-    summary="mean raw reranker score",
+    summary="mean of the reranker's scores, as it gives them",
     compute=rerank_mean,
     in_columns=InColumns("scores", "rerank_mean"),
 )
 RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",
-    summary="variance of the raw reranker scores",
+    summary="how much the reranker's scores differ: their variance, as it gives them",
     low=0.0,
     compute=rerank_variance_raw,
     in_columns=InColumns("scores", "rerank_variance_raw"),

@@ -176,7 +176,7 @@ def _answers(rounds: RoundColumns) -> _Answers:
     is_answer = _is_answer(texts, rounds, bare)
     texts, rows = texts.filter(pa.array(is_answer)), bare[is_answer]
     starts[rows] = begins[rows] + _leading_blanks(texts)
-    ends[rows] = stops[rows] - _trailing_blanks(texts)
+    ends[rows] = stops[rows] - (_bytes(texts) - _bytes(pc.utf8_rtrim(texts, BLANKS)))
     first = np.searchsorted(spelt.tokens[1:], starts, "right")
     end = np.searchsorted(spelt.tokens[:-1], ends)
     return _Answers(first, np.where(starts < ends, end, first))
@@ -201,10 +201,6 @@ def _line_ends(spelt: _Spelt, begins: Places, stops: Places) -> Places:
 
 def _leading_blanks(texts: pa.Array) -> Places:
     return _bytes(texts) - _bytes(pc.utf8_ltrim(texts, BLANKS))
-
-
-def _trailing_blanks(texts: pa.Array) -> Places:
-    return _bytes(texts) - _bytes(pc.utf8_rtrim(texts, BLANKS))
 
 
 def _bytes(texts: pa.Array) -> Places:

@@ -84,13 +84,10 @@ export function bundled() {
       return told;
     },
     promises: async (signal) => (await about(signal)).promises_made,
-    arrived: async () => ({ ids: [] }),
+    arrived: async () => ({ questions: [] }),
     chart: async ({ split }, signal) => {
       const told = await about(signal);
       return told.records[split || told.scored_split || "*"].chart;
-    },
-    whatIf: async () => {
-      throw new Error("A bundle works no rule out; run suffice view on the record.");
     },
   };
 }

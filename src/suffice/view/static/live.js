@@ -9,7 +9,7 @@ export async function live(main, record, signal) {
     el("h2", {}, "Live"),
     el("p", { class: "plain" }, `Questions that were finished since this viewer was opened. The record holds ${counted(record.questions, "question")}; its folder is looked at every second.`),
     told.trouble ? el("p", { class: "notice error", role: "alert" }, told.trouble) : "",
-    el("p", { class: "found", role: "status", "aria-live": "polite" }, told.ids.length ? `${counted(told.ids.length, "new question")}.` : "None yet."),
-    el("ul", { class: "notes rows" }, ...told.ids.map((id) => el("li", {}, el("a", { href: address({ view: "question", id }), "data-go": true }, el("bdi", {}, id))))),
+    el("p", { class: "found", role: "status", "aria-live": "polite" }, told.questions.length ? `${counted(told.questions.length, "new question")}.` : "None yet."),
+    el("ul", { class: "notes rows" }, ...told.questions.map(({ id, question }) => el("li", {}, el("a", { href: address({ view: "question", id }), "data-go": true }, el("bdi", {}, question || id))))),
   );
 }

@@ -18,7 +18,7 @@ const VIEWS = {
   live: ["Live", live],
   promises: ["Promises", promises],
 };
-const LISTED = Object.entries(VIEWS).filter(([name]) => !isBundle || !["what-if", "live"].includes(name));
+const LISTED = Object.entries(VIEWS).filter(([name]) => !isBundle || name !== "live");
 const main = byId("main");
 let record = null;
 let running = new AbortController();

@@ -18,11 +18,15 @@ export async function question(main, record, signal, { again }) {
       el("dl", { class: "about" }, ...[["Gold answers", told.gold.length ? told.gold.join("; ") : "none"], ["Type", told.type ?? UNKNOWN], ["Split", told.split ?? UNKNOWN], ["Id", told.id]]
         .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, value))))),
     decisions(told, record),
-    el("div", {}, el("h3", {}, "Rounds"), el("ol", { class: "timeline" }, ...told.rounds.map((round) => card(round, told, record, open)))),
+    el("div", {}, el("h3", {}, "Rounds"),
+      record.measured ? el("p", { class: "plain" }, "These are measures: passages, samples and replies stand in the record, suffice view ", el("bdi", {}, record.measured)) : null,
+      el("ol", { class: "timeline" }, ...told.rounds.map((round) => card(round, told, record, open)))),
     signals(told, record),
   ));
   if (again) window.scrollTo(0, top);
 }
+
+const UNITS = { llm_calls: "model call", prompt_tokens: "prompt token", completion_tokens: "written token", latency_s: "s" };
 
 function crumbs(near, rest, rule) {
   const { view, ...query } = rest;
@@ -50,7 +54,7 @@ function decisions(told, record) {
 
 function card(round, told, record, open) {
   const here = told.stops.map((stop, index) => [stop, index]).filter(([stop]) => stop.round === round.number);
-  const spent = Object.entries(round.usage).map(([name, value]) => `${name.replaceAll("_", " ")} ${short(value)}`);
+  const spent = Object.entries(round.usage).map(([name, value]) => `${short(value)} ${UNITS[name]}${value === 1 || name === "latency_s" ? "" : "s"}`);
   const fold = (key, summary, ...content) => el("details", { "data-key": key, open: open.has(key) }, el("summary", {}, ...summary), ...content);
   return el("li", { class: `${verdict(round.right)}${here.some(([stop]) => stop.adaptive) ? " stopped" : ""}` },
     el("div", { class: "round" },
@@ -73,10 +77,10 @@ function signals(told, record) {
   const rest = record.ready ? "" : " More are being measured.";
   if (!all.length) return el("p", { class: "plain" }, `No signal is defined here.${rest}`);
   return el("div", {}, el("h3", {}, "Signals by round"), rest ? el("p", { class: "spent" }, rest) : null,
-    el("div", { class: "sparks" }, ...all.map(([name, values]) => spark(name, values))));
+    el("div", { class: "sparks" }, ...all.map(([name, values]) => spark(name, values, record.signals[name]))));
 }
 
-function spark(name, values) {
+function spark(name, values, meaning) {
   const known = values.filter((value) => value !== null);
   const [low, high] = [Math.min(...known), Math.max(...known)];
   const x = (i) => (values.length < 2 ? 50 : 4 + (92 * i) / (values.length - 1));
@@ -87,5 +91,5 @@ function spark(name, values) {
   values.forEach((value, i) => (value === null ? flush() : run.push(`${x(i)},${y(value)}`)));
   flush();
   values.forEach((value, i) => { if (value !== null) drawn.append(svg("rect", { class: "at", x: x(i) - 1.2, y: y(value) - 2.5, width: 2.4, height: 5 })); });
-  return el("div", { class: "spark" }, el("h4", {}, name), drawn, el("p", {}, values.map(short).join(" → ")));
+  return el("div", { class: "spark" }, el("h4", { title: meaning }, ...name.split(/(?<=_)/).flatMap((part) => [part, el("wbr")])), drawn, el("p", {}, values.map(short).join(" → ")));
 }

@@ -71,6 +71,8 @@ function turn(changes) {
 
 function wire(main) {
   const form = main.querySelector("form");
+  const rare = ["stop", "differs", "split", "type", "signal", "low", "high", "sort", "order"];
+  form.querySelector("details").open = innerWidth > 700 || rare.some((name) => state()[name]);
   const changed = () => {
     const values = Object.fromEntries(new FormData(form));
     const rule = values.policy === "what-if" || values.differs === "what-if" ? state().rule : "";
@@ -95,9 +97,9 @@ function fill(form, record, wanted) {
     stop: [["", "any"], ...Array.from({ length: record.rounds }, (_, i) => [String(i + 1), `round ${i + 1}`])],
     split: [["", "all"], ...Object.keys(record.splits).filter(Boolean).map((name) => [name, name])],
     type: [["", "all"], ...record.types.filter(Boolean).map((name) => [name, name])],
-    signal: [["", isBundle ? "not in a bundle" : "any"], ...(isBundle ? [] : record.signals.map((name) => [name, name]))],
+    signal: [["", isBundle ? "not in a bundle" : "any"], ...(isBundle ? [] : Object.keys(record.signals).map((name) => [name, name]))],
     sort: [["id", "id"], ["question", "question"], ["stop", "stop round"], ["score", "score"], ["cost", "cost"],
-      ...(isBundle ? [] : record.signals.map((name) => [`signal:${name}`, name]))],
+      ...(isBundle ? [] : Object.keys(record.signals).map((name) => [`signal:${name}`, name]))],
   };
   for (const [name, pairs] of Object.entries(lists)) {
     const select = form.elements[name];

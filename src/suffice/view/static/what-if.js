@@ -1,7 +1,7 @@
 // A rule is tried while it is typed: an older question is given up when a newer one is asked.
 import { amount, byId, counted, debounce, el, estimate, options, percent, picture, table, use, whole } from "./dom.js";
 import { address, go, state } from "./state.js";
-import { patiently, source } from "./source.js";
+import { isBundle, patiently, source } from "./source.js";
 import { splitsOf } from "./overview.js";
 import { rowsTable } from "./questions.js";
 
@@ -9,6 +9,11 @@ let asking = new AbortController();
 
 export async function whatIf(main, record, signal, { again }) {
   if (again) return;
+  if (isBundle) {
+    main.replaceChildren(el("h2", {}, "What if"), el("p", { class: "plain" }, "A rule reads the signals of every round, which these files leave out to stay small. Where the record is, try one with:"),
+      el("p", {}, el("code", { class: "long" }, `suffice view ${record.source}`)));
+    return;
+  }
   const wanted = state();
   if (!main.querySelector(".tried")) {
     main.replaceChildren(use("what-if-view"));
@@ -32,7 +37,7 @@ export async function whatIf(main, record, signal, { again }) {
   }
   options(byId("against"), record.policies.map(({ name, label }) => [name, label]), wanted.against || `fixed-${record.rounds}`);
   options(byId("rule-split"), splitsOf(record), wanted.split || record.scored_split || "*");
-  main.querySelector(".signals").replaceChildren(...record.signals.map((name) => el("button", { type: "button" }, name)));
+  main.querySelector(".signals").replaceChildren(...Object.entries(record.signals).map(([name, meaning]) => el("li", {}, el("button", { type: "button" }, name), ` ${meaning}`)));
   if (byId("rule").value !== (wanted.rule ?? "")) byId("rule").value = wanted.rule ?? "";
   if (wanted.rule) await tried(main, record, Object.fromEntries(new FormData(main.querySelector("form"))));
   else byId("rule").focus();

@@ -130,6 +130,7 @@ def test_the_notes_say_what_the_published_gate_cannot_do(study: HiddenConstraint
     assert study.agreement is None  # the checker is the judge
 
 
+@pytest.mark.slow
 def test_a_judge_is_compared_with_the_checker(made: Benchmark) -> None:
     pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
     planner = ScriptedPlanner(made)

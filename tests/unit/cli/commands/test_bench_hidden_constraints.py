@@ -139,6 +139,7 @@ def test_who_judges(
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.slow
 def test_the_planning_model_judges_itself(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,20 @@ def test_policy_page_and_document_are_written_and_printed(
     assert main(["replay", record, "--policy", str(tmp_path / "policy.json")]) == 0
 
 
+def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, capsys: Say) -> None:
+    record, out = written(tmp_path, reaching(100, reached=(0.3, 0.9, 0.9))), tmp_path / "out"
+    said = document(capsys, record, out, "--max-loss", "0.03")
+    assert said["chosen"]["name"] == "fixed-3"
+    assert said["guess"]["confidence"] == 0.8
+    guess = json.loads((out / "guess.json").read_text())
+    assert guess["remark"] == "a guess: not proven, likely at 80% confidence"
+    assert "guess.json" in (out / "index.html").read_text()
+    assert main(["replay", record, "--policy", str(out / "guess.json")]) == 0
+    capsys.readouterr()
+    document(capsys, record, out, "--max-cost", "2", "--cost", "rounds")  # nothing is guessed
+    assert not (out / "guess.json").exists()
+
+
 # --- options --------------------------------------------------------------------------------------
 def test_promises_and_their_options(record: str, tmp_path: Path, capsys: Say) -> None:
     said = document(

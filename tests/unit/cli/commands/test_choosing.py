@@ -172,6 +172,21 @@ def test_what_was_found_is_written_as_a_policy(
     assert from_file["rounds"] == from_text["rounds"]
 
 
+@pytest.mark.parametrize("command", ["search", "sweep"])
+def test_the_file_returns_the_answer_that_was_compared(
+    traces: str, tmp_path: Path, capsys: Say, command: str
+) -> None:
+    name, *words = OUT[command]
+    out = str(tmp_path / "p.json")
+    told = document(capsys, name, traces, *words, "--answer", "highest:own", "--out", out)
+    assert (told["answer"], told["policy"]["answer"]) == ("highest:own", "highest:own")
+    again = document(capsys, "replay", traces, "--policy", out, "--bootstrap", "5")
+    best = told["rules"][0]["f1"] if command == "search" else told["thresholds"]
+    if command == "sweep":
+        (best,) = [one["eval_f1"] for one in best if one["threshold"] == told["chosen"]]
+    assert again["policies"][0]["f1"] == pytest.approx(best)
+
+
 @pytest.mark.parametrize("command", ["search", "sweep", "replay"])
 def test_without_gold_what_is_written_is_what_was_compared(
     folder: Path, tmp_path: Path, capsys: Say, command: str

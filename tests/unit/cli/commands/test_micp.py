@@ -190,7 +190,7 @@ def test_ask_tells_where_the_promise_does_not_hold(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "policy.json"
-    assert main(generated(tmp_path / "traces", "--limit", "60")) == 0
+    assert main(generated(tmp_path / "traces", "--limit", "30")) == 0
     said(capsys, "fit", "micp", tmp_path / "traces", "--out", out, "--alpha", "0.3")
     arguments = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
     assert main([*arguments, "--policy", str(out)]) == 0

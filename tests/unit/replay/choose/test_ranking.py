@@ -26,8 +26,11 @@ def estimates(**changed: Any) -> Estimates:
             "cost": np.array([1.0, 2.0, 2.5, 3.0]),
             "kept": np.array([False, False, True, True]),
             "latest": np.ones(4, np.bool_),
+            "fixed": np.ones(4, np.bool_),
             "full": 3,
             "axis": CostAxis(name="rounds", label="rounds", unit=""),
+            "unfitted": np.arange(4),
+            "tune": None,
             **changed,
         }
     )
@@ -47,7 +50,7 @@ def test_where_nothing_is_proven(
     most: float | None, number: int, guess: int | None, said: str
 ) -> None:
     settings = ChoiceSettings(max_loss=0.02, max_cost=most)
-    picked = pick(estimates(), UNPROVEN, settings)
+    picked = pick(estimates(), UNPROVEN, settings, np.array([False, False, True, False]))
     assert (picked.number, picked.guess) == (number, guess)
     assert said in picked.why
     assert sorted(picked.order.tolist()) == [0, 1, 2, 3]
@@ -57,4 +60,4 @@ def test_where_nothing_is_proven(
 def test_within_the_cap_what_kept_all_that_was_asked_comes_first() -> None:
     kept = np.array([True, False, False, True])
     settings = ChoiceSettings(max_wrong_stops=0.1, max_cost=2.7)
-    assert pick(estimates(kept=kept), UNPROVEN, settings).number == 0
+    assert pick(estimates(kept=kept), UNPROVEN, settings, kept).number == 0

@@ -402,6 +402,20 @@ def test_a_live_log_is_scored_as_replay_does() -> None:
     assert found.questions[0] == explored  # the others were cut, none was never stopped
 
 
+def test_another_answer_is_scored_as_replay_does() -> None:
+    given, answer = telling_traces(), f"highest:{MARGIN}"
+    found = run(given, rule=f"{MARGIN} > ?", thresholds=(0.5, 1.5), answer=answer)
+    rules = tuple(f"{MARGIN} > {point.threshold}" for point in found.points)
+    asked = ComparisonSettings(rules=rules, answer=answer, split="eval", resamples=2)
+    replayed = compare(given, asked).result.policies[: len(rules)]
+    assert [point.eval_score for point in found.points] == [policy.f1 for policy in replayed]
+    assert [point.eval_rounds for point in found.points] == [one.mean_rounds for one in replayed]
+    plain = run(given, rule=f"{MARGIN} > ?", thresholds=(0.5, 1.5))
+    assert plain.points[1].tune_score != found.points[1].tune_score
+    assert plain.held_out_score != found.held_out_score
+    assert found.to_json()["answer"] == answer
+
+
 def test_what_nothing_stands_for_cannot_be_swept() -> None:
     log = [
         dataclasses.replace(record, stopped_by=record.stopped_by and "gold")

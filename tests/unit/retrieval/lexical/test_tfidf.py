@@ -152,7 +152,7 @@ def test_flipped_bits_without_checksums_never_escape_as_other_errors(tmp_path: P
     path = data_folder(tmp_path) / "weights.npz"
     content = path.read_bytes()
     refused = 0
-    for place in range(0, 8 * len(content), 11):
+    for place in range(0, 8 * len(content), 37):
         damaged = bytearray(content)
         damaged[place // 8] ^= 1 << place % 8
         path.write_bytes(damaged)
@@ -160,7 +160,7 @@ def test_flipped_bits_without_checksums_never_escape_as_other_errors(tmp_path: P
             TfidfIndex.load(tmp_path)
         except DataError:
             refused += 1
-    assert refused > 300
+    assert refused > 90
 
 
 def test_weights_that_do_not_fit_each_other(tmp_path: Path) -> None:
