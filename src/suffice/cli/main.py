@@ -68,7 +68,9 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
 _MEASURING = frozenset(
     {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
-_READING = _MEASURING | {"bench", "demo", "monitor", "probe", "record", "signals", "traces"}
+_READING = _MEASURING | {
+    *("bench", "demo", "monitor", "probe", "record", "serve", "signals", "traces"),
+}
 
 
 class _NoPandas:

@@ -72,7 +72,6 @@ def make_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with beside():
             async with followed.running():
-                service.get_ready()
                 yield
             await service.drain(service.limits.seconds)
             service.close()

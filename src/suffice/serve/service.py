@@ -465,13 +465,6 @@ class Service:
             self._under_way[watch] -= 1
         self._retire(watch)
 
-    def get_ready(self) -> None:
-        """Load what writes the record now: loaded with the first file, it would hold up what is answered."""
-        if self._record is not None:
-            from suffice.trace.rounds.writer import records_to_table
-
-            records_to_table((), {})
-
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those under way; whether all ended in time."""
         self.ready = False

@@ -304,28 +304,30 @@ class _Question:
         self._began = self._ticked = time.perf_counter()
 
     def run(self) -> None:
-        """Answer it; whatever happens, whoever waits is told and the place is free again."""
+        """Answer it; whatever happens, the place is free again, and then whoever waits is told."""
         watched, name = self._watched, self._watched.question_id
+        told: Done | _Failed = _Failed(refusal_of(InternalError()))
         try:
-            self._run()
+            told = self._run()
         except Cut:
             self._end(None, "gone", self.why)
             watched.concluded(None, "user", self.why)
-            self._put(_Failed(Refusal(HUNG_UP, self.why)))
+            told = _Failed(Refusal(HUNG_UP, self.why))
         except SufficeError as error:
             if isinstance(error, InternalError):
                 _LOG.exception("question %s failed", name)
-            self._fail(error, refusal_of(error))
+            told = self._fail(error, refusal_of(error))
         except Exception as error:  # noqa: BLE001
             _LOG.exception("question %s failed", name)
-            self._fail(error, refusal_of(InternalError()))
+            told = self._fail(error, refusal_of(InternalError()))
         finally:
             try:
                 watched.end()
             finally:
                 self._over(time.perf_counter() - self._began)
+                self._put(told)
 
-    def _run(self) -> None:
+    def _run(self) -> Done | _Failed:
         order, watched, live = self._order, self._watched, self._order.live
         self._service.tell(
             QuestionBegun(
@@ -358,31 +360,27 @@ class _Question:
             watched.end()  # what is told whole is in the record, whatever happens then
         told = self._coming.told
         if not answered.answer.startswith(told):
-            self._put(
-                _Failed(
-                    Refusal(
-                        502,
-                        "the model broke off and was asked again; what was sent is not the answer, ask "
-                        "again",
-                        kind="upstream_error",
-                        code="model_failed",
-                    )
+            return _Failed(
+                Refusal(
+                    502,
+                    "the model broke off and was asked again; what was sent is not the answer, ask again",
+                    kind="upstream_error",
+                    code="model_failed",
                 )
             )
-            return
         if order.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
-        self._put(Done(answered=answered, tokens=tokens))
+        return Done(answered=answered, tokens=tokens)
 
     def _hear(self, piece: str) -> None:
         certain = self._coming.feed(piece)
         if certain:
             self._put(Text(certain))
 
-    def _fail(self, error: Exception, refusal: Refusal) -> None:
+    def _fail(self, error: Exception, refusal: Refusal) -> _Failed:
         self._end(None, "error" if self._watched.rounds else "refused", str(error))
         self._watched.concluded(None, "error", str(error))
-        self._put(_Failed(refusal))
+        return _Failed(refusal)
 
     def _end(
         self,

@@ -97,6 +97,17 @@ def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
     assert ended.stopped_by == "gone"
 
 
+def test_who_asks_again_at_once_finds_the_place_free() -> None:
+    served = service(limits=LimitSettings(questions=1, queue=0))
+
+    async def again() -> None:
+        for _ in range(20):
+            await done(await begin(served))
+            await asyncio.sleep(0)  # a client's next request comes by the event loop
+
+    asyncio.run(again())
+
+
 def test_what_was_told_before_anybody_looks_is_sent_in_one_piece() -> None:
     heard, sent = Heard(), list[Message]()
     served = service(observers=[heard])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import webbrowser
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from suffice.errors import DataError
 from suffice.scoring import METRICS
 
 _PORT = 7577
+_TURN_S = 0.0005  # for which measuring keeps the interpreter from what answers the page
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,10 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.no_browser:
             started(partial(webbrowser.open, f"{address}/"), "browser")
 
-    # what follows the record ends at once, what is asked for within seconds
-    listen(
-        viewer_app(shown),
-        Listening(port=arguments.port, end_s=3.0),
-        Hooks(started=up, ending=shown.end),
-    )
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_S)
+    try:  # what follows the record ends at once, what is asked for within seconds
+        listen(
+            viewer_app(shown),
+            Listening(port=arguments.port, end_s=3.0),
+            Hooks(started=up, ending=shown.end),
+        )
+    finally:
+        sys.setswitchinterval(usual)
     return 0

@@ -122,14 +122,16 @@ function follow() {
     if (told.opening) return;
     measuring(told);
     const grown = byId("grown");
-    grown.hidden = !told.trouble;
-    grown.textContent = told.trouble || "";
+    if (told.trouble) {
+      grown.hidden = false;
+      grown.textContent = told.trouble;
+    }
     const now = `${told.version} ${told.beginning || told.done} ${told.ready}`;
     if (policies && now !== policies) renew();
     policies = now;
     if (version !== null && told.version !== version) {
       grown.hidden = false;
-      grown.replaceChildren(`The record grew to ${counted(told.questions, "question")}. `, el("a", { href: address({ view: "live" }), "data-go": true }, "See what is new"));
+      if (!told.trouble) grown.replaceChildren(`The record grew to ${counted(told.questions, "question")}. `, el("a", { href: address({ view: "live" }), "data-go": true }, "See what is new"));
     }
     version = told.version;
   });

@@ -47,7 +47,7 @@ export async function questions(main, record, signal, { again }) {
   const policy = wanted.policy || full;
   const label = record.policies.find((each) => each.name === policy)?.label ?? policy;
   found.textContent = record.beginning ? "The questions that stand first in the record; the others are being read." : page.total
-    ? `${counted(page.total, "question")}${page.total < record.questions ? ` of ${whole(record.questions)}` : ""}. One cell a round: ✓ right, ✗ wrong; framed: where ${label} stops.`
+    ? `${counted(page.total, "question")}${page.total < record.questions ? ` of ${whole(record.questions)}` : ""}. One cell a round: ${record.gold === false ? "✓ the answer of the last round, ✗ another" : "✓ right, ✗ wrong"}; framed: where ${label} stops.`
     : "No question is like that.";
   const focused = again ? [...main.querySelectorAll(".rows a")].indexOf(document.activeElement) : -1;
   main.querySelector(".results").replaceChildren(page.total ? rowsTable("Questions", page, policy, record, filtersOf(wanted)) : "");
