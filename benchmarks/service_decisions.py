@@ -67,7 +67,9 @@ def serve(listening: socket.socket) -> None:
 @contextmanager
 def running(target: Callable[[socket.socket], None] = serve) -> Iterator[tuple[int, int]]:
     """Its port and process."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
     process = multiprocessing.get_context("spawn").Process(target=target, args=(listening,))
     process.start()
     try:

@@ -110,7 +110,9 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
 
 def _bound(listening: Listening) -> socket.socket:
     """A socket of the address."""
-    listener = socket.socket(socket.AF_INET6 if ":" in listening.host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    # asyncio sends small pieces at once only on sockets that say they are TCP's
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((listening.host, listening.port))
