@@ -45,6 +45,7 @@ faults: $(VENV)/.dev ## kills, full disks, broken servers, damaged files: docs/r
 check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/hadolint Dockerfile
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
 	$(BIN)/python tools/supply.py --check
