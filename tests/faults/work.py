@@ -183,7 +183,6 @@ WORKS = (
         name="view-bundle",
         words="view GIVEN/drawn.parquet --bundle OUT/site",
     ),
-    Work(name="prune", words="traces prune GIVEN/recorded --keep-days 10000 --json"),
     Work(
         name="monitor",
         words="monitor GIVEN/micp.json GIVEN/arrived.jsonl --state OUT/state.json",
@@ -244,6 +243,7 @@ READS = (
     Work(name="serve-check", words="serve --check --llm scripted --corpus GIVEN/notes"),
     Work(name="signals-list", words="signals --list"),
     Work(name="info", words="traces info GIVEN/recorded"),
+    Work(name="prune", words="traces prune GIVEN/recorded --keep-days 10000 --json"),
     Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
     Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
     Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),

@@ -126,7 +126,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     aside = _free_aside(target)
     try:
         yield aside
-        for file in aside.iterdir() if aside.is_dir() else [aside]:
+        for file in filter(Path.is_file, aside.rglob("*") if aside.is_dir() else [aside]):
             with file.open("rb+") as stream:
                 os.fsync(stream.fileno())
         check_free(target)  # another process may have been faster

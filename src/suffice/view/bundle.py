@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.results.formats import counted
-from suffice.trace.durable import replace_file
+from suffice.trace.durable import written_aside
 from suffice.view.answers import chart, compared, figures, one_question, promises
 from suffice.view.app import assets, document
 from suffice.view.data import RecordView
@@ -62,7 +62,12 @@ def write_bundle(view: RecordView, folder: Path) -> Bundle:
         When something stands in the folder.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is not empty; name a new folder for the bundle")
+        raise UsageError(f"{folder} exists already; name a new folder for the bundle")
+    with written_aside(folder) as aside:
+        return replace(_written(view, aside), folder=folder)
+
+
+def _written(view: RecordView, folder: Path) -> Bundle:
     data = folder / "data"
     data.mkdir(parents=True)
     step = -(-view.n_questions // MOST_ROWS)
@@ -78,7 +83,7 @@ def write_bundle(view: RecordView, folder: Path) -> Bundle:
         size += len(content)
         if size > MOST_BYTES:
             break
-        replace_file(data / f"rounds-{number}.json", content)
+        (data / f"rounds-{number}.json").write_bytes(content)
         told += len(part)
         for row in part:
             row["file"] = number
@@ -90,7 +95,7 @@ def write_bundle(view: RecordView, folder: Path) -> Bundle:
     }
     page = assets()["index.html"].decode().replace(_MARK, '<html lang="en" data-bundle="">', 1)
     for name, content in {**files, "index.html": page.encode()}.items():
-        replace_file(folder / name, content)
+        (folder / name).write_bytes(content)
         size += len(content)
     return Bundle(folder=folder, rows=len(rows), told=told, questions=view.n_questions, bytes=size)
 

@@ -11,13 +11,13 @@ from typing import Literal
 from suffice.errors import DataError, UsageError
 from suffice.pipelines.live.privacy import Privacy, Veiled
 from suffice.scoring import accuracy, exact_match, f1
-from suffice.trace.durable import check_free
+from suffice.trace.durable import check_free, written_aside
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import records_to_table
-from suffice.trace.writer import write_set
+from suffice.trace.writer import write_set, write_table
 
 RedactedScore = Literal["f1", "em", "acc"]
 _SCORES = {"f1": f1, "em": exact_match, "acc": accuracy}
@@ -74,7 +74,11 @@ def redact_traces(
     step = {"by": "redact", "from": Path(source).name, "texts": texts, "score": score}
     run["derived"] = [*(done if isinstance(done, list) else []), step]
     table = records_to_table(_redacted(traces, privacy, score), run)
-    write_set(table, out)
+    with written_aside(Path(out)) as aside:
+        if Path(out).suffix == ".parquet":
+            write_table(table, aside)
+        else:
+            write_set(table, aside)
     own = sorted(set(traces.table.column_names) - set(table.column_names))
     lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
     return Written(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import zoneinfo  # noqa: F401 - Arrow loads it at its first time, and takes Ctrl-C there for its absence
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
