@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.serving import listening, service
 
+from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.serve.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ pytest.importorskip("uvicorn")
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with listening(service(policies={"default": "answer_stable"})) as base:
+    with listening(service(policies={"default": CumulativeSettings.default_rule})) as base:
         yield base
 
 
