@@ -134,7 +134,8 @@ def test_a_rule_is_tried_while_it_is_typed(visitor: Visitor) -> None:
     page.locator(".figures-of", has_text="this rule minus fixed-3").wait_for()
     assert page.locator("#rule-said").text_content().startswith("Worked out for")
     page.locator(".tried svg").wait_for()
-    link = page.locator(".more-link a")
+    link = page.locator(".more-link a[href*='round']")  # of the whole rule, not of its first word
+    link.wait_for()
     number = link.text_content().split()[1]
     link.click()
     page.locator(".found", has_text=f"{number} question").wait_for()
