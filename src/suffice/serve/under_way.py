@@ -426,7 +426,7 @@ class _Question:
     def start(self, question: str) -> None:
         """It was begun; as it is understood, which is not as it was asked where more was said before."""
         if question != self._watched.question:
-            self._watched.put(question)
+            self._watched.restate(question)
 
     def observe(self, finished: Round) -> Decision:
         """Record, decide, tell."""

@@ -579,7 +579,7 @@ class Loop:
             )
         )
 
-    def put(self, question: str) -> None:
+    def restate(self, question: str) -> None:
         """Take another text for the question's, before its first round; that is what is recorded.
 
         Raises

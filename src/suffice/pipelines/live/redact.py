@@ -33,9 +33,9 @@ def redact_traces(
 ) -> Written:
     """Write a record again without its texts: names or hashes in their place, all signals stored.
 
-    What is replayed, searched, fitted and chosen on the copy is what would be on the record, by
-    ``metric="score"``, as far as it reads signals, scores and costs. What reads texts or tokens themselves
-    (Stop-RAG's network on text, signals that ask a model) needs the record.
+    What reads signals, scores and costs finds on the copy what it finds on the record, by
+    ``metric="score"``. What reads texts or tokens themselves (Stop-RAG's network on text, signals that ask a
+    model) needs the record.
 
     Parameters
     ----------
