@@ -79,6 +79,10 @@ class CostModel:
 
 
 _SHARED_CELLS = 500_000  # of a matrix; what larger ones are made of is made again for each cost
+_UNSAID = {
+    "cached_tokens": ": its server did not say how many it reused "
+    "(vLLM says it with --enable-prompt-tokens-details)"
+}
 _TELLING = ("llm_calls", "samples", "answer_calls", "sample_latency_s")
 
 
@@ -142,7 +146,7 @@ class RecordedUsage:
         """A column without holes."""
         values = self.sparse(name)
         if values is None:
-            raise UnknownCostError(f"{self.source} has no column {name!r}")
+            raise UnknownCostError(f"{self.source} has no column {name!r}{_UNSAID.get(name, '')}")
         return self.known(values, f"column {name!r}")
 
     def sparse(self, name: str) -> _Array | None:

@@ -102,6 +102,12 @@ def in_words(differences: Sequence[Difference]) -> str:
     return f"they differ in {'; '.join(told)}"
 
 
+def steps(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a record of this run document went through since it was recorded, and what was joined in it."""
+    documents = (run, *_documents(run.get("runs")))
+    return [step for document in documents for step in _documents(document.get("derived"))]
+
+
 def _documents(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 

@@ -292,9 +292,8 @@ def test_dollars_need_no_cached_tokens_where_they_cost_the_same() -> None:
     assert paid(found, one_price)["usd"] == pytest.approx([(1000 * 2.0 + 20 * 10.0) / 1e6])
     two_prices = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0))
     assert paid(found, two_prices)["usd"] is None
-    with pytest.raises(
-        UsageError, match="cost 'usd' is unknown: memory has no column 'cached_tokens'"
-    ):
+    said = "cost 'usd' is unknown: memory has no column 'cached_tokens': its server did not say"
+    with pytest.raises(UsageError, match=said):
         cost_matrix(found, "usd", model=two_prices)
 
 

@@ -11,9 +11,12 @@ import pytest
 
 import suffice
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.pipelines.live.redact import redact_traces
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
+from suffice.trace.rounds.derive import merge_traces
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
 
 RECORD = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
 
@@ -43,14 +46,26 @@ def test_policies_do_on_it_what_they_do_on_the_record(tmp_path: Path, texts: str
     for name in names:
         assert ours.signal(name) == pytest.approx(theirs.signal(name), nan_ok=True), name
 
-    def replayed(traces: suffice.TraceSet, metric: Literal["f1", "score"]) -> list[object]:
+    def replayed(traces: suffice.TraceSet, metric: Literal["f1", "score"] | None) -> list[object]:
         settings = suffice.ComparisonSettings(
             policies=("tasr", "tasr-corrected", "fixed-2"), split="eval", metric=metric
         )
-        told = suffice.compare(traces, settings).to_json()["policies"]
-        return [(one["name"], one["mean_rounds"], round(one[metric], 6)) for one in told]
+        told = suffice.compare(traces, settings).to_json()
+        by = told["metric"]
+        return [(one["name"], one["mean_rounds"], round(one[by], 6)) for one in told["policies"]]
 
-    assert replayed(redacted, "score") == replayed(whole, "f1")
+    assert replayed(redacted, "score") == replayed(redacted, None) == replayed(whole, "f1")
+
+
+def test_redacted_pieces_joined_are_compared_by_their_scores(tmp_path: Path) -> None:
+    pieces = []
+    for split in ("tune", "eval"):
+        piece = tmp_path / f"{split}.parquet"
+        filter_traces(RECORD, piece, TraceFilter(split=(split,)))
+        pieces.append(redact_traces(piece, tmp_path / f"{split}-redacted.parquet").out)
+    joined = tmp_path / "joined.parquet"
+    merge_traces(pieces, joined)
+    assert Measures.of(suffice.read_traces(joined)).by(None).metric.name == "score"
 
 
 def test_what_it_cannot_do(tmp_path: Path) -> None:

@@ -230,6 +230,7 @@ def test_a_full_disk_keeps_what_was_there(folder: Path, monkeypatch: pytest.Monk
 
 _RECORDER = """
 import sys
+import time
 from pathlib import Path
 from suffice.testing.traces import make_record
 from suffice.trace.durable import Shard
@@ -240,6 +241,7 @@ with question_writer(folder, run={}, shard=shard, shard_questions=3) as writer:
     for name in names:
         if (name,) not in writer.done:
             writer.add([make_record(name, ["Oslo"])])
+            time.sleep(0.3)  # or a fast machine is done before it can be killed
 """
 
 

@@ -202,7 +202,7 @@ def _add_redact(actions: Any) -> None:
         "redact",
         help="write a record without its texts, to be shown to others",
         description="Writes a record again with names in place of its texts and all signals stored, so that "
-        "policies replay, are searched and chosen on it as on the record itself, by --metric score. Question "
+        "policies replay, are searched and chosen on it as on the record itself, by its scores. Question "
         "ids stay as they are. What reads texts or tokens themselves needs the record.",
     )
     add_traces(redact)

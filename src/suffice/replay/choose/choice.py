@@ -190,7 +190,7 @@ class Choice(Tabular):
             return f"Stop by {'a rule' if candidate.group == 'rule' else candidate.label}"
         if candidate.policy.name == self.result.baseline:
             return f"Run {self._all_rounds}"
-        rounds = self._measured(candidate).max_rounds
+        rounds = max(self._measured(candidate).stop_counts)
         return "Stop after round 1" if rounds == 1 else f"Always stop after round {rounds}"
 
     @property

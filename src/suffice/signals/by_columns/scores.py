@@ -35,7 +35,7 @@ class _Finite:
 
     def statistic(self, statistic: Statistic) -> Array:
         """What a statistic of rows of one length gives, NaN without a score, (n_rows,)."""
-        with np.errstate(invalid="ignore"):  # where all scores are equal
+        with np.errstate(divide="ignore", invalid="ignore"):  # where all are equal, or half of them
             return by_length(self.scores, self.begins, self.ends, statistic)
 
 

@@ -72,6 +72,7 @@ def test_a_proven_budget_is_written_as_a_rule_with_its_promise() -> None:
     assert choice.chosen.candidate.policy.name == "fixed-1"
     assert policy_document(choice.policy)["rule"] == "round >= 1"
     assert choice.policy.facts.guarantee["p_value"] <= 0.05
+    assert choice.headline.startswith("Stop after round 1: saves ")
 
 
 def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() -> None:
