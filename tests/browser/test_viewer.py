@@ -137,9 +137,25 @@ def test_a_rule_is_tried_while_it_is_typed(visitor: Visitor) -> None:
     link = page.locator(".more-link a[href*='round']")  # of the whole rule, not of its first word
     link.wait_for()
     number = link.text_content().split()[1]
-    link.click()
+    link.click(delay=400)  # as long as a person's: what is under the pointer must not be replaced meanwhile
     page.locator(".found", has_text=f"{number} question").wait_for()
     assert "policy=what-if" in page.url
+
+
+def test_a_word_half_typed_does_not_call_a_reader_back(visitor: Visitor) -> None:
+    page = visitor.go("?view=questions")
+    link = page.locator(".rows a").first
+    link.wait_for()
+    page.evaluate("""() => {
+        const field = document.querySelector("#f-text");
+        field.value = "q01";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        document.querySelector(".rows a").click();
+    }""")
+    page.locator(".timeline").wait_for()
+    page.wait_for_timeout(400)
+    assert page.locator(".timeline").count() == 1
+    assert "view=question&" in page.url
 
 
 def test_hostile_texts_are_shown_as_text(visitor: Visitor) -> None:

@@ -76,11 +76,12 @@ export function chip(right) {
     : el("span", { class: "chip wrong" }, "✗ wrong");
 }
 
+// What was typed on a page that has been left since is let go.
 export function debounce(work, wait) {
   let timer = 0;
-  return (...values) => {
+  return (event) => {
     clearTimeout(timer);
-    timer = setTimeout(() => work(...values), wait);
+    timer = setTimeout(() => event.target.isConnected && work(event), wait);
   };
 }
 

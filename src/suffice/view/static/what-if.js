@@ -24,7 +24,8 @@ export async function whatIf(main, record, signal, { again }) {
       tried(main, record, values);
     };
     form.addEventListener("submit", (event) => { event.preventDefault(); ask(); });
-    form.addEventListener("change", ask);
+    // The rule itself is asked as it is typed: asked again as it loses the focus, the result would be replaced under the click that took it.
+    form.addEventListener("change", ({ target }) => target.id === "rule" || ask());
     byId("rule").addEventListener("input", debounce(ask, 90));
     main.querySelector(".signals").addEventListener("click", (event) => {
       const name = event.target.closest("button")?.textContent;
