@@ -1,8 +1,9 @@
 """Does any learned combination of a record's signals beat its best rule at equal cost, on unseen questions?
 
-``python -m benchmarks.learned_values [--keep FOLDER] [--permuted] RECORD ...`` prints the tables of
-docs/results/learned.md; question types of 200 or more are rows of their own, too. Needs the extra ``learn``
-and scikit-learn. What ``--keep`` holds of a record already is not computed again.
+``python -m benchmarks.learned_values [--cost COST] [--keep FOLDER] [--permuted] RECORD ...`` prints the
+tables of docs/results/learned.md; question types of 200 or more are rows of their own, too. Needs the extra
+``learn`` and scikit-learn. What ``--keep`` holds of a record already is not computed again. The cost is the
+one that replay takes by default, unless named; of a cut record rounds.
 
 Every question is scored by candidates fitted and chosen on other questions (five folds), under three
 divisions into folds, of whose scores and costs the mean counts. Within the
@@ -38,7 +39,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.measures.costs import CostAxis, cost_reads, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
@@ -119,7 +120,7 @@ class Record:
         return self.costs(CostReads()), self.scores
 
 
-def record_of(name: str, measures: Measures) -> Record:
+def record_of(name: str, measures: Measures, cost: str | None) -> Record:
     """The labelled questions, ready for the study."""
     measures = measures.take(measures.scores().labelled)
     traces, scored = measures.traces, measures.scores().compared
@@ -133,7 +134,7 @@ def record_of(name: str, measures: Measures) -> Record:
     inputs = {"free": free_inputs(measures), "all": named}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
-    axis = measures.costs(CostModel()).axis("rounds" if cut.any() else None, readers)
+    axis = measures.costs(CostModel()).axis("rounds" if cut.any() else cost, readers)
     return Record(
         name=name,
         measures=measures,
@@ -697,17 +698,17 @@ def with_round(traces: TraceSet) -> TraceSet:
     return with_values(traces, {f"{OPERAND}round": np.where(traces.exists, rounds, np.nan)})
 
 
-def records_of(path: str) -> Iterator[Record]:
+def records_of(path: str, cost: str | None) -> Iterator[Record]:
     """The record, then its larger question types."""
     measures = Measures(with_round(in_one_split(read_traces(path)))).by(None)
     name = Path(path).stem if Path(path).stem != "record" else "shipped record"
-    yield record_of(name, measures)
+    yield record_of(name, measures, cost)
     kinds = np.array([question.type or "" for question in measures.traces.questions])
     large = [
         kind for kind, count in sorted(Counter(kinds.tolist()).items()) if kind and count >= FEWEST
     ]
     for kind in large if len(large) > 1 else []:
-        yield record_of(f"{PART}{kind}", measures.take(kinds == kind))
+        yield record_of(f"{PART}{kind}", measures.take(kinds == kind), cost)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -855,7 +856,11 @@ def resampled_range(low: Array, high: Array) -> list[str]:
 
 def kept(record: Record, folder: Path | None, *, permuted: bool) -> Row:
     """The record's row, which ``folder`` keeps."""
-    place = None if folder is None else folder / f"{record.name}{'-permuted' * permuted}.pickle"
+    place = (
+        None
+        if folder is None
+        else folder / f"{record.name}-{record.axis.name}{'-permuted' * permuted}.pickle"
+    )
     if place is not None and place.exists():
         row: Row = pickle.loads(place.read_bytes())
         return row
@@ -872,12 +877,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="learned values beside rules, at equal cost")
     parser.add_argument("records", nargs="+", metavar="RECORD")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--cost", choices=COSTS)
     parser.add_argument("--permuted", action="store_true")
     asked = parser.parse_args(arguments)
     rows = [
         kept(record, asked.keep, permuted=asked.permuted)
         for path in asked.records
-        for record in records_of(path)
+        for record in records_of(path, asked.cost)
     ]
     whole = [row for row in rows if not row.cut]
     for mode in MODES if whole else ():

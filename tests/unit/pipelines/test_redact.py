@@ -12,11 +12,15 @@ import pytest
 import suffice
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.conformal.order_statistics import NEVER
 from suffice.pipelines.live.redact import redact_traces
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
+from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.derive import merge_traces
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
+from suffice.trace.rounds.writer import write_traces
 
 RECORD = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
 
@@ -46,15 +50,38 @@ def test_policies_do_on_it_what_they_do_on_the_record(tmp_path: Path, texts: str
     for name in names:
         assert ours.signal(name) == pytest.approx(theirs.signal(name), nan_ok=True), name
 
-    def replayed(traces: suffice.TraceSet, metric: Literal["f1", "score"] | None) -> list[object]:
-        settings = suffice.ComparisonSettings(
-            policies=("tasr", "tasr-corrected", "fixed-2"), split="eval", metric=metric
-        )
-        told = suffice.compare(traces, settings).to_json()
-        by = told["metric"]
-        return [(one["name"], one["mean_rounds"], round(one[by], 6)) for one in told["policies"]]
+    policies = ("tasr", "tasr-corrected", "fixed-2")
+    assert (
+        replayed(redacted, "score", *policies)
+        == replayed(redacted, None, *policies)
+        == replayed(whole, "f1", *policies)
+    )
 
-    assert replayed(redacted, "score") == replayed(redacted, None) == replayed(whole, "f1")
+
+def test_exact_match_its_oracle_and_answer_sets_are_those_of_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "sampled.parquet"
+    write_traces(sampled_records(150), record)
+    whole = suffice.read_traces(record)
+    redacted = suffice.read_traces(redact_traces(record, tmp_path / "redacted").out)
+    policies = ("fixed-1", "oracle-em")
+    assert replayed(redacted, "em", *policies) == replayed(whole, "em", *policies)
+    ours, theirs = (
+        suffice.fit_method("micp", Measures.of(traces).by("em"), "corrected", "tune", weight=1.0)
+        for traces in (redacted, whole)
+    )
+    assert isinstance(ours, MiCPPolicy)
+    assert isinstance(theirs, MiCPPolicy)
+    assert (ours.stops, ours.final) == (theirs.stops, theirs.final)
+    assert set(ours.stops) != {NEVER}
+
+
+def replayed(
+    traces: suffice.TraceSet, metric: Literal["f1", "em", "score"] | None, *policies: str
+) -> list[object]:
+    settings = suffice.ComparisonSettings(policies=policies, split="eval", metric=metric)
+    told = suffice.compare(traces, settings).to_json()
+    by = told["metric"]
+    return [(one["name"], one["mean_rounds"], round(one[by], 6)) for one in told["policies"]]
 
 
 def test_redacted_pieces_joined_are_compared_by_their_scores(tmp_path: Path) -> None:
