@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.learned_values [--cost COST] [--keep FOLDER] [--permuted] RECORD ...`` prints the
 tables of docs/results/learned.md; question types of 200 or more are rows of their own, too. Needs the extra
-``learn`` and scikit-learn. What ``--keep`` holds of a record already is not computed again. The cost is the
-one that replay takes by default, unless named; of a cut record rounds.
+``learn`` and scikit-learn. What ``--keep`` holds of a record already is not computed again. Costs are
+those named where a record knows them, else what replay takes by default; of a cut record rounds.
 
 Every question is scored by candidates fitted and chosen on other questions (five folds), under three
 divisions into folds, of whose scores and costs the mean counts. Within the
@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from suffice.costs.usage import COSTS, CostModel, CostReads
+from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, cost_reads, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
@@ -134,7 +135,11 @@ def record_of(name: str, measures: Measures, cost: str | None) -> Record:
     inputs = {"free": free_inputs(measures), "all": named}
     readers = {what: reads_of(names) for what, names in inputs.items()}
     readers["answers"] = CostReads(answers=True)
-    axis = measures.costs(CostModel()).axis("rounds" if cut.any() else cost, readers)
+    costs = measures.costs(CostModel())
+    try:
+        axis = costs.axis("rounds" if cut.any() else cost, readers)
+    except UsageError:
+        axis = costs.axis(None, readers)
     return Record(
         name=name,
         measures=measures,
