@@ -137,7 +137,7 @@ def test_a_rule_is_tried_while_it_is_typed(visitor: Visitor) -> None:
     link = page.locator(".more-link a[href*='round']")  # of the whole rule, not of its first word
     link.wait_for()
     number = link.text_content().split()[1]
-    link.click(delay=400)  # as long as a person's: what is under the pointer must not be replaced meanwhile
+    link.click(delay=400)  # as long as a person's: nothing under the pointer may be replaced then
     page.locator(".found", has_text=f"{number} question").wait_for()
     assert "policy=what-if" in page.url
 
