@@ -407,6 +407,8 @@ def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     """Lines of at most ``width`` cells; ``indent``: before all but the first."""
     text = visible(text)
     room = width or 2 * len(text) + 1
+    if not text[:room].strip():  # textwrap drops that much space, too, in time squared
+        text = text.lstrip()
     lines = wrap(text, room, subsequent_indent=indent)
     if any(_cells_wide(line) > room for line in lines):
         lines = wrap(text, max(1, room // 2), subsequent_indent=indent)
