@@ -42,7 +42,7 @@ from suffice.numbers.intervals.sums import from_sums
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, specs_for
-from suffice.trace.loops import steps
+from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import QuestionIds, TraceSet
@@ -210,7 +210,7 @@ class Measures:
         name
             Of :data:`suffice.scoring.METRICS`. ``None``: the one asked for before, else f1 where some
             question has gold answers, score where none has and some has a score of its own, and where
-            the record was redacted (of its texts only what is equal can be told), else agreement.
+            names stand in place of texts (of which only what is equal can be told), else agreement.
 
         Notes
         -----
@@ -227,18 +227,13 @@ class Measures:
         return self._by[name]
 
     def _usual(self) -> MetricName:
-        if self._redacted and self.traces.has("score"):
+        if is_veiled(self.traces.origin.run) and self.traces.has("score"):
             return "score"
         if self._shards and labelled(self._shards[0].traces()).any():
             return "f1"  # without a look at the others
         if self.labelled.any():
             return "f1"
         return "score" if self.traces.has("score") else "agreement"
-
-    @property
-    def _redacted(self) -> bool:
-        """Whether the record's texts are not those that were said."""
-        return any(step.get("by") == "redact" for step in steps(self.traces.origin.run))
 
     def _compared_by(self, metric: Metric) -> Measures:
         if self.metric.agreement:
@@ -257,9 +252,8 @@ class Measures:
         """
         if self.metric.gold:
             return []
-        lacking = (
-            "The record was redacted. " if self._redacted else "No question has gold answers. "
-        )
+        veiled = is_veiled(self.traces.origin.run)
+        lacking = "The record holds no texts. " if veiled else "No question has gold answers. "
         why = "" if asked else lacking
         traces, notes = self.traces, [f"{why}{self.metric.legend}"]
         if not self.metric.agreement:

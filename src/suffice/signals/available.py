@@ -115,7 +115,9 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
     columns = tuple(column for column in spec.needs if not traces.has(column))
     if columns or spec.recorded_only:
         return Lack(spec=spec, columns=columns, source=traces.origin.source)
-    if _is_veiled(traces) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
+    from suffice.trace.loops import is_veiled  # not to decide by a rule, which loads little
+
+    if is_veiled(traces.origin.run) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
         return Lack(
             spec=spec,
             columns=(),
@@ -127,12 +129,6 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
 
 
 _TEXTS = frozenset({"passages", "query", "samples", "tokens", "response", "action"})
-
-
-def _is_veiled(traces: TraceSet) -> bool:
-    """Whether names stand in place of the texts, as :class:`suffice.Watch` records on demand."""
-    watched = traces.origin.run.get("watch")
-    return isinstance(watched, dict) and watched.get("texts", "all") != "all"
 
 
 def in_words(lacks: Iterable[Lack]) -> str:

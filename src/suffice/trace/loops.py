@@ -108,6 +108,13 @@ def steps(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [step for document in documents for step in _documents(document.get("derived"))]
 
 
+def is_veiled(run: Mapping[str, Any]) -> bool:
+    """Whether names stand in place of the texts: recorded so by :class:`suffice.Watch`, or redacted since."""
+    watched = run.get("watch")
+    named = isinstance(watched, dict) and watched.get("texts", "all") != "all"
+    return named or any(step.get("by") == "redact" for step in steps(run))
+
+
 def _documents(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
