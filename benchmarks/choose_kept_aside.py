@@ -1,21 +1,26 @@
-"""Does what ``choose`` promises hold on questions that it never saw?
+"""What ``choose`` proves, and whether that holds on questions that it never saw.
 
-``python -m benchmarks.choose_kept_aside RECORD ...`` prints the tables of docs/results/choose.md.
+``python -m benchmarks.choose_kept_aside RECORD ...`` prints the tables of docs/results/choose.md. Throughout
+*paths* is what the command does, and *divided* the same without paths: all of the error for what is fitted on
+one part of the questions, ranked on a second and proven on a third.
 
-*Kept aside*: by seed a random third of a record's labelled questions is set aside, ``choose`` is given the
-others with its own division of them, and what it chose and guessed is replayed on the third; beside the
-guess also the one of before: the cheapest candidate whose mean loss kept the bound where candidates were
-ranked. ``--quick`` leaves out Stop-RAG's network, whose fit is nine tenths of the time.
+*Proven*: mean rounds of the policy that is proven along paths at each bound asked alone, on all questions of
+the record and on random parts of 300 and 1,000; the cost is rounds.
+
+*Kept aside*: by seed a random third of the labelled questions is set aside, ``choose`` is given the others,
+and what it chose is replayed on the third. ``--quick`` leaves out Stop-RAG's network, whose fit is most of
+the time.
 
 *Coverage*: the record is taken for the population. Copies of its questions, of which few are drawn at a
 time, are nearly independent draws, and what a policy loses on the whole record is the truth. Candidates are
-budgets and rules.
+budgets, rules and paths.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,29 +35,34 @@ from suffice.measures.measures import Measures
 from suffice.numbers.tests.tails import student_t_upper
 from suffice.policies.registry import nameable_methods
 from suffice.replay.choose import candidates, procedure
-from suffice.replay.choose.candidates import LATEST, Candidates
-from suffice.replay.choose.choice import Choice, Ranked
+from suffice.replay.choose.candidates import LATEST, Candidate, Candidates
+from suffice.replay.choose.choice import Choice
+from suffice.replay.choose.learn_then_test import CertifySettings
+from suffice.replay.choose.paths import paths_of
+from suffice.replay.choose.proof import Along, prove
 from suffice.replay.run.engine import ReplaySettings, replay
-from suffice.replay.settings import ChoiceSettings
+from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.trace.rounds.reader import read_traces
 
 BOUNDS, DRAWS, DRAWN, COPIES = (0.02, 0.1), 60, 400, 20
+SIZES, PARTS = (300, 1000, 3000), 10
 SLOW = "stop-rag"
 LEVEL = 0.05
+WAYS = ("paths", "divided")
 Array = NDArray[np.float64]
+
+
+def way(name: str) -> Any:
+    """While it lasts choices are made so."""
+    return nullcontext() if name == "paths" else patch.object(procedure, "_along", lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTheThird:
-    """A policy on the questions kept aside: its losses by question (n,), and shares.
-
-    ``saved`` is NaN where cuts hide the cost; ``wrong`` is the share of questions that are wrong at the stop
-    and right at the full budget.
-    """
+    """A policy on the questions kept aside: its losses by question (n,), and the share saved."""
 
     losses: Array
     saved: float
-    wrong: float
 
     @property
     def loss(self) -> float:
@@ -67,23 +77,41 @@ class OnTheThird:
         return bool(student_t_upper((self.loss - bound) / error, len(self.losses) - 1) < LEVEL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """What one division gave: the policy that was proven, else guesses by means alone and as it is."""
-
-    proven: OnTheThird | None = None
-    by_means: OnTheThird | None = None
-    guess: OnTheThird | None = None
-
-
 def labelled_of(path: str) -> Measures:
-    """The labelled questions of a record."""
-    measures = Measures.of(read_traces(path)).by(None)
+    """The labelled questions of a record; ``PATH@METRIC`` compares them by a metric."""
+    file, _, metric = path.partition("@")
+    measures = Measures.of(read_traces(file)).by(metric or None)  # type: ignore[arg-type]
     return measures.take(measures.scores().labelled)
 
 
-def attempts(record: Measures, seed: int) -> Iterator[Attempt]:
-    """One division of a record, its candidates made once, under every bound."""
+# --- what is proven --------------------------------------------------------------------------------
+def rounds_proven(record: Measures, bounds: tuple[float, ...] = LOSSES) -> list[float]:
+    """Mean rounds of what paths prove at each bound asked alone; of the full budget where nothing is."""
+    settings = ChoiceSettings(cost="rounds")
+    along = Along(record, settings, [*paths_of(record, "rounds")], LATEST)
+    rounds = []
+    for bound in bounds:
+        proven = prove(along, None, [CertifySettings(max_loss=bound)])[0].proven
+        rounds.append(along.full_cost * (1.0 - (0.0 if proven is None else proven.saved)))
+    return rounds
+
+
+def proven_rows(record: Measures) -> Iterator[str]:
+    """Rows of the first table, of all questions and of parts."""
+    count = record.traces.n_questions
+    full = float(record.ends.mean())
+    for size in sorted({*(size for size in SIZES if size < count), count}):
+        parts = []
+        for seed in range(PARTS if size < count else 1):
+            chosen = np.random.default_rng([3, seed]).permutation(count)[:size]
+            parts.append(rounds_proven(record.take(np.isin(np.arange(count), chosen))))
+        means = " | ".join(f"{mean:.2f}" for mean in np.mean(parts, axis=0))
+        yield f"{size:,} | {full:.2f} | {means}"
+
+
+# --- on questions kept aside -----------------------------------------------------------------------
+def attempts(record: Measures, seed: int) -> Iterator[dict[str, OnTheThird | None]]:
+    """One division of a record, its candidates made once: what each way proves under every bound."""
     random = np.random.default_rng([7, seed])
     aside = np.zeros(record.traces.n_questions, np.bool_)
     aside[random.permutation(len(aside))[: len(aside) // 3]] = True
@@ -99,70 +127,59 @@ def attempts(record: Measures, seed: int) -> Iterator[Attempt]:
         return everyone[0]
 
     for bound in BOUNDS:
-        with patch.object(procedure, "candidates_of", once):
-            choice = procedure.choose(given, ChoiceSettings(max_loss=bound, seed=seed, resamples=2))
-        if choice.outcome is not None and not choice.outcome.fell_back:
-            yield Attempt(proven=_on(third, choice.chosen, choice))
-            continue
-        full = next(
-            one for one in choice.ranked if one.candidate.policy.name == choice.result.baseline
-        )
-        kept = [
-            one
-            for one in choice.ranked
-            if one.loss <= bound and one.cost < full.cost and one.candidate.answer == LATEST
-        ]
-        by_means = min(kept, key=lambda one: one.cost, default=None)
-        yield Attempt(by_means=_on(third, by_means, choice), guess=_on(third, choice.guess, choice))
+        settings = ChoiceSettings(max_loss=bound, seed=seed, resamples=2)
+        found: dict[str, OnTheThird | None] = {}
+        for name in WAYS:
+            with patch.object(procedure, "candidates_of", once), way(name):
+                choice = procedure.choose(given, settings)
+            proven = None if choice.promised is None else choice.promised.row.proven
+            found[name] = None if proven is None else on_the_third(third, proven.candidate, choice)
+            if name == "paths":
+                guess = choice.guess
+                found["guess"] = None if guess is None else on_the_third(third, guess, choice)
+        yield found
 
 
-def _on(third: Measures, one: Ranked | None, choice: Choice) -> OnTheThird | None:
-    if one is None:
-        return None
-    candidate = one.candidate
+def on_the_third(third: Measures, candidate: Candidate, choice: Choice) -> OnTheThird:
+    """What a candidate loses and saves there."""
     settings = ReplaySettings(
         baseline=candidate.policy.name,
-        split=None,
         resamples=2,
         cost=choice.axis.name,
         answer=candidate.answer,
     )
     result = replay(third, [candidate.policy], settings)
-    policy = result.policies[0]
-    scored = third.scores()
+    policy, scored = result.policies[0], third.scores()
     rows, last = np.arange(third.traces.n_questions), third.traces.last_rounds - 1
     own, full = policy.costs.get(choice.axis.name), result.full_costs.get(choice.axis.name)
-    stopped = policy.answers - 1
     return OnTheThird(
-        losses=scored.compared[rows, last] - scored.compared[rows, stopped],
+        losses=scored.compared[rows, last] - scored.compared[rows, policy.answers - 1],
         saved=1.0 - own / full if own is not None and full else float("nan"),
-        wrong=float(((scored.em[rows, stopped] < 1.0) & (scored.em[rows, last] == 1.0)).mean()),
     )
 
 
 def kept_aside(record: Measures, seeds: int, named: tuple[str, ...]) -> Iterator[str]:
-    """A row of the first table for every bound."""
+    """A row of the second table for every bound."""
     with patch.object(candidates, "nameable_methods", lambda: named):
         divisions = [list(attempts(record, seed)) for seed in range(seeds)]
     for bound, tried in zip(BOUNDS, zip(*divisions, strict=True), strict=True):
         cells = [f"{100 * bound:g}"]
-        for way in ("proven", "by_means", "guess"):
-            shown = [one for attempt in tried if (one := getattr(attempt, way)) is not None]
-            cells += [f"{len(shown)} of {seeds}", *_told(shown, bound)]
+        for name in (*WAYS, "guess"):
+            shown = [one for attempt in tried if (one := attempt[name]) is not None]
+            cells += [f"{len(shown)} of {seeds}", *told(shown, bound)]
         yield " | ".join(cells)
 
 
-def _told(shown: list[OnTheThird], bound: float) -> Iterator[str]:
-    """Mean loss with the range of nine tenths of the divisions, saving, wrong stops, and above the bound."""
+def told(shown: list[OnTheThird], bound: float) -> Iterator[str]:
+    """Mean loss with the range of nine tenths of the divisions, saving, and how many above the bound."""
     if not shown:
-        yield from ("-",) * 4
+        yield from ("-",) * 3
         return
     losses = 100 * np.array([one.loss for one in shown])
     low, high = np.quantile(losses, (0.05, 0.95))
     yield f"{losses.mean():+z.1f} ({low:+z.1f} to {high:+z.1f})"
     saved = np.array([one.saved for one in shown])
     yield "-" if np.isnan(saved).all() else f"{100 * np.nanmean(saved):.0f}%"
-    yield f"{100 * np.mean([one.wrong for one in shown]):.1f}%"
     above = sum(one.loss > bound for one in shown)
     yield f"{above} ({sum(one.above(bound) for one in shown)})"
 
@@ -201,7 +218,7 @@ def coverage(record: Measures, bound: float) -> str:
         drawn = drawn.in_splits([None] * DRAWN)
         with patch.object(candidates, "nameable_methods", tuple):
             choice = procedure.choose(drawn, ChoiceSettings(max_loss=bound, seed=draw, resamples=2))
-        if choice.outcome is None or choice.outcome.fell_back:
+        if choice.promised is None or choice.promised.row.proven is None:
             continue
         loss = float((full - scores[rows, record.stop_rounds(choice.policy) - 1]).mean())
         proven += 1
@@ -213,7 +230,7 @@ def coverage(record: Measures, bound: float) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("records", nargs="+")
-    parser.add_argument("--only", choices=("kept-aside", "coverage"))
+    parser.add_argument("--only", choices=("proven", "kept-aside", "coverage"))
     parser.add_argument("--quick", action="store_true", help="without Stop-RAG's network")
     parser.add_argument("--seeds", type=int, default=30, help="divisions of a record")
     asked = parser.parse_args(arguments)
@@ -221,11 +238,14 @@ def main(arguments: list[str] | None = None) -> None:
         name for name in nameable_methods() if not (asked.quick and name.startswith(SLOW))
     )
     for path in asked.records:
-        record, name = labelled_of(path), Path(path).stem
-        if asked.only != "coverage":
+        record, name = labelled_of(path), Path(path.partition("@")[0]).stem
+        if asked.only in (None, "proven"):
+            for row in proven_rows(record):
+                print(f"proven: | {name} | {row} |", flush=True)
+        if asked.only in (None, "kept-aside"):
             for row in kept_aside(record, asked.seeds, named):
                 print(f"kept-aside: | {name} | {row} |", flush=True)
-        if asked.only != "kept-aside":
+        if asked.only in (None, "coverage"):
             for bound in BOUNDS:
                 print(f"coverage: | {name} | {coverage(record, bound)} |", flush=True)
 

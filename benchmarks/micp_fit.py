@@ -110,14 +110,30 @@ def direct_loop(data: Sampled, steps: int) -> float:
 def search_seconds(data: Sampled, steps: int, repeats: int) -> float:
     """Seconds to choose among all divisions."""
     return best_seconds(
-        lambda: search_allocation(data, ALPHA, "corrected", weight=WEIGHT, steps=steps),
+        lambda: search_allocation(
+            data,
+            ALPHA,
+            "corrected",
+            weight=WEIGHT,
+            steps=steps,
+            objective="composite",
+            grid="shares",
+        ),
         repeats=repeats,
     )
 
 
 def search_figures() -> dict[str, float]:
     small = questions(1_000, 3)
-    wanted = search_allocation(small, ALPHA, "corrected", weight=WEIGHT, steps=STEPS).objective
+    wanted = search_allocation(
+        small,
+        ALPHA,
+        "corrected",
+        weight=WEIGHT,
+        steps=STEPS,
+        objective="composite",
+        grid="shares",
+    ).objective
     started = time.perf_counter()
     loop = direct_loop(small, STEPS)
     direct = time.perf_counter() - started

@@ -8,6 +8,7 @@ from benchmarks import (
     checksums,
     choose_regret,
     choose_speed,
+    cut_estimates,
     embedded_sampling,
     embedded_threads,
     fitting_scale,
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "checksums": checksums.main,
     "choose_regret": choose_regret.main,
     "choose_speed": choose_speed.main,
+    "cut_estimates": cut_estimates.main,
     "scale": scale.main,
     "hidden_constraints_generation": hidden_constraints_generation.main,
 }

@@ -102,6 +102,8 @@ def _rows(example: pa.Table, questions: range, record: Record) -> pa.Table:
     names = _joined(table.column("question_id"), pa.array(copies).cast(pa.string()), "-")
     columns = {name: table.column(name) for name in table.column_names}
     columns["question_id"] = names
+    copy = pa.array(copies).cast(pa.string())
+    columns["question"] = _joined(columns["question"], copy, " ")  # one of a text would be one unit
     if not record.split:
         columns["split"] = pa.nulls(len(names), pa.string())
     if record.varied or record.padded:

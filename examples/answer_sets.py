@@ -12,7 +12,7 @@ from suffice.testing.traces import sampled_records, to_trace_set
 def main() -> tuple[suffice.MiCPPolicy, float]:
     recorded = sampled_records(900)  # a third each in splits optimize, calibrate and eval
     traces = to_trace_set(recorded)
-    policy = suffice.fit_method("micp", traces, "corrected", "tune", alpha=0.1, objective="rounds")
+    policy = suffice.fit_method("micp", traces, "corrected", "tune", alpha=0.1)
     assert isinstance(policy, suffice.MiCPPolicy)
     print(policy.facts.summary)
 

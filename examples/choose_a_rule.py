@@ -23,7 +23,7 @@ def main() -> None:
         traces, suffice.CertifiedSettings(promise=suffice.CertifySettings(max_loss=0.1))
     )
     print(f"certified: {certified.policy.rule}")
-    print(f"  {certified.policy.guarantee['reason']}")
+    print(f"  proven: {not certified.policy.guarantee['fell_back']}")
 
 
 if __name__ == "__main__":

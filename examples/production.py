@@ -21,7 +21,6 @@ from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
 ROUNDS = 4
-RULE = "round >= 2 and overlap > ?"  # over what the agent has without being asked for an answer
 NO_CALL = suffice.Usage(llm_calls=0, retrievals=1)  # else what your round's calls reported
 Search = Callable[[str, int], Sequence[suffice.Passage]]
 
@@ -64,27 +63,24 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
     with suffice.Watch(record=out / "shadow", max_rounds=ROUNDS) as watch:
         serve(watch, list(generate(chosen.questions)), model)
 
-    # 2. an answer per round, asked of the record at night; its questions in two halves
+    # 2. an answer per round, asked of the record at night
     suffice.probe_traces(out / "shadow", out / "probed", model)
-    suffice.split_traces(out / "probed", out / "split", {"tune": 0.6, "eval": 0.4})
-    record = suffice.read_traces(out / "split")
-    fixed = tuple(f"fixed-{number}" for number in range(1, ROUNDS + 1))
-    print(suffice.compare(record, suffice.ComparisonSettings(policies=fixed)).text())
+    record = suffice.read_traces(out / "probed")
 
-    # 3. the cheapest rule whose loss against the full budget is promised
-    certified = suffice.fit_certified(
-        record,
-        suffice.CertifiedSettings(
-            promise=suffice.CertifySettings(max_loss=chosen.max_loss),
-            family=suffice.FamilySettings(family="thresholds", rule=RULE),
-        ),
-    )
-    suffice.save_policy(certified.policy, out / "policy.json", max_rounds=ROUNDS)
-    print(f"policy: {certified.policy.rule}; {certified.policy.guarantee['reason']}\n")
+    # 3. the cheapest policy whose loss against the full budget is proven; its page is `suffice choose`'s
+    choice = suffice.choose(record, max_loss=chosen.max_loss)
+    print("\n".join(choice.screen()), "\n")
+    suffice.save_policy(choice.policy, out / "policy.json", max_rounds=ROUNDS)
 
     # 4. live; a share of the questions runs on, so that the record keeps telling what stopping costs
+    #    (where nothing was proven the policy is the full budget, and nothing is stopped)
+    explore = chosen.explore if choice.policy.facts.earliest < ROUNDS else 0.0
     with suffice.Watch(
-        out / "policy.json", record=out / "live", mode="live", explore=chosen.explore
+        out / "policy.json",
+        record=out / "live",
+        mode="live",
+        explore=explore,
+        answer=choice.chosen.answer,
     ) as watch:
         serve(watch, list(generate(chosen.questions, start=chosen.questions)), model)
 

@@ -221,5 +221,5 @@ CORPUS = (
     lost("brackets", "[" * 9000, "neither a JSON object nor numbered steps"),
     lost("the form alone", '{"constraints": [], "decisions": [], "plan": "..."}', "an object without a plan"),
     lost("too deep", '{"plan": ' * 60, "brackets nested deeper than 40"),
-    lost("too long", "a" * 100_001, "a reply of 100001 letters; at most 100000 are read"),
+    lost("too late", "a" * 100_000 + '{"plan": ["Add TLS"]}', "neither a JSON object nor numbered steps"),
 )  # fmt: skip

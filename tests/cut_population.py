@@ -141,7 +141,7 @@ class Log:
         columns = {
             "question_id": np.char.mod("q%06d", np.arange(count))[at],
             "round": number.astype(np.int16),
-            "question": np.full(len(at), "Where?"),
+            "question": np.char.mod("Where is %06d?", np.arange(count))[at],
             "gold_answers": pa.ListArray.from_arrays(
                 np.arange(len(at) + 1, dtype=np.int32), pa.array(np.full(len(at), "Oslo"))
             ),

@@ -9,10 +9,9 @@ import warnings
 import numpy as np
 
 from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.numbers.maps.isotonic import IsotonicMap
+from suffice.numbers.maps.isotonic import IsotonicMap, mix
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import LogisticMap
-from suffice.numbers.maps.shrunken import mix
 from suffice.numbers.maps.venn_abers import StepMap
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy

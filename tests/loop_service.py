@@ -23,8 +23,8 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.serve.decisions import Decisions, Policies
 from suffice.serve.events import Event
 from suffice.serve.loops import Loops
-from suffice.serve.openapi import openapi_route
-from suffice.serve.settings import LoopSettings
+from suffice.serve.openapi import documentation
+from suffice.serve.settings import LimitSettings, LoopSettings
 from suffice.web.replies import Refusal, refusal_of
 
 POLICIES: Mapping[str, PolicyFile] = {
@@ -48,6 +48,7 @@ def loop_app(
     *,
     policies: Callable[[], Mapping[str, PolicyFile]] = lambda: POLICIES,
     limits: LoopSettings | None = None,
+    taken: LimitSettings | None = None,
     clock: Callable[[], float] | None = None,
     tell: Callable[[Event], None] | None = None,
     **watch: Any,
@@ -59,12 +60,13 @@ def loop_app(
         named,
         lambda file: Watch(file, **settings),
         limits=limits,
+        taken=taken,
         tell=tell,
         clock=clock or time.monotonic,
     )
     routes = [*Decisions(named, tell=tell).routes(), *loops.routes()]
     app = Starlette(
-        routes=[*routes, openapi_route(lambda: app.routes)],
+        routes=[*routes, *documentation(lambda: app.routes)],
         exception_handlers={Refusal: _refused, SufficeError: _refused},
         lifespan=lambda _: loops.running(),
     )

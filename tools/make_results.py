@@ -140,7 +140,7 @@ def sections(
         (
             f"Certified choice: {source}",
             [
-                f"suffice fit certified {source} --family {family} --max-loss {loss} --attempts 3 "
+                f"suffice fit certified {source} --family {family} --max-loss {loss} "
                 "--out certified.json"
                 for family, loss in (("rule", 0.02), ("rule", 0.1), ("fixed", 0.1))
             ],

@@ -17,6 +17,7 @@ Watch                 many loops at once, in shadow or live, recorded as they ru
 ask                   answers a question over your own passages, stopping by a policy
 write_traces          writes recorded questions and their rounds as a Parquet trace
 read_traces           reads a trace
+example_record        the trace that comes with suffice, to try things on
 compare               replays policies and rules on a trace, with paired intervals
 search                looks through every rule of a form for the best
 fit_method            fits TASR, AB-RAG, Stop-RAG, MiCP or the gate on a trace
@@ -97,10 +98,12 @@ if TYPE_CHECKING:
     from suffice.trace.plans.file import read_plans as read_plans
     from suffice.trace.plans.records import PlanTask as PlanTask
     from suffice.trace.rounds.derive import merge_traces as merge_traces
+    from suffice.trace.rounds.derive import pool_traces as pool_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
     from suffice.trace.rounds.filter import TraceFilter as TraceFilter
     from suffice.trace.rounds.filter import filter_traces as filter_traces
     from suffice.trace.rounds.labels import Label as Label
+    from suffice.trace.rounds.reader import example_record as example_record
     from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Draft as Draft
     from suffice.trace.rounds.records import Gold as Gold
@@ -172,6 +175,7 @@ _HOMES = {
     "choose": "replay.choose.procedure",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
+    "example_record": "trace.rounds.reader",
     "export_traces": "trace.export",
     "filter_traces": "trace.rounds.filter",
     "fit_certified": "replay.choose.certified",
@@ -182,6 +186,7 @@ _HOMES = {
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",
+    "pool_traces": "trace.rounds.derive",
     "prices_of": "costs.prices",
     "probe_traces": "pipelines.record.probe",
     "read_plans": "trace.plans.file",

@@ -16,8 +16,10 @@ A message says what was found, where (file, row, column), what is allowed and wh
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -138,6 +140,28 @@ class DataError(SufficeError, ValueError):
             if text is not None
         ]
         super().__init__(f"{', '.join(places)}: {message}" if places else message)
+
+
+_NO_FILES = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def plain_file(path: Path) -> Path:
+    """The path, unless a pipe, a socket or a device stands there: to read one may never end."""
+    try:
+        found = _NO_FILES.get(stat.S_IFMT(path.stat().st_mode))
+    except OSError:
+        return path  # said by whoever opens it
+    if found is not None:
+        raise DataError(
+            f"is {found}; only files are read: write what it gives into a file and name that",
+            file=str(path),
+        )
+    return path
 
 
 class BackendError(SufficeError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 
 Settings = TypeVar("Settings")
 
@@ -72,21 +72,17 @@ def as_tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if several else (given,)
 
 
-def settings_of(kind: type[Settings], given: Settings | None) -> Settings:
-    """The settings given, or those that hold where none are.
-
-    Raises
-    ------
-    UsageError
-        For anything else, with what to write.
-    """
-    if given is None:
-        return kind()
-    if not isinstance(given, kind):
+def settings_of(kind: type[Settings], given: Settings | None, **stated: Any) -> Settings:
+    """The settings given, or those that hold where none are, with the fields that are ``stated``."""
+    if given is not None and not isinstance(given, kind):
         raise UsageError(
             f"settings are a suffice.{kind.__name__}(...), found {type(given).__name__}: {given!r:.60}"
         )
-    return given
+    known = {field.name: None for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    for name in stated:
+        if name not in known:
+            raise UsageError(unknown_name(f"field of {kind.__name__}", name, known))
+    return kind(**stated) if given is None else replace(given, **stated)  # type: ignore[type-var]
 
 
 def settle(settings: Any, **fields: Any) -> None:
@@ -105,6 +101,25 @@ def read_names(text: str) -> tuple[str, ...]:
     if not all(names):
         raise ValueError(f"must be names separated by commas, found {text!r}")
     return names
+
+
+def as_share(given: float | str, what: str = "a share") -> float:
+    """A share in [0, 1], perhaps as a text or in percent; where points were meant that is said.
+
+    >>> as_share("2%"), as_share(0.02)
+    (0.02, 0.02)
+    """
+    try:
+        text = str(given).strip()
+        value = _finite(text.removesuffix("%"))
+        value = round(value / 100.0, 12) if text.endswith("%") else value
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 1.0:
+        points = 1.0 < value <= 100.0
+        meant = f"; did you mean {value / 100:g}, which is {value:g}%?" if points else ""
+        raise UsageError(f"{what} is a number from 0 to 1, or in percent, found {given}{meant}")
+    return value
 
 
 def read_grid(text: str) -> tuple[float, ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
 from suffice.scoring import Match
 
 if TYPE_CHECKING:
@@ -115,6 +118,31 @@ def whole_text(text: str) -> str:
     return text
 
 
+def strict_json(text: str | bytes, *, finite: bool = False) -> Any:
+    """What JSON text says, of which nothing may be lost.
+
+    Raises
+    ------
+    ValueError
+        For what is no JSON, and where ``finite`` for NaN; a DataError for a name twice in one object.
+    """
+    constant = _no_constant if finite else None
+    return json.loads(text, object_pairs_hook=_once, parse_constant=constant)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(pairs)
+    if len(held) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise DataError(f"{twice!r:.60} stands twice in an object; each name may stand there once")
+    return held
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON; undefined is null")
+
+
 # --- language models -------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -161,19 +189,28 @@ class GenerationRequest:
 
 
 MAX_REPLY_LETTERS = 100_000
-"""Letters of a reply that are read; whatever parses a reply reads no more."""
+"""Letters of a reply that are read, kept and told; whatever parses a reply reads no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One generated text. ``tokens`` is ``None`` when the server gave no log-probabilities."""
+    """One generated text, as far as it is read.
+
+    ``tokens`` is ``None`` when the server gave no log-probabilities.
+    """
 
     text: str
     tokens: tuple[Token, ...] | None = None
     finish_reason: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", whole_text(self.text))
+        text = whole_text(self.text)
+        object.__setattr__(self, "text", text[:MAX_REPLY_LETTERS])
+        if len(text) > MAX_REPLY_LETTERS and self.tokens is not None:
+            ends = accumulate(len(token.token) for token in self.tokens)
+            kept = zip(self.tokens, ends, strict=True)
+            tokens = tuple(token for token, end in kept if end <= MAX_REPLY_LETTERS)
+            object.__setattr__(self, "tokens", tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,6 +528,8 @@ class Facts:
         A certified promise as its file states it; empty: none.
     max_rounds
         The budget it was fitted for; ``None``: any.
+    earliest
+        The first round after which it may stop.
     threshold
         The confidence it stops at; ``None``: it goes by something else.
     loop
@@ -506,6 +545,7 @@ class Facts:
     coverage: CoveragePromise | None = None
     guarantee: Mapping[str, Any] = field(default_factory=dict)
     max_rounds: int | None = None
+    earliest: float = 1
     threshold: float | None = None
     loop: Mapping[str, Any] = field(default_factory=dict)
 

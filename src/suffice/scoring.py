@@ -21,8 +21,9 @@ F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
 ScoreName = Literal["em", "f1", "acc"]
 MetricName = Literal["f1", "em", "acc", "score", "agreement"]
-Weights = Literal["ht", "self-normalised"]
-"""How explored questions stand for those that their policy cut: each by 1/propensity, or their mean."""
+Weights = Literal["augmented", "ht", "self-normalised"]
+"""How explored questions stand for those that their policy cut: by what they differ from what was expected of
+them times 1/propensity, by 1/propensity themselves, or by their mean."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -159,7 +160,8 @@ class Metric:
     scored: str = "with gold answers"
     unscored: str = "has gold answers"
     untold: str = "without an answer"
-    remedy: str = "record an answer in every round, or ask for it now: suffice probe"
+    remedy: str = "record an answer in every round, or ask for it now: "
+    "suffice probe TRACES --llm URL --out NEW"
     stands_for_gold: str = ""
     labels: str = "gold answers"
     legend: str = ""
@@ -270,17 +272,20 @@ def metric_of_labels(stated: object) -> Metric:
 class AnswerChoice:
     """Which of the answers up to the stop is returned.
 
-    ``rule``: the latest, that of the greatest confidence, or that of the round in which ``signal`` is
-    highest or lowest. Of equal ones the latest, or the ``first``.
+    ``rule``: the latest, the one given most often (as EM compares answers, abstentions apart), that of the
+    greatest confidence, or that of the round in which ``signal`` is highest or lowest. Of equal ones the
+    latest, or the ``first``.
     """
 
-    rule: Literal["latest", "most-confident", "highest", "lowest"] = "latest"
+    rule: Literal["latest", "majority", "most-confident", "highest", "lowest"] = "latest"
     signal: str = ""
     first: bool = False
 
     @classmethod
     def parse(cls, text: str) -> AnswerChoice:
-        """From ``latest``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``, also with ``first-``.
+        """From ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
+
+        The last two also with ``first-``.
 
         Raises
         ------
@@ -294,12 +299,12 @@ class AnswerChoice:
         best = rule.removeprefix("first-")
         if best in ("highest", "lowest") and signal:
             return cls(rule=best, signal=signal, first=best != rule)  # type: ignore[arg-type]
-        if rule in ("latest", "most-confident") and not colon:
+        if rule in ("latest", "majority", "most-confident") and not colon:
             return cls(rule=rule)  # type: ignore[arg-type]
         raise UsageError(
-            f"no choice of an answer: {text!r}; type latest, most-confident, highest:NAME or lowest:NAME, "
-            "with the name of a signal, as in lowest:error; of equal ones the latest, the first with "
-            "first-lowest:error"
+            f"no choice of an answer: {text!r}; type latest, majority, most-confident, highest:NAME or "
+            "lowest:NAME, with the name of a signal, as in lowest:error; of equal ones the latest, the first "
+            "with first-lowest:error"
         )
 
     def or_own(self, returns: str) -> AnswerChoice:
@@ -308,14 +313,13 @@ class AnswerChoice:
 
     def __str__(self) -> str:
         """In words, for the middle of a sentence."""
-        by = f"the {self.rule} {self.signal}" if self.signal else "the policy's greatest confidence"
-        return (
-            "the latest" if self.rule == "latest" else f"{by}, of equal ones the {self._of_equal}"
-        )
-
-    @property
-    def _of_equal(self) -> str:
-        return "first" if self.first else "latest"
+        if self.rule == "latest":
+            return "the latest"
+        by = {
+            "majority": "the answer given most often",
+            "most-confident": "the policy's greatest confidence",
+        }.get(self.rule, f"the {self.rule} {self.signal}")
+        return f"{by}, of equal ones the {'first' if self.first else 'latest'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

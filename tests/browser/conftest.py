@@ -96,4 +96,6 @@ def choice_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "nameable_methods", tuple)
         choice = choose(traces, asked)
-    return write_choice(choice, tmp_path_factory.mktemp("choice"))
+    folder = tmp_path_factory.mktemp("choice")
+    write_choice(choice, folder)
+    return folder / "index.html"

@@ -16,11 +16,11 @@ from tests.faulty_server import said, vectors
 from tests.server import Answer, Body, Server
 
 from suffice.cli.main import COMMANDS
-from suffice.datasets.generated import SHIPPED_RECORD
 
 pytest.importorskip("openai")
 pytest.importorskip("bm25s")
 
+SHIPPED = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
 KEY, PASSWORD, CODE = "canary-key-5f1c2a", "canary/pass-91d3", "canary-query-77aa"
 USER = "canaryuser77"
 BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -44,7 +44,7 @@ ASKING = (
     f"ask 'Where is it?' --corpus notes --retriever dense {LLM} {ENCODER} --json",
     f"ask 'Where is it?' --corpus notes {LLM} --policy fixed-2 --cache replies.sqlite",
     f"serve --corpus notes {LLM} --policy fixed-2 --retriever dense {ENCODER} --check",
-    f"probe drafts.parquet {LLM} --all --out probed.parquet",
+    f"probe drafts.parquet {LLM} --out probed.parquet",
     f"signals out --out judged.parquet {LLM} --only judge_support",
     f"signals own.parquet --out near.parquet {ENCODER} --cluster-cosine 0.8 --only sample_clusters",
     f"bench hidden-constraints {LLM} --judge {{url}} --judge-model only --subset hard-small --limit 1 "
@@ -103,7 +103,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("own.parquet", "drafts.parquet"):
-        shutil.copy(SHIPPED_RECORD, name)
+        shutil.copy(SHIPPED, name)
     Path("notes").mkdir()
     Path("notes/a.txt").write_text("It is in Bergen.\n\nThe harbour is old.", encoding="utf-8")
 

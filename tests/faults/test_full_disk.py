@@ -27,6 +27,7 @@ ON_A_DISK = (
     "fit-stop-rag",
     "measure",
     "report",
+    "choose",
     "ask-index",
     "bench-retrieval",
     "bench-hidden",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,49 @@ def test_what_is_read_may_not_be_written(
             place.chmod(0o755)
     assert ended.code == 0, ended.err
     assert result(tmp_path) == whole.result
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
+
+
+@pytest.mark.parametrize("line", ["traces info", "traces validate", "replay", "ask"])
+@pytest.mark.parametrize("mode", [0o000, 0o311, "file"], ids=["nothing", "no-list", "file"])
+def test_what_may_not_be_read_is_told_as_that(
+    line: str, mode: int | str, given: Path, tmp_path: Path
+) -> None:
+    """And not as damaged, nor as a folder that holds nothing."""
+    place = tmp_path / "r"
+    place.mkdir()
+    inner = place / ("a.txt" if line == "ask" else "a.parquet")
+    shutil.copy(EXAMPLE, inner)
+    locked = inner if mode == "file" else place
+    locked.chmod(0o000 if isinstance(mode, str) else mode)
+    words = (
+        ["ask", "--corpus", str(place), "Who?"] if line == "ask" else [*line.split(), str(place)]
+    )
+    try:
+        ended = Child(words, given, conditions=OBEYING).end()
+    finally:
+        locked.chmod(0o755)
+    assert ended.code in (1, 2)
+    said = ended.err + ended.out
+    assert "Permission denied" in said
+    assert "damaged" not in said
+    assert "holds no" not in said
+    assert "Traceback" not in said
+
+
+def test_a_policy_that_may_not_be_read_is_no_text_of_a_rule(given: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "r" / "chosen"
+    policy.mkdir(parents=True)
+    (tmp_path / "r").chmod(0o600)
+    line = ["replay", str(EXAMPLE), "--policy", str(policy)]
+    try:
+        ended = Child(line, given, conditions=OBEYING).end()
+    finally:
+        (tmp_path / "r").chmod(0o755)
+    assert ended.code in (1, 2)
+    assert f"{policy}: Permission denied" in ended.err
 
 
 @pytest.mark.slow

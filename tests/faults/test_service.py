@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -52,6 +53,7 @@ class Running:
     port: int
     child: Child
     told: list[Told] = field(default_factory=list)
+    err: str = ""
 
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S + 10)
@@ -143,9 +145,13 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    given: Path, record: Path, llm: str = "scripted", conditions: Conditions = USUAL
+    given: Path,
+    record: Path,
+    llm: str = "scripted",
+    conditions: Conditions = USUAL,
+    code: int = 0,
 ) -> Iterator[Running]:
-    """``suffice serve`` with a record; ended with SIGTERM, status 0, where it runs still."""
+    """``suffice serve`` with a record; ended with SIGTERM, with that code, where it runs still."""
     port = free_port()
     line = f"serve --corpus notes --llm {llm} --model m --timeout 1 --max-wait 2 --port {port}"
     line += f" --policy stable=answer_stable --policy two=fixed-2 --request-timeout {LIMIT_S:g}"
@@ -165,7 +171,8 @@ def serving(
     finally:
         child.send(signal.SIGTERM)
         ended = child.end(60.0)
-    assert ended.code in (0, -signal.SIGKILL), ended.err
+    running.err = ended.err
+    assert ended.code in (code, -signal.SIGKILL), ended.err
     assert "Traceback" not in ended.err
 
 
@@ -295,6 +302,28 @@ def test_a_full_disk_costs_no_answer(given: Path, disk: Path, tried: Tried) -> N
         running.child.kill()
     check_recorded(running, record)
     tried("service: answers while the disk is full", 300)
+
+
+def test_what_could_not_be_written_at_the_end_is_said_last_and_the_status_is_1(
+    given: Path, tmp_path: Path, tried: Tried
+) -> None:
+    record = tmp_path / "r"
+    limited = Conditions(file_bytes=16_000)
+    with serving(given, record, conditions=limited, code=1) as running:
+        running.under_load(range(40), 4)
+        assert running.metric("suffice_record_failing") == 1
+        assert running.get("/health/ready")[0] == 503
+    assert {told.status for told in running.told} == {200}
+    asked = sum(running.answered.values())
+    held = recorded(record)
+    cut = sum(held.get(name, 0) < rounds for name, rounds in running.answered.items())
+    last = running.err.splitlines()[-1]
+    told = re.search(r"(\d+) rounds of (\d+) questions", last)
+    assert told is not None
+    assert int(told[1]) == asked - sum(held.values())
+    assert 0 < cut <= int(told[2]) < 40  # of one only the end may be lost
+    assert str(record) in last
+    tried("service: questions lost on a limited disk and told", cut)
 
 
 @pytest.mark.slow

@@ -124,6 +124,10 @@ WORKS = (
         name="import",
         words="traces import GIVEN/rows.jsonl --format columns --out OUT/imported.parquet",
     ),
+    Work(
+        name="import-folder",
+        words="traces import GIVEN/rows.jsonl --format columns --out OUT/imported",
+    ),
     Work(name="fit-tasr", words=_FIT.format("tasr", "drawn"), replaces="policy.json"),
     Work(
         name="fit-micp",
@@ -178,6 +182,7 @@ WORKS = (
         name="choose",
         words="choose GIVEN/drawn.parquet --bootstrap 20 --signals answer_stable,overlap --workers 1 "
         "--out OUT/chosen",
+        replaces="chosen/policy.json",
     ),
     Work(
         name="view-bundle",

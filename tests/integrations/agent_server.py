@@ -64,6 +64,7 @@ def agent_server(
     tool: str = "search",
     at_once: int = 1,
     final_tool: str | None = None,
+    stubborn: bool = False,
 ) -> Iterator[AgentServer]:
     """A server that is closed again.
 
@@ -79,8 +80,11 @@ def agent_server(
         Calls in one message.
     final_tool
         Name of the tool that takes the answer, where a request has it; ``None``: answers are texts.
+    stubborn
+        Whether tools are called that the request does not offer, as a model may that saw them before.
     """
     server = AgentServer(answer, searches, tool, at_once, final_tool)
+    server.stubborn = stubborn
     try:
         yield server
     finally:
@@ -96,6 +100,8 @@ class AgentServer(Server):
         self.write, self.searches, self.tool = answer, searches, tool
         self.at_once, self.final_tool = at_once, final_tool
         super().__init__(self._answer)
+
+    stubborn = False
 
     @property
     def with_tools(self) -> list[bool]:
@@ -132,6 +138,8 @@ class AgentServer(Server):
     def _message(self, body: Body) -> tuple[Body, Body | None]:
         """The assistant's message and its log-probabilities."""
         seen, tools = _seen(body["messages"]), _tools(body)
+        if self.stubborn:
+            tools = tools or {self.tool: {}}
         choice = body.get("tool_choice")
         forced = choice["function"]["name"] if isinstance(choice, Mapping) else None
         wanted = forced or (self.tool if self.tool in tools else next(iter(tools), None))

@@ -126,6 +126,26 @@ def test_live_the_model_answers_without_tools_from_what_it_has(
     assert record.rounds[-1].tokens is not None
 
 
+def test_an_agent_that_goes_on_after_the_stop_is_told_and_recorded_as_it_went(
+    tmp_path: Path,
+) -> None:
+    with (
+        suffice.Watch(suffice.FixedPolicy(1), record=tmp_path, mode="live") as watch,
+        agent_server(in_order("none", "Oslo", "Skien"), searches=4, stubborn=True) as server,
+    ):
+        agent = agent_of(server, SufficeMiddleware(watch))
+        with pytest.warns(suffice.SufficeWarning, match="went on"):
+            result = agent.invoke({"messages": "Where?"})
+    assert server.with_tools == [True] + [False] * 4
+    assert (said(result)["rounds"], said(result)["would_stop"]) == (4, 1)
+    assert watch.counts.rounds == 4
+    (record,) = records(tmp_path)
+    assert [held.query for held in record.rounds] == [f"Where? ({n})" for n in (1, 2, 3, 4)]
+    assert [held.answer for held in record.rounds] == [None, None, None, "Skien"]
+    assert record.stopped_by == "policy"
+    assert record.rounds[0].signals["policy_stop"] == 1.0
+
+
 def test_a_policy_that_reads_answers_stops_with_the_draft_it_read(server: AgentServer) -> None:
     watch = suffice.Watch(STABLE, mode="live")
     result = agent_of(server, SufficeMiddleware(watch, probe=True)).invoke({"messages": "Where?"})

@@ -85,6 +85,14 @@ def test_a_shard_that_kills_every_worker_ends_in_an_error(
         executor.submit(dies, str(tmp_path / "calls"), 99).result()
 
 
+def copied(example: pa.Table, number: str) -> pa.Table:
+    """The same of other questions."""
+    for name in ("question_id", "question"):
+        cells = pc.binary_join_element_wise(example.column(name), number, "-")
+        example = example.set_column(example.column_names.index(name), name, cells)
+    return example
+
+
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copies of a record in two files, enough rounds for several tasks of shards."""
@@ -92,11 +100,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("traces")
     copies = 20 * SHARD_ROWS // example.num_rows
     for part, numbers in enumerate(np.array_split(np.arange(copies), 2)):
-        ids = [
-            pc.binary_join_element_wise(example.column("question_id"), str(number), "-")
-            for number in numbers
-        ]
-        tables = [example.set_column(0, "question_id", column) for column in ids]
+        tables = [copied(example, str(number)) for number in numbers]
         pq.write_table(pa.concat_tables(tables), folder / f"part-{part}.parquet")
     return folder
 

@@ -113,12 +113,15 @@ def test_corrected_keeps_its_promise_on_every_population(
 def test_corrected_spends_on_each_part_what_it_accounts_for(
     data: Sampled, alpha: Fraction, levels: list[Fraction]
 ) -> None:
-    """Rounds spend sum alpha_t |U_t| / (n + 1), U_t taken in all n + 1; the answer set the rest."""
+    """Rounds spend sum alpha_t |U_t| / (n + 1), U_t taken in all n + 1; the answer set the rest.
+
+    A level below one in |U_t| stops nobody and spends nothing.
+    """
     chosen = tuple(levels[: data.rounds - 1])
     too_early, lost = left_out(data, alpha, chosen, "corrected")
     groups = (~data.answerable).sum(axis=0).tolist()
     budget = sum(
-        (level * size for level, size in zip(chosen, groups, strict=False)), Fraction(0)
+        (spent for a, u in zip(chosen, groups, strict=False) if (spent := a * u) >= 1), Fraction(0)
     ) / Fraction(data.n)
     assert too_early <= min(float(budget), float(alpha)) + 1e-12
     if budget <= alpha:

@@ -125,21 +125,33 @@ def _clusters(draw: st.DrawFn, samples: tuple[str, ...] | None) -> tuple[int, ..
     return tuple(numbers)
 
 
-_blanks = st.sampled_from(("", "", " ", "\n", "\u3000 ", "\r\n", "\x85", "\u2028\x1f", "\u200b"))
+_blanks = st.sampled_from(
+    ("", "", " ", "\n- ", "`", "\n", "\u3000 ", "\r\n", "\x85", "\u2028\x1f", "\u200b")
+)
 
 
 @st.composite
 def _spelling(draw: st.DrawFn, answer: str) -> tuple[Token, ...]:
     """Tokens that spell a reply with the answer, cut anywhere."""
     before = draw(
-        st.sampled_from(("", "", "Answer:", "é. Answer:", "Answer: no\nAnswer:", "Answer"))
+        st.sampled_from(
+            (
+                "",
+                "Answer:",
+                "é. Answer:",
+                "Answer: no\nAnswer:",
+                "Answer",
+                "**Answer:** *",
+                "Answer*:\n",
+            )
+        )
     )
     text = (
         before
         + draw(_blanks)
         + answer
         + draw(_blanks)
-        + draw(st.sampled_from(("", "", "é", "\n1")))
+        + draw(st.sampled_from(("", "é", "\n1", "**", "\nConfidence: 4")))
     )
     cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
     bounds = zip([0, *cuts], [*cuts, len(text)], strict=True)

@@ -85,5 +85,5 @@ def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
         assert part.concentration is not None
         assert part.concentration.mode == 5.0
         assert part.concentration.mode_share > 0.99
-        assert part.concentration.entropy_bits < 0.05
+        assert part.concentration.entropy_nats < 0.05
     assert signal.parts["eval"].pooled.auroc.estimate is None

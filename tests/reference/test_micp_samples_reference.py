@@ -207,6 +207,8 @@ def test_samples_of_a_real_model_are_unanimous_too_often(qwen_traces: Path) -> N
     levels = (Fraction("0.1"),) * 4
     strict = calibrate(data, Fraction("0.5"), levels, "published")
     lots = calibrate(data, Fraction("0.5"), levels, "corrected")
-    assert [each.value for each in strict.stops] == [0.0] * 4
+    assert [each.value for each in strict.stops] == [
+        -math.inf
+    ] * 4  # idle: shares go to the answer set
     assert evaluate(data, strict).answer_rate == 0.0
     assert evaluate(data, lots).answer_rate > 0.2

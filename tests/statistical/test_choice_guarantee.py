@@ -125,12 +125,12 @@ def counts(case: str, draws: Iterator[int] | range) -> tuple[int, int]:
     for number in draws:
         draw = CASES[case](number)
         choice = choose(draw.record, draw.settings)
-        assert choice.outcome is not None
-        most = draw.settings.max_loss or 0.0
-        if choice.outcome.fell_back:  # the full budget loses nothing
+        assert choice.promised is not None
+        if (proven := choice.promised.row.proven) is None:  # the full budget loses nothing
             continue
         early += 1
-        broken += draw.known.loss_of(choice.chosen.candidate) > most
+        most = draw.settings.max_loss or 0.0
+        broken += draw.known.loss_of(proven.candidate) > most
     return broken, early
 
 

@@ -23,6 +23,7 @@ from suffice.policies.micp.relevance_fit import Relevances, fit_filter
 from suffice.policies.micp.search import levels_of_shares, search_allocation
 from suffice.policies.micp.stage2 import (
     Sampled,
+    Stage2,
     calibrate,
     calibrate_without_stopping,
     evaluate,
@@ -121,10 +122,34 @@ def over_splits(
 
 
 def chosen_levels(kind: Kind, rounds: int, alpha: Fraction, preset: Preset) -> tuple[Fraction, ...]:
-    """By search, on an optimisation set of its own, with a weight at which these questions are stopped."""
+    """By search for fewest rounds, on an optimisation set of its own."""
     optimise = population(kind, rounds, seed=1, people=300)
     steps = 10 if rounds < 5 else 5
     return search_allocation(optimise, alpha, preset, weight=1.0, steps=steps).levels
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stops_raise_the_rates_as_in_the_papers_table(kind: Kind) -> None:
+    """Table 1's second term, mean turns less objective, is above that of no stop in 36 of 50 cells.
+
+    That of the composite as we read it falls with every stop. Sets take every cluster here, so that
+    stops alone are compared; stops that tell nothing do not raise the rates.
+    """
+    people, alpha = population(kind, 3), Fraction("0.2")
+    order = np.random.default_rng(1).permutation(people.n)
+    shuffled = replace(people, score=people.score[order])
+    levels = chosen_levels(kind, 3, alpha, "corrected")
+
+    def gains(people: Sampled, found: Stage2) -> tuple[float, float]:
+        seen = evaluate(people, replace(found, final=-math.inf))
+        return seen.mean_rounds - seen.composite(1.0), seen.mean_rounds - seen.composite_rates(1.0)
+
+    without = gains(people, calibrate_without_stopping(people, alpha, "corrected"))
+    stopped = gains(people, calibrate(people, alpha, levels, "corrected"))
+    blind = gains(shuffled, calibrate(shuffled, alpha, levels, "corrected"))
+    assert stopped[0] < without[0] - 0.1
+    assert stopped[1] > without[1] + 0.02
+    assert blind[1] < without[1] + 0.02
 
 
 # --- the corrected preset keeps its promise -----------------------------------------------------
@@ -263,7 +288,7 @@ def twelve_questions() -> tuple[Sampled, Fraction, tuple[Fraction, ...]]:
         best_gold=np.where(sampled, confidence[:, None], -np.inf),
         draws=np.random.default_rng(0).random((12, 5)),
     )
-    return data, Fraction("0.3"), tuple(map(Fraction, ("0", "1", "0.4", "1")))
+    return data, Fraction("0.3"), tuple(map(Fraction, ("0", "0.6", "0", "0.8")))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ than that by more than three binomial standard errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -210,29 +210,6 @@ def test_a_cap_alone_is_kept() -> None:
     found = shares(drawn, asking(max_loss=None, max_cost=cap), draws=2000, size=400)
     assert found.broken <= most_allowed(0.1, 2000), found
     assert found.early > 0.9
-
-
-@pytest.mark.slow
-def test_asking_until_something_is_certified() -> None:
-    """Eight ways to halve one record, of which the first that certifies anything is kept.
-
-    Every member breaks the bound narrowly. At the full level each time the promise is broken far too
-    often; at an equal share it is kept.
-    """
-    drawn, asked, draws = narrow(4), asking(max_loss=0.075, loss="wrong-stop"), 1000
-    broken = {1: 0, 8: 0}
-    for draw in range(draws):
-        rng = np.random.default_rng([7, draw])
-        rows = rng.integers(0, PROFILES, 400)
-        divided = [rng.permutation(rows) for _ in range(8)]
-        for attempts in broken:
-            settings = replace(asked, attempts=attempts)
-            broken[attempts] += any(
-                not certify(drawn.half(part[:200]), drawn.half(part[200:]), 3, settings).fell_back
-                for part in divided
-            )
-    assert broken[8] / draws <= most_allowed(0.1, draws)
-    assert broken[1] / draws > 0.2
 
 
 # --- records that were cut -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import suffice
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.writer import write_traces
 
@@ -60,8 +60,8 @@ def test_settings_of_another_kind(traces: Path, call: Callable[..., Any], said: 
 
 
 def test_a_text_where_a_policy_is_due(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"suffice\.Controller\.load\(PATH\)"):
-        suffice.Controller("policy.json")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"nowhere\.json"):
+        suffice.Controller("nowhere.json")
     with pytest.raises(
         UsageError, match=r"suffice\.RulePolicy\(rule=TEXT\), found 'answer_stable'"
     ):

@@ -34,13 +34,7 @@ STUDIES = MappingProxyType(
 
 
 def find_study(name: str) -> Study[Any]:
-    """The study of this name, ``-`` in it being ``_`` in its folder's.
-
-    Raises
-    ------
-    UsageError
-        When there is none.
-    """
+    """The study of this name, ``-`` in it being ``_`` in its folder's."""
     if name not in STUDIES:
         raise UsageError(f"no study {name!r}; known: {', '.join(STUDIES)}")
     study: Study[Any] = import_module(f"suffice.bench.{name.replace('-', '_')}.run").STUDY
@@ -179,16 +173,16 @@ class Study(Generic[R]):
     def write(self, result: R, folder: Path, stem: str) -> str:
         """Write the document and the page, and say so."""
         from suffice.results.as_json import as_json
-        from suffice.trace.durable import replace_file
+        from suffice.trace.durable import replaced_together
 
         document = json.dumps(
             as_json(result.to_json()), allow_nan=False, ensure_ascii=False, indent=1
         )
-        files = {"json": f"{document}\n", "html": "" if self.page is None else self.page(result)}
-        folder.mkdir(parents=True, exist_ok=True)
-        written = []
-        for ending, text in files.items():
-            if text:
-                written.append(str(folder / f"{stem}.{ending}"))
-                replace_file(folder / f"{stem}.{ending}", text.encode())
+        files = {f"{stem}.json": f"{document}\n"}
+        if self.page is not None:
+            files[f"{stem}.html"] = self.page(result)
+        with replaced_together(folder, tuple(files)) as aside:
+            for name, text in files.items():
+                (aside / name).write_bytes(text.encode())
+        written = [str(folder / name) for name in files]
         return f"wrote {' and '.join(written)}{self.wrote.format(folder=folder)}"

@@ -26,7 +26,7 @@ COMMANDS = {
     "ask": "answer a question over your own files",
     "serve": "adaptive answers over HTTP, for OpenAI's clients",
     "record": "record full-budget rounds of a data set",
-    "probe": "ask for the answers that a recorded loop was not asked for",
+    "probe": "ask a model for an answer in every recorded round",
     "traces": "what is in a record; check, split, join, narrow, import, export it",
     "policies": "list every policy: what it does and needs",
     "signals": "compute signals and store them in the trace",
@@ -51,8 +51,9 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
         prog="suffice",
         description="Decides when an iterative retrieval loop has seen enough: record a loop once, "
         "replay every stopping policy on the record, run the chosen one live.",
-        epilog="Start with 'suffice demo'. Exit codes: 0 done, 1 the work failed, 2 wrong usage or "
-        "invalid input, 130 interrupted.",
+        epilog="Start with 'suffice demo'. Where a command takes TRACES, 'example' is the record that comes "
+        "with suffice: 'suffice choose example --out chosen'. Exit codes: 0 done, 1 the work failed, 2 wrong "
+        "usage or invalid input, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from suffice.cli.output import say, waiting
 from suffice.errors import UsageError
-from suffice.options import read_names
+from suffice.options import as_share, read_names
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from concurrent.futures import Executor
+    from pathlib import Path
 
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
 
 Read = TypeVar("Read")
 
+TRACES = "a Parquet file, a directory of them, or 'example'"
 _SEED = 42  # of a sample, where --seed is not given
 
 
@@ -44,6 +46,7 @@ def argument_type(read: Callable[[str], Read]) -> Callable[[str], Read]:
 
 
 names = argument_type(read_names)
+share = argument_type(as_share)
 
 
 def positive(text: str) -> int:
@@ -123,21 +126,20 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_traces(
     parser: argparse.ArgumentParser,
     *,
-    several: bool = False,
+    several: str = "",
     sampled: bool = False,
     measured: bool = False,
 ) -> None:
     """TRACES, ``--skip-invalid``, ``--abstention`` and, of a command that has ``--seed``, ``--sample``.
 
+    What is done with ``several``, where there may be several.
+
     A command that opens them with :func:`open_measures` (``measured``) has ``--workers`` and ``--ray`` too.
     """
     if several:
-        meaning = "Parquet files or directories of them, each evaluated by itself"
-        parser.add_argument("traces", metavar="TRACES", nargs="+", help=meaning)
+        parser.add_argument("traces", metavar="TRACES", nargs="+", help=f"{TRACES}; {several}")
     else:
-        parser.add_argument(
-            "traces", metavar="TRACES", help="a Parquet file or a directory of them"
-        )
+        parser.add_argument("traces", metavar="TRACES", help=TRACES)
     parser.add_argument(
         "--skip-invalid",
         action="store_true",
@@ -228,9 +230,18 @@ def open_traces(
     progress: Callable[[float], object] | None = None,
 ) -> TraceSet:
     """Read TRACES as asked, and say what was skipped and what of them is a sample."""
-    traces = open_more(
-        arguments.traces, arguments, say, keep_unknown=keep_unknown, progress=progress
-    )
+    given = arguments.traces
+    paths = [given] if isinstance(given, str) else given
+    read = [
+        open_more(path, arguments, say, keep_unknown=keep_unknown, progress=progress)
+        for path in paths
+    ]
+    traces = read[0]
+    if len(read) > 1:
+        from suffice.trace.rounds.derive import pool_traces
+
+        traces = pool_traces(read)
+        say(f"pooled {len(read)} records of one loop: {traces.n_questions:,} questions")
     return sampled(traces, arguments, say)
 
 
@@ -287,16 +298,28 @@ def add_policy_out(parser: argparse.ArgumentParser, written: str) -> None:
     )
 
 
-def write_policy(
-    out: str, policy: StopPolicy, traces: TraceSet, remark: str | None = None
-) -> dict[str, Any]:
+def write_policy(out: str, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
     """Write a policy that was found on these traces, and say so; what ``--json`` says of it."""
-    from suffice.policies.file import policy_document, policy_hash, save_policy
+    return tell_policy(keep_policy(out, policy, traces), policy, traces)
 
-    most = min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds)
-    written = save_policy(policy, out, max_rounds=most, remark=remark)
+
+def keep_policy(
+    out: str | Path, policy: StopPolicy, traces: TraceSet, remark: str | None = None
+) -> Path:
+    """Write a policy that was found on these traces; where."""
+    from suffice.policies.file import save_policy
+
+    return save_policy(policy, out, max_rounds=traces.full_budget, remark=remark)
+
+
+def tell_policy(
+    written: Path, policy: StopPolicy, traces: TraceSet, remark: str | None = None
+) -> dict[str, Any]:
+    """Say that a policy was written; what ``--json`` says of it."""
+    from suffice.policies.file import policy_document, policy_hash
+
     known = policy.facts.summary if remark is None else f"{policy.facts.summary} ({remark})"
-    say(f"wrote {written}: {known}; use it with: suffice replay TRACES --policy {written}")
+    say(f"wrote {written}: {known}; use it with: suffice replay {traces.at} --policy {written}")
     return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
 
 

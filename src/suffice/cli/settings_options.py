@@ -130,13 +130,7 @@ def given_options(arguments: argparse.Namespace, settings: type) -> dict[str, An
 
 
 def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: Any) -> T:
-    """The settings that the arguments ask for; ``stated`` fills fields that are no options.
-
-    Raises
-    ------
-    UsageError
-        For an option without another one that it goes with, and whatever the settings refuse.
-    """
+    """The settings that the arguments ask for; ``stated`` fills fields that are no options."""
     values: dict[str, Any] = {}
     for field, annotation in _fields(settings):
         own = _field_option(field, annotation)
@@ -200,13 +194,7 @@ def add_shared_options(
 def chosen_options(
     arguments: argparse.Namespace, settings: Mapping[str, type], chosen: str, *, by: str
 ) -> dict[str, Any]:
-    """The options of the chosen settings that were given, by field.
-
-    Raises
-    ------
-    UsageError
-        For an option that the chosen settings do not have; ``by`` is the option that chooses.
-    """
+    """The options of the chosen settings that were given, by field."""
     values: dict[str, Any] = {}
     for dest, having in _shared(settings).items():
         value = getattr(arguments, dest, None)

@@ -19,11 +19,6 @@ def segment_sums(values: Array, offsets: NDArray[np.int64]) -> Array:
     parts whose sums are exact in any order (Rump, Ogita and Oishi, "Accurate floating-point summation I",
     2008, Algorithm 3.2); a segment that three parts do not exhaust, whose sum lies too near to the middle of
     two numbers or overflows goes through ``math.fsum``.
-
-    Raises
-    ------
-    OverflowError, ValueError
-        Where ``math.fsum`` raises them.
     """
     sums = np.zeros(len(offsets) - 1)
     filled = np.flatnonzero(np.diff(offsets))

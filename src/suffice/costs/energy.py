@@ -80,11 +80,6 @@ class EnergyModel:
 def parse_energy(text: str) -> EnergyModel:
     """Constants by hand, in joules: ``prompt=0.03,completion=0.35``; those left out keep the defaults.
 
-    Raises
-    ------
-    UsageError
-        When the text is not of that form.
-
     Examples
     --------
     >>> parse_energy("prompt=0.1,retrieval=2").joules_per_retrieval

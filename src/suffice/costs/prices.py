@@ -102,11 +102,6 @@ def parse_prices(text: str) -> Prices:
     ``cached`` defaults to ``input``: every prompt token then pays the same, so that no cached tokens
     need be recorded. ``call``, ``retrieval`` and ``rerank`` are USD each, 0 by default.
 
-    Raises
-    ------
-    UsageError
-        When the text is not of that form, or lacks ``input`` or ``output``.
-
     Examples
     --------
     >>> parse_prices("input=0.15,output=0.60").cached

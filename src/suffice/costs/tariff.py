@@ -34,14 +34,7 @@ class Tariff:
 
 
 def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[str, float]:
-    """Numbers from text such as ``input=0.15,output=0.60``.
-
-    Raises
-    ------
-    UsageError
-        For what is not ``name=number``, a name that is not ``known``, a repeated one, or a number that
-        is negative or not finite.
-    """
+    """Numbers from text such as ``input=0.15,output=0.60``."""
     rates: dict[str, float] = {}
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))

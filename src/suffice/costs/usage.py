@@ -488,7 +488,7 @@ _ALL = (
     Cost(
         name="prompt_tokens",
         label="prompt tokens",
-        summary="prompt tokens, evaluated and cached together",
+        summary="prompt tokens, cached and uncached together",
         compute=_tokens("prompt_tokens"),
     ),
     Cost(
@@ -505,8 +505,8 @@ _ALL = (
     ),
     Cost(
         name="evaluated_tokens",
-        label="evaluated tokens",
-        summary="prompt tokens that the server had to evaluate",
+        label="uncached prompt tokens",
+        summary="prompt tokens that the server had not cached",
         compute=lambda ledger: ledger.cost("prompt_tokens") - ledger.cost("cached_tokens"),
     ),
     Cost(
@@ -567,19 +567,15 @@ _ALL = (
     ),
 )
 COSTS: Mapping[str, Cost] = MappingProxyType({cost.name: cost for cost in _ALL})
-USUAL_COSTS = ("llm_calls", "usd", "evaluated_tokens", "rounds")
+TOKENS = ("evaluated_tokens", "prompt_tokens")
+"""What tokens are: prompt tokens without those reused, where the record tells, else all of them."""
+USUAL_COSTS = ("usd", *TOKENS, "llm_calls", "rounds")
 """What policies are compared at unless a cost is named: the first that is known and that fixed budgets
 differ in. Over a fixed ranking every fixed-k is one call, and a frontier at calls would say nothing."""
 
 
 def find_cost(name: str) -> Cost:
-    """The cost of that name.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, listing the known ones.
-    """
+    """The cost of that name."""
     if name not in COSTS:
         raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]
@@ -607,13 +603,7 @@ class StopCosts(Mapping[str, "_Array | None"]):
         return len(COSTS)
 
     def known(self, name: str) -> _Array:
-        """Each round's own costs summed up to the stop, and the answer of the stop.
-
-        Raises
-        ------
-        UsageError
-            Where the record does not hold the cost, with what is missing where.
-        """
+        """Each round's own costs summed up to the stop, and the answer of the stop."""
         loop, *answers = self._ledgers
         summed = np.cumsum(loop.cost(name), axis=1)
         if answers:
@@ -636,18 +626,7 @@ def stop_costs(
     A policy pays what the loop needs to go on, the samples, verdicts and reranker scores that it reads,
     and every answer up to its stop if it reads answers, else the one at its stop (METHODS, costs as
     run). So a cost may fall from one round to the next: the answers of fixed-k are those of round k alone.
-    NaN past a question's last recorded round.
-
-    Parameters
-    ----------
-    traces
-        The record, or its columns if they were read before.
-    reads
-        What the policy reads (default: nothing, as a fixed budget).
-    model
-        Prices, energy constants and what is charged (default: no prices, the default constants, as run).
-    answered
-        Whether the answer of the stop is paid; without it this is the least that any later stop costs.
+    NaN past a question's last recorded round. Not ``answered``: the least that any later stop costs.
     """
     record = traces if isinstance(traces, RecordedUsage) else RecordedUsage(traces)
     ledgers = _ledgers(record, reads or CostReads(), model or CostModel())
@@ -661,13 +640,7 @@ def cost_matrix(
     reads: CostReads | None = None,
     model: CostModel | None = None,
 ) -> _Array:
-    """One cost of :func:`stop_costs`, (n_questions, n_rounds).
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, and where the record does not hold the cost, with what is missing where.
-    """
+    """One cost of :func:`stop_costs`, (n_questions, n_rounds)."""
     find_cost(name)
     try:
         return stop_costs(traces, reads=reads, model=model).known(name)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.datasets.example import Example
-from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean
+from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
+from suffice.protocols import strict_json
 
 _MOST_BYTES = 2 << 30
 
@@ -71,7 +72,7 @@ class Row:
         if not (self.untyped and isinstance(value, str) and value.strip().startswith("[")):
             return value
         try:
-            return json.loads(value)
+            return strict_json(value)
         except (ValueError, RecursionError) as error:
             raise self.error(
                 f'begins as a list and is no JSON ({error}); write several as ["a", "b"], and one '
@@ -102,7 +103,7 @@ def _shown(value: object) -> str:
 
 def _content(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
+        with plain_file(path).open("rb") as stream:
             packed = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
@@ -127,7 +128,7 @@ def _content(path: Path) -> str:
 
 def _parse(text: str, path: Path, row: int | None) -> Any:
     try:
-        return json.loads(text)
+        return strict_json(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON ({error})", file=str(path), row=row) from error
 
@@ -152,27 +153,27 @@ def json_rows(path: Path, *, under: str | None = None) -> Iterator[Row]:
         yield _row(value, path, number)
 
 
-def json_lines(path: Path) -> Iterator[Row]:
-    """Rows of a file with one object a line; blank lines are passed over."""
-    lines = _content(path).split("\n")
-    number = 0
-    for line in lines:
-        if line.strip():
+def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
+    """Rows of a file with one object a line; blank lines are passed over, ``broken`` ones kept there."""
+    lines = (line for line in _content(path).split("\n") if line.strip())
+    for number, line in enumerate(lines):
+        try:
             yield _row(_parse(line, path, number), path, number)
-            number += 1
+        except DataError as error:
+            if broken is None:
+                raise
+            broken.append(error)
 
 
 def json_documents(path: Path) -> Iterator[Row]:
     """Rows of a file that holds one object, a list of them, or one a line."""
     text = _content(path)
     try:
-        whole = json.loads(text)
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":  # as where a second line begins
-            yield from json_lines(path)
-            return
-        raise DataError(f"not JSON ({error})", file=str(path)) from error
+        whole = strict_json(text)
     except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            yield from json_lines(path)  # a second line begins there
+            return
         raise DataError(f"not JSON ({error})", file=str(path)) from error
     for number, value in enumerate(whole if isinstance(whole, list) else [whole]):
         yield _row(value, path, number)
@@ -198,8 +199,8 @@ def plain_suffix(path: Path) -> str:
     return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
 
 
-def open_table(path: Path) -> FileTable:
-    """The rows and columns of a file, by its ending.
+def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
+    """The rows and columns of a file, by its ending; ``broken`` takes what is wrong with lines of JSON.
 
     Raises
     ------
@@ -211,18 +212,19 @@ def open_table(path: Path) -> FileTable:
         raise DataError(
             f"is no file of rows; it must end in {', '.join(TABLE_SUFFIXES)}", file=str(path)
         )
-    return opener(path)
+    return opener(path, broken)
 
 
-def _objects(path: Path) -> FileTable:
-    rows = list(json_rows(path) if plain_suffix(path) == ".json" else json_lines(path))
+def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
+    whole = plain_suffix(path) == ".json"
+    rows = list(json_rows(path) if whole else json_lines(path, broken))
     names = tuple(dict.fromkeys(name for row in rows for name in row.values))
     if not names:
         raise DataError("holds no question", file=str(path))
     return FileTable(str(path), names, lambda _: iter(rows))
 
 
-def _separated(path: Path) -> FileTable:
+def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     """Every cell is text: ``007`` stays an id."""
     between = "\t" if plain_suffix(path) == ".tsv" else ","
     try:
@@ -252,12 +254,12 @@ def _separated(path: Path) -> FileTable:
     return FileTable(str(path), tuple(names), rows)
 
 
-def _parquet(path: Path) -> FileTable:
+def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(plain_file(path), page_checksum_verification=True)
     except FileNotFoundError as error:
         raise DataError("does not exist", file=str(path)) from error
     except (OSError, pa.ArrowException) as error:
@@ -274,7 +276,7 @@ def _parquet(path: Path) -> FileTable:
     return FileTable(str(path), tuple(file.schema_arrow.names), rows)
 
 
-_OPENERS: Mapping[str, Callable[[Path], FileTable]] = {
+_OPENERS: Mapping[str, Callable[[Path, list[DataError] | None], FileTable]] = {
     ".jsonl": _objects,
     ".json": _objects,
     ".csv": _separated,

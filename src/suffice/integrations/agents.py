@@ -39,13 +39,6 @@ class Framework:
         """The module, or what it holds under the dotted ``name``: where an adapter takes hold of it.
 
         Warns where the installed version is of another minor series than the tested one.
-
-        Raises
-        ------
-        MissingExtra
-            When the package is not installed.
-        UsageError
-            When the installed version has no such thing, with the tested version.
         """
         try:
             installed = version(self.package)

@@ -78,13 +78,6 @@ def ranked(
     """The first ``k`` different documents as passages, in the framework's order.
 
     Of documents that share an id the first stays. ``source`` names the retriever in messages.
-
-    Raises
-    ------
-    DataError
-        When a document lacks the id named by ``id_key``, or only some have a score.
-    UsageError
-        When the scores rise along the ranking, as distances do.
     """
     unique: dict[str, Found] = {}
     for document in documents:

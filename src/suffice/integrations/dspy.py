@@ -38,27 +38,6 @@ def watched(
     A round is a step that called a tool other than ``finish``. After the watch says stop no further step is
     taken; the prediction is the extraction of the round whose answer the watch returns. The prediction says
     why under ``suffice``. Drafts are not streamed, the last extraction is.
-
-    Parameters
-    ----------
-    react
-        The module, compiled or not.
-    watch
-        What decides and records, for many calls at once.
-    tools
-        Names of the tools that retrieve; ``None``: all. Steps with other tools are no rounds.
-    probe
-        Of an answer after each round, where the watch needs one: ``True`` extracts it from the trajectory
-        so far, as the module does at its end; or a function of your own; ``False``: none.
-    answer
-        The output field that is the answer; ``None``: the last.
-
-    Raises
-    ------
-    MissingExtra
-        When DSPy is not installed.
-    UsageError
-        When its version lacks what is needed, the module is no ``ReAct``, or there is no such field.
     """
     base = _DSPY.point("dspy", "ReAct")
     for name in (_STEP, _ASTEP):

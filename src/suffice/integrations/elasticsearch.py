@@ -114,16 +114,7 @@ class ElasticsearchRetriever:
         self._place = f"index {index!r}"
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages that match any word of the query, best first.
-
-        Raises
-        ------
-        UsageError
-            When the server refuses the credentials, the index, the fields or ``k``.
-        BackendError
-            When it cannot be reached, keeps failing, refuses this query, or sends what is no complete
-            ranking.
-        """
+        """At most ``k`` passages that match any word of the query, best first."""
         check_k(k)
         if not query.strip():
             return ()

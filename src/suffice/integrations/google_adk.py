@@ -26,24 +26,6 @@ def suffice_plugin(
     A round is a model message that called tools. After the watch says stop, the next model call has no tools,
     so the model answers from what it has. The event with the answer says why under
     ``custom_metadata["suffice"]``; the question's id is the invocation's.
-
-    Parameters
-    ----------
-    watch
-        What decides and records, for many invocations at once.
-    tools
-        Names of the tools that retrieve; ``None``: all. Messages without one of them are no rounds.
-    probe
-        For an answer after each round, where the watch needs one: ``True`` calls the agent's model without
-        tools, on the same contents, and takes what it gave for the answer where the run stops there; or a
-        function of your own. It counts in the record, and not in ``max_llm_calls``.
-
-    Raises
-    ------
-    MissingExtra
-        When ADK is not installed.
-    UsageError
-        When its version lacks what the plugin needs.
     """
     return _plugin()(watch, tools, probe=probe)
 
@@ -53,6 +35,7 @@ class _Run:
     """An invocation under way: what came since its last round, drafts by round, and its last answer."""
 
     loop: Loop
+    invocation: str
     runs: dict[str, _Run]
     task: asyncio.Task[Any] | None
     results: list[ToolResult] = field(default_factory=list)
@@ -69,7 +52,7 @@ class _Run:
 
     async def ended(self, error: BaseException | None = None) -> None:
         """Its last text is the answer of its last round."""
-        self.runs.pop(self.loop.question_id, None)
+        self.runs.pop(self.invocation, None)
         if self.task is not None:
             self.task.remove_done_callback(self.abandoned)
         if error is None and self.last is not None and self.loop.rounds:
@@ -79,7 +62,7 @@ class _Run:
     def abandoned(self, task: asyncio.Task[Any]) -> None:
         """Its task is over and it did not say how it ended."""
         del task
-        self.runs.pop(self.loop.question_id, None)
+        self.runs.pop(self.invocation, None)
         self.loop.end(asyncio.CancelledError("the invocation was cancelled"))
 
 
@@ -103,7 +86,8 @@ def _plugin() -> type[Any]:
             name = invocation_context.invocation_id
             question = self.watch.question(_text(invocation_context.user_content), question_id=name)
             task = asyncio.current_task()
-            run = self.runs[name] = _Run(loop=question.begin(), runs=self.runs, task=task)
+            run = _Run(loop=question.begin(), invocation=name, runs=self.runs, task=task)
+            self.runs[name] = run
             if run.task is not None:  # a cancelled invocation tells its plugins nothing
                 run.task.add_done_callback(run.abandoned)
 

@@ -50,13 +50,6 @@ class HaystackRetriever:
         ``InMemoryBM25Retriever``; retrievers by embedding go into a ``TextEmbeddingRetriever``.
     settings
         See :class:`suffice.integrations.documents.AdapterSettings`.
-
-    Raises
-    ------
-    MissingExtra
-        When ``haystack-ai`` is not installed.
-    UsageError
-        When it is no such component.
     """
 
     def __init__(self, component: Any, *, settings: AdapterSettings | None = None) -> None:
@@ -77,13 +70,7 @@ class HaystackRetriever:
         self._short = ShortWarning(self._source, "Raise its own number of documents.")
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in Haystack's order.
-
-        Raises
-        ------
-        BackendError
-            On one of the exceptions named as failures.
-        """
+        """At most ``k`` passages, in Haystack's order."""
         check_k(k)
         if not query.strip():
             return ()
@@ -130,13 +117,6 @@ class SufficeHook:
     documents
         Key of the agent's state that its tools put documents under (``outputs_to_state``). Where the state
         has no such key, a tool's result is read: JSON of documents, else text.
-
-    Raises
-    ------
-    MissingExtra
-        When ``haystack-ai`` is not installed.
-    UsageError
-        When the installed version has no hooks.
     """
 
     allowed_hook_points = ("before_run", "after_tool", "after_run")
@@ -193,13 +173,7 @@ class SufficeHook:
         state.data["messages"][-1].meta["suffice"] = outcome(run.loop)
 
     def to_dict(self) -> dict[str, Any]:
-        """As Haystack's hooks are written.
-
-        Raises
-        ------
-        UsageError
-            Of a watch, or a probe, that is an object of Python.
-        """
+        """As Haystack's hooks are written."""
         if self._arguments is None or not isinstance(self.probe, bool):
             raise UsageError(
                 "a SufficeHook is written where the watch is given as its arguments, as in "

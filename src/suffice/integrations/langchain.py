@@ -45,13 +45,6 @@ class LangChainRetriever:
         See :class:`suffice.integrations.documents.AdapterSettings`.
     size_field
         The retriever's field that holds its number of documents, where it has another name.
-
-    Raises
-    ------
-    MissingExtra
-        When ``langchain-core`` is not installed.
-    UsageError
-        When it is no such retriever, or has no such field.
     """
 
     def __init__(
@@ -86,13 +79,7 @@ class LangChainRetriever:
         )
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LangChain's order.
-
-        Raises
-        ------
-        BackendError
-            On one of the exceptions named as failures.
-        """
+        """At most ``k`` passages, in LangChain's order."""
         check_k(k)
         retriever, arguments = self._sized(k)
         with failing_as(self._source, self._settings.failures):
@@ -121,13 +108,6 @@ def as_langchain_retriever(retriever: Retriever, *, k: int = 4) -> Any:
     """A retriever of this library as a LangChain ``BaseRetriever`` with a field ``k``.
 
     Title and score stand in each document's metadata, under ``title`` and ``score``.
-
-    Raises
-    ------
-    MissingExtra
-        When ``langchain-core`` is not installed.
-    UsageError
-        When ``k`` is below 1.
     """
     check_k(k)
     document = _langchain("documents").Document
@@ -191,13 +171,6 @@ class SufficeMiddleware:
     without_tools
         Makes the request that the model answers without searching; ``None``: one without tools. Of a provider
         that refuses results of tools then: ``lambda request: request.override(tool_choice="none")``.
-
-    Raises
-    ------
-    MissingExtra
-        When ``langchain`` is not installed.
-    UsageError
-        When the installed version has no middleware.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
@@ -295,7 +268,7 @@ class SufficeMiddleware:
         ]
         for place, end in pairwise(places):
             step = self._step(loop, messages[place:end])
-            if step is not None and not loop.done:
+            if step is not None:
                 loop.observe(**step)
         return loop
 
@@ -304,7 +277,7 @@ class SufficeMiddleware:
         """What ``observe`` takes of the last message's calls, once; ``None``: nothing is to be observed."""
         place = _last_call(messages)
         calls = self._calls.setdefault(loop, _Calls())
-        if place is None or loop.done or calls.taken == messages[place].id:
+        if place is None or calls.taken == messages[place].id:
             return None
         message = messages[place]
         if _question_id(message) is None:

@@ -134,11 +134,6 @@ class StopNode:
         ``go_on`` ends it.
     probe
         The answer that the rounds so far would give, a function of the state; see ``loop.observe``.
-
-    Raises
-    ------
-    MissingExtra
-        When ``langgraph`` is not installed.
     """
 
     def __init__(

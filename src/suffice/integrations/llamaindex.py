@@ -47,13 +47,6 @@ class LlamaIndexRetriever:
     max_k
         The largest number the retriever may be asked for, where a larger one is an error to it:
         ``BM25Retriever`` wants no more than it has nodes.
-
-    Raises
-    ------
-    MissingExtra
-        When ``llama-index-core`` is not installed.
-    UsageError
-        When it is no such retriever, or ``max_k`` is below 1.
     """
 
     def __init__(
@@ -82,13 +75,7 @@ class LlamaIndexRetriever:
         )
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LlamaIndex's order.
-
-        Raises
-        ------
-        BackendError
-            On one of the exceptions named as failures.
-        """
+        """At most ``k`` passages, in LlamaIndex's order."""
         check_k(k)
         retriever = copy.copy(self._retriever)
         asked = k if self._max_k is None else min(k, self._max_k)
@@ -122,25 +109,6 @@ def watched(
     the agent's next model call is made without tools, so that the model writes its answer from what it has;
     where a probe wrote that answer already, it is returned without a call. ``result["suffice"]`` says how
     the run ended. In the steps of any other workflow :func:`watched_loop` is the run's loop.
-
-    Parameters
-    ----------
-    workflow
-        ``FunctionAgent`` or another agent, ``AgentWorkflow``, or a workflow of one's own.
-    watch
-        What decides and records. The question's id is the run's: ``handler.run_id``.
-    tools
-        Names of an agent's tools that retrieve; ``None``: all but handoffs.
-    probe
-        ``True``: an agent's model is asked, without tools, for the answer so far where something needs it.
-        Or a function of the loop, as in ``loop.observe(probe=...)``.
-
-    Raises
-    ------
-    MissingExtra
-        When ``llama-index-workflows`` is not installed.
-    UsageError
-        When it is no workflow, or watched already.
     """
     if not isinstance(workflow, _WORKFLOWS.point("workflows", "Workflow")):
         raise UsageError(
@@ -165,11 +133,6 @@ def watched_loop(question: str | None = None) -> Loop:
 
     The first call of a run gives the question and begins it. What the run returns, where it is a text,
     counts as the answer, unless ``loop.answered(...)`` or ``loop.observe(answer=...)`` said another.
-
-    Raises
-    ------
-    UsageError
-        Outside a watched run, or before the question is known.
     """
     run = _RUN.get()
     if run is None:

@@ -45,13 +45,6 @@ class SufficeRunner:
         the same input, and takes that for the final answer where the run stops there; or a function of
         your own. It counts in the record, and not in the run's usage. With an answer at hand, a run that
         reaches ``max_turns`` ends with it, unless ``error_handlers`` say otherwise.
-
-    Raises
-    ------
-    MissingExtra
-        When the SDK is not installed.
-    UsageError
-        When its version lacks what the runner needs.
     """
 
     def __init__(

@@ -56,23 +56,7 @@ def is_own(text: str) -> bool:
 
 
 def connect_own(text: str) -> OwnRetriever:
-    """The retriever that one of :data:`FORMS` means.
-
-    Parameters
-    ----------
-    text
-        ``elasticsearch:http://localhost:9200/notes`` or ``opensearch:...``, with the fields of
-        :class:`suffice.integrations.elasticsearch.ElasticsearchSettings` as the URL's query
-        (``?text_field=body&title_field=``) and credentials before the host, or ``python:module:function``: a
-        function of a query and a number, an object with such a function ``retrieve``, or its class.
-
-    Raises
-    ------
-    MissingExtra
-        When the server's client is not installed.
-    UsageError
-        When it cannot be read, or names what is not there, with what to type.
-    """
+    """The retriever that one of :data:`FORMS` means."""
     kind, _, rest = text.partition(":")
     if kind == _PYTHON:
         return OwnRetriever(name=text, retriever=PythonRetriever(_target(text, rest), text))
@@ -198,11 +182,6 @@ class PythonRetriever:
         An id left out is a hash of the text; scores left out are 1/rank.
     source
         What it is called in messages.
-
-    Raises
-    ------
-    UsageError
-        When it is none of these.
     """
 
     def __init__(self, target: Any, source: str) -> None:
@@ -210,15 +189,7 @@ class PythonRetriever:
         self._find = _callable(target, source)
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, best first.
-
-        Raises
-        ------
-        BackendError
-            When it raises.
-        UsageError
-            When it returns something else, or scores that rise.
-        """
+        """At most ``k`` passages, best first."""
         check_k(k)
         try:
             found = self._find(query, k)

@@ -32,24 +32,6 @@ def suffice_capability(
     A round is a model message that called tools. After the watch says stop, the next model request offers no
     function tools, so the model answers from what it has, in the agent's output type. The last request and
     the response to it say why in ``metadata["suffice"]``; the question's id is the run's.
-
-    Parameters
-    ----------
-    watch
-        What decides and records, for many runs at once.
-    tools
-        Names of the tools that retrieve; ``None``: all. Steps without one of them are no rounds.
-    probe
-        For an answer after each round, where the watch needs one: ``True`` makes the request without
-        function tools, on the same messages, and takes it for the final one where the run stops there; or
-        a function of your own. It counts in the record, and not in the run's usage and limits.
-
-    Raises
-    ------
-    MissingExtra
-        When pydantic-ai is not installed.
-    UsageError
-        When its version lacks what the capability needs.
     """
     return _capability()(watch, tools=tools, probe=probe)
 

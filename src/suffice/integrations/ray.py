@@ -29,13 +29,7 @@ REPLACED = 3
 
 
 def ray_address(text: str) -> str:
-    """An address as Ray takes it; empty: that of ``RAY_ADDRESS``, a cluster of this machine, or a new one.
-
-    Raises
-    ------
-    UsageError
-        For anything but ``auto``, ``local``, ``HOST:PORT`` and ``ray://HOST:PORT``.
-    """
+    """An address as Ray takes it; empty: that of ``RAY_ADDRESS``, a cluster of this machine, or a new one."""
     if text not in {"", "auto", "local"} and _host_and_port(text) is None:
         raise UsageError(
             f"a Ray cluster is HOST:PORT, ray://HOST:PORT, auto (one that runs on this machine) or local (a "
@@ -62,13 +56,6 @@ class RayExecutor(Executor):
     ----------
     address
         See :func:`ray_address`.
-
-    Raises
-    ------
-    MissingExtra
-        Without the package ray.
-    BackendError
-        For a cluster that does not answer within 30 seconds, or whose workers have another version.
     """
 
     def __init__(self, address: str = "") -> None:

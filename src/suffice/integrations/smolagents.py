@@ -35,26 +35,6 @@ def watched(
     A round is a step that called tools. After the watch says stop no further step is taken:
     ``provide_final_answer`` has the model answer from what it has, as it does after the last step. Why the
     last run ended is the agent's ``suffice``.
-
-    Parameters
-    ----------
-    agent
-        A ``ToolCallingAgent``, whose tools' results are the passages; of a ``CodeAgent`` it is what its code
-        printed, by the one tool ``python_interpreter``.
-    watch
-        What decides and records, for many agents at once.
-    tools
-        Names of the tools that retrieve; ``None``: all. Steps without one of them are no rounds.
-    probe
-        For an answer after each round, where the watch needs one: ``True`` calls
-        ``provide_final_answer``, and takes what it gave where the run stops there; or a function of yours.
-
-    Raises
-    ------
-    MissingExtra
-        When smolagents is not installed.
-    UsageError
-        When its version lacks what is needed, or the agent is none of it.
     """
     base = _SMOLAGENTS.point("smolagents.agents", "MultiStepAgent")
     for name in ("_run_stream", "_finalize_step", "provide_final_answer"):

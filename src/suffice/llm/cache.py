@@ -40,11 +40,6 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
     """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits.
 
     A schema counts with the order of its keys, in which a reply has them.
-
-    Raises
-    ------
-    UsageError
-        When the request's schema cannot be written as JSON.
     """
     asked = asdict(replace(request, json_schema=None, soon=None, tell=None))
     del asked["n"], asked["soon"], asked["tell"]
@@ -84,11 +79,6 @@ class CachedModel:
         different places do not share replies.
     path
         An SQLite file; made, with its folder, when missing.
-
-    Raises
-    ------
-    DataError
-        When the file is damaged, foreign or of a newer version; the message says what to delete.
     """
 
     def __init__(self, model: ChatModel, path: str | Path) -> None:
@@ -140,17 +130,7 @@ class CachedModel:
         return self._model
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions, from the file where it has them.
-
-        Raises
-        ------
-        DataError
-            When the file turns out to be damaged.
-        BackendError
-            As the model raises it.
-        StorageError
-            When the file stays locked, or the disk is full or refuses.
-        """
+        """Draw the completions, from the file where it has them."""
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
         with self._database() as database:
             rows = _rows(database, key, request.n)

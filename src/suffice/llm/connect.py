@@ -23,27 +23,7 @@ def connect(
     cache: str | Path | None = None,
     on_change: Callable[[str], None] | None = None,
 ) -> ChatModel:
-    """The model a name or URL stands for.
-
-    Parameters
-    ----------
-    llm
-        A server's base URL, those of several servers of one model, separated by commas, or ``embedded``.
-    model
-        The server's name for the model (``None``: its only one), or the embedded model's name or
-        GGUF file.
-    server, embedded
-        Settings of that kind of model; those of the other kind are not read.
-    cache
-        A file that keeps replies; ``None``: none are kept.
-    on_change
-        Told when one of several servers is put aside and when it is back; see :class:`ServerPool`.
-
-    Raises
-    ------
-    UsageError
-        When ``llm`` is none of these, or as the chosen kind raises it.
-    """
+    """The model a name or URL stands for."""
     connected: ChatModel
     urls = [url.strip() for url in llm.split(",")]
     if llm == "embedded":

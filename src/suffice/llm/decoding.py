@@ -269,13 +269,7 @@ class Decoder:
         self._thread = started(self._run, "decoder")
 
     def decode(self, order: Order) -> Reply:
-        """The texts that were ordered.
-
-        Raises
-        ------
-        BackendError
-            When llama.cpp fails, the prompt does not fit, or the decoder was closed.
-        """
+        """The texts that were ordered."""
         most = self._scratch - len(self._trunks)
         job = _Job(order, width=min(len(order.seeds), most))
         if order.soon is not None and len(order.seeds) + len(order.soon.seeds) <= most:

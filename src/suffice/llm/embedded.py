@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
-from suffice.llm.chat_template import CHATML, render_chat
 from suffice.llm.gguf import GgufFacts, read_facts
 from suffice.llm.wire import MAX_TOP_LOGPROBS, ONE_LINE, Api, check_request, schema_text
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
@@ -25,6 +24,57 @@ from suffice.trace.rounds.records import Token, TopToken
 if TYPE_CHECKING:  # they load numpy
     from suffice.llm.decoding import Decoder, Order, Text, Work
     from suffice.llm.llama_api import Grammar, LlamaModel
+
+
+from datetime import datetime
+from functools import lru_cache
+from typing import NoReturn
+
+CHATML = (
+    "{%- for message in messages -%}"
+    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
+)
+"""What llama.cpp uses where a file has no template."""
+
+
+def render_chat(template: str, messages: Sequence[Message], *, begin: str, end: str) -> str:
+    """The prompt at whose end the model answers.
+
+    ``begin`` and ``end`` are how the model's tokens of these kinds are written. The template is run in
+    Jinja's sandbox, as the file is somebody else's.
+    """
+    jinja2 = require("jinja2", extra="embedded", purpose="A model with a chat template")
+    try:
+        text: str = _compiled(template).render(
+            messages=[{"role": message.role, "content": message.content} for message in messages],
+            add_generation_prompt=True,
+            bos_token=begin,
+            eos_token=end,
+        )
+    except (jinja2.TemplateError, TypeError, ValueError, RecursionError) as error:
+        raise BackendError(f"the model's chat template refuses this chat: {error}") from error
+    return text
+
+
+@lru_cache(maxsize=8)
+def _compiled(template: str) -> Any:
+    sandbox = require("jinja2.sandbox", extra="embedded", purpose="A model with a chat template")
+    environment = sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = lambda value, **how: json.dumps(
+        value, ensure_ascii=False, **how
+    )
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
+    return environment.from_string(template)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ValueError(message)
+
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
@@ -41,15 +91,7 @@ def models_folder() -> Path:
 
 
 def model_path(name_or_path: str | Path | None) -> Path:
-    """The GGUF file to load: the bundled weights by name, any other file by path.
-
-    Raises
-    ------
-    UsageError
-        When it is neither.
-    MissingExtra
-        When the package with the bundled weights is not installed.
-    """
+    """The GGUF file to load: the bundled weights by name, any other file by path."""
     if name_or_path is None or str(name_or_path) == DEFAULT_MODEL:
         return _bundled()
     path = Path(name_or_path).expanduser()
@@ -192,15 +234,6 @@ class EmbeddedModel:
 
         The bundled weights are joined from their package once, into
         ``$XDG_CACHE_HOME/suffice/models`` (default ``~/.cache``), and their SHA-256 is compared then.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``embedded`` is not installed.
-        UsageError, DataError
-            When there is no such file, or it is not a GGUF file.
-        BackendError
-            When llama.cpp cannot load it.
         """
         from suffice.llm.llama_api import xllamacpp
 
@@ -272,16 +305,7 @@ class EmbeddedModel:
         return True
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions.
-
-        Raises
-        ------
-        UsageError
-            When the prompt has the wrong form for :attr:`api`, the model is closed, or llama.cpp
-            cannot hold a reply to the schema.
-        BackendError
-            When llama.cpp refuses, for example a prompt longer than ``n_ctx``.
-        """
+        """Draw the completions."""
         check_request(request, self._api, self.name)
         decoders = self._open()
         start = time.perf_counter()

@@ -35,15 +35,6 @@ class EmbeddedReranker:
         The file.
     threads
         Processors used; ``None``: all that this process may use.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``embedded`` is not installed.
-    UsageError, DataError
-        When there is no such file, it is not a GGUF file, or its model scores no pairs.
-    BackendError
-        When llama.cpp cannot load it.
     """
 
     def __init__(self, gguf_path: str | Path, *, threads: int | None = None) -> None:
@@ -60,15 +51,7 @@ class EmbeddedReranker:
         return self._path.stem
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The same passages, best first, each with its raw score; equal scores keep their order.
-
-        Raises
-        ------
-        UsageError
-            When the reranker is closed.
-        BackendError
-            When llama.cpp refuses, for example a query longer than the model reads.
-        """
+        """The same passages, best first, each with its raw score; equal scores keep their order."""
         if self._server is None:
             raise UsageError("this EmbeddedReranker is closed; open it again")
         if not passages:

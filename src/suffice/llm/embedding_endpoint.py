@@ -62,13 +62,6 @@ class EndpointEncoder:
     server
         Key, time limit, retries, requests in flight and extra fields, as for a language model; its
         ``api`` is not used.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``openai`` is not installed.
-    UsageError
-        When the URL is none.
     """
 
     def __init__(
@@ -107,13 +100,6 @@ class EndpointEncoder:
         """A unit vector for every text, (len(texts), dimension).
 
         No texts cost one request the first time, to learn the dimension.
-
-        Raises
-        ------
-        UsageError
-            When the server refuses the request, the key or the model's name.
-        BackendError
-            When it cannot be reached, keeps failing, or sends what are not these texts' vectors.
         """
         import numpy as np
 

@@ -140,13 +140,6 @@ class Endpoint:
         sent with every request and shown nowhere.
     settings
         See :class:`OpenAISettings`.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``openai`` is not installed.
-    UsageError
-        When the URL is none.
     """
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:

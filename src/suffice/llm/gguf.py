@@ -77,15 +77,7 @@ class _Reader:
 
 
 def read_facts(path: Path) -> GgufFacts:
-    """Read the header of a GGUF file.
-
-    Raises
-    ------
-    UsageError
-        When there is no such file.
-    DataError
-        When it is not a GGUF file or is cut short.
-    """
+    """Read the header of a GGUF file."""
     if not path.is_file():
         raise UsageError(f"no model file {str(path)!r}; give the path of a GGUF file")
     entries: dict[str, float | str] = {}

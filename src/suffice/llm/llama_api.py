@@ -126,13 +126,7 @@ def sleeping_threads() -> Iterator[None]:
 
 
 def xllamacpp(purpose: str) -> Any:
-    """The package, loaded so that its threads sleep while they wait.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``embedded`` is not installed, naming ``purpose``.
-    """
+    """The package, loaded so that its threads sleep while they wait."""
     with _loading, sleeping_threads():
         return require("xllamacpp", extra="embedded", purpose=purpose)
 
@@ -243,13 +237,7 @@ class LlamaModel:
         return bool(self._api.llama_vocab_is_eog(self.vocabulary, token))
 
     def context(self, *, tokens: int, threads: int) -> LlamaContext:
-        """Room to decode in; ``tokens`` is what all its sequences hold together.
-
-        Raises
-        ------
-        BackendError
-            When there is no memory for it.
-        """
+        """Room to decode in; ``tokens`` is what all its sequences hold together."""
         parameters = self._api.llama_context_default_params()
         struct.pack_into("<4i", parameters.content, 0, tokens, BATCH, BATCH, SEQUENCES)
         struct.pack_into("<2i", parameters.content, 4 * _THREADS_AT, threads, threads)
@@ -327,11 +315,6 @@ class LlamaContext:
         """Evaluate tokens, at most :data:`BATCH`.
 
         False: there is no room, and nothing was done.
-
-        Raises
-        ------
-        BackendError
-            When llama.cpp fails.
         """
         count = len(rows)
         columns = np.array(rows, dtype=np.int32).T
@@ -372,13 +355,7 @@ class LlamaContext:
 
 
 def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
-    """Parameters of a server of one GGUF file that prints nothing and takes any free port.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``embedded`` is not installed, naming ``purpose``.
-    """
+    """Parameters of a server of one GGUF file that prints nothing and takes any free port."""
     params = xllamacpp(purpose).CommonParams()
     params.model.path = str(path)
     params.model_alias = {path.stem}
@@ -392,13 +369,7 @@ def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
 
 
 def start_server(params: Any, *, check: str) -> Any:
-    """The server, its weights loaded; ``check`` says in errors what else to look at.
-
-    Raises
-    ------
-    BackendError
-        When llama.cpp cannot load the file.
-    """
+    """The server, its weights loaded; ``check`` says in errors what else to look at."""
     try:
         return xllamacpp("The embedded model").Server(params)
     except RuntimeError as error:

@@ -111,13 +111,6 @@ class OpenAICompatibleModel(ServedModel):
         The name the server knows the model by; ``None``: the only one it has.
     settings
         See :class:`OpenAISettings`.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``openai`` is not installed.
-    UsageError
-        When the URL is none, or no model is named and the server has several.
     """
 
     def __init__(
@@ -151,15 +144,7 @@ class OpenAICompatibleModel(ServedModel):
         return limit if isinstance(limit, int) else WorkFor((limit,))
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions.
-
-        Raises
-        ------
-        UsageError
-            When the server refuses the request, the key or the model's name.
-        BackendError
-            When it cannot be reached, keeps failing, or sends what is no reply.
-        """
+        """Draw the completions."""
         check_request(request, self.api, self.name)
         start = time.perf_counter()
         got, cost = self._in_a_slot(request)
@@ -208,13 +193,7 @@ class OpenAICompatibleModel(ServedModel):
         return other
 
     def served(self, *, timeout_s: float) -> tuple[str, ...]:
-        """The models that the server says it serves; none where it does not list them.
-
-        Raises
-        ------
-        NoReply
-            When it cannot be reached, asked once.
-        """
+        """The models that the server says it serves; none where it does not list them."""
         try:
             return _models(self._server.but(max_retries=0, timeout_s=timeout_s)) or ()
         except UsageError:  # whoever asks it for more is told why

@@ -266,15 +266,6 @@ class ServerPool(ServedModel):
         Of each server, its requests in flight too.
     on_change
         Told in a sentence when a server is put aside and when it is back; ``None``: as a warning.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``openai`` is not installed.
-    UsageError
-        When a URL is none or there twice, or the servers do not serve the same model.
-    BackendError
-        When none can be reached; one that cannot is put aside.
     """
 
     def __init__(
@@ -322,15 +313,7 @@ class ServerPool(ServedModel):
         )
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """Draw the completions.
-
-        Raises
-        ------
-        UsageError
-            When a server refuses the request, the key or the model's name.
-        BackendError
-            When no server answers, with each one's reason, or one sends what is no reply.
-        """
+        """Draw the completions."""
         blocks = prompt_blocks(request)
         tried: set[int] = set()
         while True:

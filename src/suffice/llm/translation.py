@@ -89,22 +89,7 @@ def late(url: str) -> str:
 
 
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
-    """The error of this library that says what to do about one of ``openai``'s.
-
-    Parameters
-    ----------
-    error
-        An ``openai.OpenAIError``.
-    url, model
-        What was asked, named in the message.
-
-    Returns
-    -------
-    SufficeError
-        A :class:`UsageError` when the caller must change the request, the key, the name or the URL;
-        a :class:`NoReply` when the server or the way to it failed; another :class:`BackendError` when it
-        refuses this one prompt, for example as too long.
-    """
+    """The error of this library that says what to do about one of ``openai``'s."""
     openai = require("openai", extra="openai", purpose="A model server")
     cause = error.__cause__ or error
     if isinstance(cause, SufficeError):  # of the client that this library gave the package

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from suffice.errors import UsageError
 from suffice.llm.translation import BrokenReply
-from suffice.protocols import Completion, GenerationRequest
+from suffice.protocols import MAX_REPLY_LETTERS, Completion, GenerationRequest, whole_text
 from suffice.trace.rounds.records import Token, TopToken
 
 Api = Literal["chat", "completion"]
@@ -43,14 +43,7 @@ class NullReply(BrokenReply):
 
 
 def check_request(request: GenerationRequest, api: Api, name: str) -> None:
-    """Refuse what no server would understand.
-
-    Raises
-    ------
-    UsageError
-        When the form of the prompt is not that of ``api``, a number is out of range, or the schema
-        cannot be written as a JSON object.
-    """
+    """Refuse what no server would understand."""
     form: Api = "completion" if isinstance(request.prompt, str) else "chat"
     if form != api:
         wanted = "a string" if api == "completion" else "a tuple of messages"
@@ -74,13 +67,7 @@ def check_request(request: GenerationRequest, api: Api, name: str) -> None:
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """A JSON schema as JSON, its keys in the order given: a reply has them in that order.
-
-    Raises
-    ------
-    UsageError
-        When it is no mapping, or holds what JSON has no word for.
-    """
+    """A JSON schema as JSON, its keys in the order given: a reply has them in that order."""
     if not isinstance(schema, Mapping):
         raise UsageError(
             f"json_schema must be a mapping such as {{'type': 'object'}}, found {type(schema).__name__}"
@@ -137,13 +124,6 @@ def parse_completions(
     Understands ``logprobs.content[]`` (chat, and completions of llama.cpp) and the older
     ``tokens / token_logprobs / top_logprobs``. A token without a log-probability makes the tokens of
     its text unknown.
-
-    Raises
-    ------
-    BrokenReply
-        When the reply has another shape or holds a log-probability that is none; names ``source``.
-    NullReply
-        When a text is null without a reason, unless ``null_is_empty``.
     """
     choices = payload.get("choices") if isinstance(payload, Mapping) else None
     if not isinstance(choices, list) or not all(isinstance(c, Mapping) for c in choices):
@@ -169,12 +149,12 @@ class EventReply:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._line = b""
+        self._line, self._half, self._left = b"", "", MAX_REPLY_LETTERS
         self._began = self._silent = False
 
     def begin(self) -> None:
         """The request is sent, perhaps again: what was told cannot be taken back, and nothing more is."""
-        self._line, self._silent = b"", self._began
+        self._line, self._half, self._silent = b"", "", self._began
 
     def feed(self, chunk: bytes) -> None:
         """Take in what came."""
@@ -184,20 +164,18 @@ class EventReply:
         for line in lines:
             event = _event(line)
             for choice in () if event is None else _choices(event):
-                piece = _piece(choice)
+                piece = self._half + _piece(choice)
+                # the other half of a surrogate pair may come with the next piece
+                self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
+                piece = whole_text(piece.removesuffix(self._half))[: self._left]
                 if piece:
                     self._began = True
+                    self._left -= len(piece)
                     self._tell(piece)
 
 
 def joined_events(content: bytes, source: str) -> object:
-    """The reply that events make up, as it would have come in one piece.
-
-    Raises
-    ------
-    BrokenReply
-        When they end before the reply does.
-    """
+    """The reply that events make up, as it would have come in one piece."""
     text, finish, usage = [], None, None
     further: dict[str, Any] = {}
     logprobs: dict[str, list[Any]] = {}
@@ -317,13 +295,7 @@ def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Co
 
 
 def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, ...] | None:
-    """The tokens of what stands under ``logprobs``, in either shape; ``None``: neither, or not all are known.
-
-    Raises
-    ------
-    BrokenReply
-        When one of those shapes is broken, or a log-probability is none; names ``source``.
-    """
+    """The tokens under ``logprobs``, in either shape; ``None``: neither, or not all are known."""
     if not isinstance(logprobs, Mapping):
         return None
     try:

@@ -331,12 +331,16 @@ def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[HeldSignal]:
 
 
 def _notes(traces: TraceSet) -> Iterator[str]:
+    yield from Measures(traces).unit_notes
     skipped = traces.origin.skipped
     if skipped:
         yield f"{len(skipped)} invalid parts were skipped, the first: {skipped[0]}"
     yield from record_banners(traces)
     if (seen := seen_of(traces)) is not None:
-        yield from exploration(seen, traces.of_questions("question_type")).notes()
+        yield from exploration(seen, traces.of_questions("question_type"), labelled(traces)).notes()
+    groups = [group for group in traces.of_questions("group") if group]
+    if groups:
+        yield f"{len(groups):,} questions are of {len(set(groups)):,} groups (column group)"
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not labelled(traces).any():

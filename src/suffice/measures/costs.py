@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice.costs.energy import EnergyModel
 from suffice.costs.usage import (
     COSTS,
+    TOKENS,
     USUAL_COSTS,
     CostModel,
     CostReads,
@@ -97,6 +98,7 @@ class CostAxis:
 
 
 _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
+_ALIKE = 1e-9  # a difference of mean costs that rounding gives
 
 
 KnownCosts = Mapping[str, "NDArray[np.float64] | None"]
@@ -160,23 +162,10 @@ class CostBook:
         capped: bool = False,
         beside: CostBook | None = None,
     ) -> CostAxis:
-        """The cost asked for; by default the first of the usual ones that tells fixed-k apart.
+        """The cost ``wanted``; ``None``: that of :func:`usual_axis`.
 
-        Parameters
-        ----------
-        wanted
-            A name of :data:`suffice.costs.usage.COSTS`; ``None``: one of ``USUAL_COSTS`` there.
-        readers
-            What each policy reads, by the policy's name.
-        capped
-            Whether a number caps it: where no cost is named that is one of model calls, or of rounds.
-        beside
-            Costs of another record that is compared, as the closed book's.
-
-        Raises
-        ------
-        UsageError
-            When the cost asked for is unknown for a policy or the fixed budgets, with what is missing.
+        ``readers`` are what policies read, by their names; ``beside`` holds the costs of another record that
+        is compared, as the closed book's.
         """
         everyone = {"fixed-k": CostReads(), **readers}
         if wanted is None:
@@ -184,11 +173,7 @@ class CostBook:
             if beside is not None:
                 known_beside = beside.usual([CostReads()])
                 of_fixed = {name: paid for name, paid in of_fixed.items() if name in known_beside}
-            if capped:
-                fit = [name for name in of_fixed if name in _CAPPED]
-            else:
-                fit = [name for name, paid in of_fixed.items() if tells_apart(paid)]
-            return usual_axis([*of_fixed], fit, self._model)
+            return usual_axis(of_fixed, self._model, capped=capped)
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
             if self.at_stops(reads)[wanted] is None:
@@ -237,27 +222,65 @@ class CostBook:
         return tuple(name for name in COSTS if paid[name] is not None)
 
 
-def usual_axis(known: Sequence[str], fit: Sequence[str], model: CostModel) -> CostAxis:
-    """The first of the usual costs that is ``fit`` to compare at, and why no earlier one.
+def usual_axis(
+    known: Mapping[str, NDArray[np.float64]], model: CostModel, *, capped: bool = False
+) -> CostAxis:
+    """What policies are compared at where no cost is named, and why not at an earlier one of the usual.
 
-    ``known`` are those of them known for every policy, ``fit`` in the same order those of these that tell
-    fixed budgets apart, or that a cap is of.
+    ``known`` holds those of :data:`suffice.costs.usage.USUAL_COSTS` that are known for every policy, and
+    what fixed-1 .. fixed-R pay a question, (n_rounds,): the first in which these differ is taken. A number
+    that caps an unnamed cost is one of model calls, or of rounds.
     """
-    usual = COSTS[USUAL_COSTS[0]]
-    chosen = COSTS[next(iter(fit), known[0])]
+    fit = (name for name in USUAL_COSTS if name in known and np.ptp(known[name]) > _ALIKE)
+    chosen = next((n for n in _CAPPED if n in known) if capped else fit, "rounds")
     reason = ""
-    if chosen.name != usual.name:
-        if usual.name in known:
-            why = f"every fixed-k costs the same in {usual.label}"
-        else:
-            why = f"{usual.label} are not known for every policy"
-        reason = f"compared at {chosen.label}: {why} ({model.charge})"
-    return CostAxis(name=chosen.name, label=chosen.label, unit=chosen.unit, reason=reason)
+    if not capped:
+        before = USUAL_COSTS[: USUAL_COSTS.index(chosen)]
+        alike = [COSTS[name].label for name in before if name in known]
+        if alike:
+            reason = f"every fixed-k costs the same in {' and '.join(alike)}"
+        elif chosen == "prompt_tokens":
+            reason = "the record does not tell of every prompt how much of it was reused"
+        elif "prompt_tokens" in before:
+            reason = "tokens are not known for every policy"
+        reason = reason and f"compared at {COSTS[chosen].label}: {reason} ({model.charge})"
+    cost = COSTS[chosen]
+    return CostAxis(name=cost.name, label=cost.label, unit=cost.unit, reason=reason)
 
 
-def tells_apart(fixed: NDArray[np.float64]) -> bool:
-    """Whether these mean costs of fixed budgets, (n_rounds,), differ."""
-    return bool(np.ptp(fixed) > 1e-9)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostChange:
+    """What a question costs at the full budget and under a policy; ``None``: unknown."""
+
+    name: str
+    label: str
+    full: float | None
+    own: float | None
+
+    @property
+    def change(self) -> float | None:
+        """The share by which it rises, negative where it falls; ``None``: unknown, or the full one is 0."""
+        return self.own / self.full - 1.0 if self.full and self.own is not None else None
+
+
+def cost_changes(
+    full: Mapping[str, float | None], own: Mapping[str, float | None]
+) -> tuple[CostChange, ...]:
+    """Rounds, model calls, tokens, retrievals, seconds and dollars side by side, given costs by name.
+
+    Tokens are those of the first of :data:`suffice.costs.usage.TOKENS` that both know.
+    """
+
+    def known(name: str) -> bool:
+        return full.get(name) is not None and own.get(name) is not None
+
+    tokens = next(filter(known, TOKENS), TOKENS[-1])
+    told = {"rounds": "rounds", "calls": "llm_calls", "tokens": tokens}
+    told |= {"retrievals": "retrievals", "seconds": "seconds", "usd": "usd"}
+    return tuple(
+        CostChange(name=name, label=COSTS[cost].label, full=full.get(cost), own=own.get(cost))
+        for name, cost in told.items()
+    )
 
 
 def cost_notes(
@@ -293,13 +316,7 @@ def shared_axis(
     *,
     capped: bool = False,
 ) -> CostAxis:
-    """One cost for several parts of a record, see :meth:`CostBook.axis`; rounds where they differ.
-
-    Raises
-    ------
-    UsageError
-        When the cost asked for is unknown somewhere.
-    """
+    """One cost for several parts of a record, see :meth:`CostBook.axis`; rounds where they differ."""
     axes = [book.axis(wanted, readers, capped=capped) for book in books]
     return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
 

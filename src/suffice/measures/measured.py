@@ -17,6 +17,7 @@ from suffice.signals.table import signal_columns
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import MEASURED
+from suffice.trace.units import unit_keys
 
 Array = NDArray[np.float64]
 
@@ -45,6 +46,13 @@ class OwnScoreColumn:
 @dataclass(frozen=True, slots=True)
 class LabelledColumn:
     """1 where a question has gold answers, one value a question."""
+
+    of_rounds = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnitColumn:
+    """See :func:`suffice.trace.units.unit_keys`, one value a question."""
 
     of_rounds = False
 
@@ -90,7 +98,13 @@ class DerivedColumn:
 
 
 MeasuredColumn = (
-    ScoreColumn | OwnScoreColumn | LabelledColumn | RetrievalColumn | SignalColumn | DerivedColumn
+    ScoreColumn
+    | OwnScoreColumn
+    | LabelledColumn
+    | UnitColumn
+    | RetrievalColumn
+    | SignalColumn
+    | DerivedColumn
 )
 
 
@@ -137,6 +151,8 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
             columns[key] = own_scores(traces, key.name)
         elif isinstance(key, LabelledColumn):
             columns[key] = labelled(traces)[:, None].astype(np.float64)
+        elif isinstance(key, UnitColumn):
+            columns[key] = unit_keys(traces)[:, None]
         elif isinstance(key, DerivedColumn):
             columns[key] = key.work(traces)
     return [columns[key] for key in asked]

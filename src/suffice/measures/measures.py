@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
@@ -30,6 +30,7 @@ from suffice.measures.measured import (
     RetrievalColumn,
     ScoreColumn,
     SignalColumn,
+    UnitColumn,
     measured_columns,
 )
 from suffice.measures.narrow import refuse_stale
@@ -39,6 +40,7 @@ from suffice.measures.seen import Seen, seen_of
 from suffice.measures.sharded_costs import ShardedCostBook
 from suffice.measures.shards import Shard, map_shards, shards_of
 from suffice.numbers.intervals.sums import from_sums
+from suffice.numbers.units import numbered_units
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, specs_for
@@ -171,15 +173,7 @@ class Measures:
 
     @classmethod
     def of(cls, traces: Traces) -> Measures:
-        """The measures of a trace set, or of the traces at a path; measures are handed on as they are.
-
-        Raises
-        ------
-        UsageError
-            For anything else.
-        DataError
-            For traces that cannot be read.
-        """
+        """The measures of a trace set, or of the traces at a path; measures are handed on as they are."""
         if isinstance(traces, Measures):
             return traces
         if isinstance(traces, str | Path):
@@ -204,13 +198,6 @@ class Measures:
 
     def by(self, name: MetricName | None) -> Measures:
         """The measures under which policies are compared by this metric; parts keep it.
-
-        Parameters
-        ----------
-        name
-            Of :data:`suffice.scoring.METRICS`. ``None``: the one asked for before, else f1 where some
-            question has gold answers, score where none has and some has a score of its own, and where
-            names stand in place of texts (of which only what is equal can be told), else agreement.
 
         Notes
         -----
@@ -294,13 +281,7 @@ class Measures:
 
     # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:
-        """The measures of one split's questions.
-
-        Raises
-        ------
-        DataError
-            When there are none, naming the splits there are.
-        """
+        """The measures of one split's questions."""
         if name not in self._splits:
             self._splits[name] = self._apart(
                 self.traces.only_split(name), self.traces.in_split(name)
@@ -312,8 +293,9 @@ class Measures:
         wanted = frozenset(ids)
         return self.take(np.array([name in wanted for name in self.traces.question_ids], bool))
 
-    def take(self, chosen: NDArray[np.bool_]) -> Measures:
-        """The measures of the questions where ``chosen`` (n_questions,) is true."""
+    def take(self, which: ArrayLike) -> Measures:
+        """The measures of some questions, in the order of the record."""
+        chosen = self.traces.chosen(which)
         return self if chosen.all() else self._part(self.traces.take(chosen), chosen)
 
     def in_splits(self, splits: Sequence[str | None]) -> Measures:
@@ -375,6 +357,20 @@ class Measures:
         """Which questions have gold answers, (n_questions,)."""
         return np.asarray(self._local([LabelledColumn()])[0][:, 0] == 1.0)
 
+    @cached_property
+    def units(self) -> NDArray[np.intp]:
+        """Which unit each question belongs to, (n_questions,): numbers from 0, in order of first occurrence.
+
+        Questions of a unit are not independent: those of one ``group``, or else of one text, see
+        :func:`suffice.trace.units.unit_keys`. A part numbers its own.
+        """
+        return numbered_units(self._local([UnitColumn()])[0][:, 0])
+
+    @property
+    def unit_notes(self) -> list[str]:
+        """Where questions are not independent, as how many units they count."""
+        return unit_notes(len(self.units), int(self.units.max(initial=-1)) + 1)
+
     def measure(self, signals: Iterable[Signal], f1_kind: F1Kind = "hotpotqa") -> None:
         """Compute scores and signals that will be asked for, in one pass over the record."""
         names: tuple[ScoreName, ...] = ("em", "f1", "acc")
@@ -388,13 +384,7 @@ class Measures:
         )
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
-        """The scores, for ``who`` compares what stopping after any round scores.
-
-        Raises
-        ------
-        UsageError
-            When a question that is scored at all has a round without a score.
-        """
+        """The scores, for ``who`` compares what stopping after any round scores."""
         scored = self.scores(f1_kind)
         unknown = self.traces.exists & np.isnan(scored.compared) & scored.labelled[:, None]
         if unknown.any():
@@ -413,11 +403,6 @@ class Measures:
 
         A signal is known by its declaration: its name and what a policy changed of its meaning. Of two
         with one name the last one stands in the table.
-
-        Raises
-        ------
-        UsageError
-            For an unknown name, or a signal whose inputs these questions do not hold at all.
         """
         specs = specs_for(self.traces, signals)
         columns = self._local([SignalColumn(spec) for spec in specs])
@@ -468,10 +453,17 @@ class Measures:
         """Whether there are so many questions that memory decides."""
         return self.in_shards and from_sums(self.traces.n_questions)
 
-    def of_shards(self, work: Callable[[Measures], _Given]) -> Iterator[_Given]:
-        """What ``work`` gives of the measures of each shard in turn, by the executor; nothing is kept."""
-        part = _OfShard(work, self._metric)
-        for _, given in map_shards(part, self._shards, self._whole.executor):
+    def of_shards(
+        self, work: Callable[[Measures], _Given], among: NDArray[np.bool_] | None = None
+    ) -> Iterator[_Given]:
+        """What ``work`` gives of the measures of each shard in turn, by the executor; nothing is kept.
+
+        ``among`` (n_questions,): of which of its questions; ``None``: all.
+        """
+        part, shards = _OfShard(work, self._metric), self._shards
+        if among is not None:
+            shards = tuple(one.only(among) for one in shards if among[one.questions].any())
+        for _, given in map_shards(part, shards, self._whole.executor):
             yield given
 
     def first_shard(self) -> Measures:
@@ -505,6 +497,16 @@ class Measures:
 
 Traces = TraceSet | Measures | str | Path
 """A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
+
+
+def unit_notes(questions: int, units: int) -> list[str]:
+    """As how many units so many questions count, where some are of one group or text."""
+    if questions == units:
+        return []
+    return [
+        f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, are "
+        "averaged and resampled together"
+    ]
 
 
 def _of_shard(traces: TraceSet, metric: Metric | None) -> Measures:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice._version import VERSION
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, plain_file
 from suffice.measures.measured import (
     LabelledColumn,
     MeasuredColumn,
@@ -87,28 +87,6 @@ def write_measures(
     """Measure a record and write it to a folder, a file for some of its shards each.
 
     Files that a run before wrote of the same record by the same code are kept.
-
-    Parameters
-    ----------
-    traces
-        The record.
-    out
-        A folder.
-    executor
-        Who measures, see :func:`suffice.measures.shards.map_shards`.
-    again
-        Write all of it anew.
-    on_part
-        Told after every part how many of how many are written.
-
-    Raises
-    ------
-    UsageError
-        For measures themselves, and a folder that holds something else.
-    DataError
-        For a record, or a shard of it, that cannot be read.
-    BackendError
-        When the disk is full or refuses; what was written is kept.
     """
     folder = Path(out)
     if STATED in traces.origin.run:
@@ -231,7 +209,7 @@ def _stamps(traces: TraceSet) -> list[list[Any]]:
 
 
 def _footer(file: Path) -> str:
-    with file.open("rb") as stream:
+    with plain_file(file).open("rb") as stream:
         stream.seek(max(0, file.stat().st_size - _FOOTER))
         return hashlib.sha256(stream.read()).hexdigest()[:16]
 
@@ -253,11 +231,6 @@ def refuse_stale(traces: TraceSet) -> None:
     """Refuse measures of a record that is another one now, or that other code took.
 
     A record that is not there any more is taken to be as it was.
-
-    Raises
-    ------
-    DataError
-        With the command that measures it again.
     """
     stated = traces.origin.run.get(STATED)
     if not isinstance(stated, dict):

@@ -29,18 +29,24 @@ class RetrievalQuality:
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
 
-    def at(self, stops: NDArray[np.int16]) -> tuple[float | None, float | None]:
-        """Mean precision and recall at each question's stop round (n_questions,), 1-based.
+    def at(
+        self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
+    ) -> tuple[float | None, float | None]:
+        """Mean precision and recall at each question's stop round (n_questions,), 1-based, weighted or not.
 
         Each is over the questions where it is defined there; ``None``: nowhere.
         """
         rows = np.arange(len(stops))
-        return _mean(self.precision[rows, stops - 1]), _mean(self.recall[rows, stops - 1])
+        weights = np.ones(len(stops)) if weights is None else weights
+        return (
+            _mean(self.precision[rows, stops - 1], weights),
+            _mean(self.recall[rows, stops - 1], weights),
+        )
 
 
-def _mean(values: NDArray[np.float64]) -> float | None:
-    defined = values[np.isfinite(values)]
-    return float(defined.mean()) if defined.size else None
+def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
+    defined = np.isfinite(values)
+    return float(np.average(values[defined], weights=weights[defined])) if defined.any() else None
 
 
 def retrieval_quality(traces: TraceSet) -> RetrievalQuality:

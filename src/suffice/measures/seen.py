@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.scores import Outcomes
+from suffice.numbers.logistic import predicted_by_others
 from suffice.scoring import Weights
 from suffice.trace.loops import in_words
 from suffice.trace.rounds.reader import answer_banners
-from suffice.trace.rounds.records import POLICY_STOP
+from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
-CUTS = ("policy", "budget", "gold", "user", "error")
-"""The ends (``stopped_by``) that are cuts where they come before the full budget."""
+_MOST = 0.5
 
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
@@ -49,41 +49,24 @@ class Weighing:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """How far each question of a record with cut ones was seen, everything (n_questions,).
+    """How far each question of a record with cut ones was seen, everything (n_questions,)."""
 
-    Parameters
-    ----------
-    budget
-        The full budget, in rounds.
-    last
-        The last recorded round.
-    until
-        The last stop that is known whether the question was drawn to run on or not: where the running
-        policy said stop; ``budget``: it never did, or none was drawn.
-    weight
-        What stops past ``until`` count: 1/propensity where the question was explored, 0 where it was cut.
-    unseen
-        Whether stops past ``last`` were neither seen nor are stood for.
-    explored
-        Whether it ran on past its policy's stop because it was drawn.
-    propensity
-        The probability of that, 1 where there was no draw.
-    causes
-        What cut how many.
-    untold
-        Questions drawn with a propensity of which the record does not say where their policy said stop,
-        and those logged alike: bounded, since an explored one cannot be told from one never stopped.
-    """
-
-    budget: int
-    last: Stops
+    budget: int  # the full one, in rounds
+    last: Stops  # the last recorded round
     until: Stops
+    """The last stop that is known whether the question was drawn to run on or not: where the running policy
+    said stop; ``budget``: it never did, or none was drawn."""
     weight: Array
-    unseen: NDArray[np.bool_]
-    explored: NDArray[np.bool_]
-    propensity: Array
-    causes: Mapping[str, int]
+    """What stops past ``until`` count: 1/propensity where the question was explored, 0 where it was cut."""
+    unseen: NDArray[np.bool_]  # whether stops past ``last`` were neither seen nor are stood for
+    explored: NDArray[np.bool_]  # whether it ran on past its policy's stop because it was drawn
+    propensity: Array  # the probability of that, 1 where there was no draw
+    causes: Mapping[str, int]  # what cut how many
     untold: int = 0
+    """Questions drawn with a propensity of which the record does not say where their policy said stop, and
+    those logged alike: bounded, since an explored one cannot be told from one never stopped."""
+    signals: Mapping[str, Array] = field(default_factory=dict)
+    """What was recorded where the running policy said stop, by name, (n_questions,) each, without gaps."""
 
     @classmethod
     def whole(cls, traces: TraceSet) -> Seen:
@@ -147,51 +130,107 @@ class Seen:
         stops: Stops,
         *,
         unseen: float | Array = np.nan,
-        weights: Weights = "ht",
+        weights: Weights = "augmented",
         among: NDArray[np.bool_] | None = None,
     ) -> Array:
         """``values`` (n_questions, n_rounds) at these stops, weighted, (n_questions,).
 
-        Their mean is the estimate, also over any part drawn without regard to ``explored``.
+        Their mean over the questions ``among`` which there are values (``None``: all) is the estimate, also
+        over any part drawn without regard to ``explored``. ``unseen`` stands for values that were not seen.
 
-        Parameters
-        ----------
-        values
-            What stopping after each round scores or costs, as recorded.
-        unseen
-            What stands for values that were not seen, a number or (n_questions,): NaN, or a bound.
-        weights
-            ``self-normalised``: past ``until`` each is the explored questions' mean and, where explored, what
-            it differs from that, so that the spread of the values is that of the ratio.
-        among
-            Of which questions that mean is taken: those that have values; ``None``: all.
+        Past ``until`` ``augmented`` weights count what is expected of each question, and of an explored one
+        1/propensity times what it differs from that (Robins, Rotnitzky and Zhao 1994), which is unbiased
+        whatever is expected; ``ht``: nothing is; ``self-normalised``: the explored questions' mean is, and
+        the spread of the values is that of the ratio.
         """
-        rows = np.arange(len(values))
-        there = np.maximum(np.minimum(stops, self.last), 1)
-        taken = np.where(self.unseen & (stops > self.last), unseen, values[rows, there - 1])
-        weight = self.weights(stops)
-        if weights == "ht":
-            return np.where(weight > 0, weight * taken, 0.0)
-        past = stops > self.until
-        if among is not None:
-            past &= among
-        known = past & (weight > 0)
-        if not known.any():
-            return np.where(past, np.nan, taken)
-        whole = float(weight[known].sum())
-        mean = float((weight[known] * taken[known]).sum()) / whole
-        off = np.where(known, weight * (taken - mean), 0.0) * (past.sum() / whole)
-        return np.where(past, mean + off, taken)
+        taken = self._taken(values, stops, unseen)
+        some = np.ones(len(values), bool) if among is None else among
+        past, labels = (stops > self.until) & some, self._label_weights(some)
+        if (self.stood_for & some).any():  # else explored questions stand for themselves
+            weight = exactly = self.weights(stops)
+            known = past & (weight > 0)
+            expected: Array | float = 0.0
+            if weights == "augmented":
+                expected = self._expected(values, stops, past, some, unseen)
+            elif weights == "self-normalised":
+                expected = _weighted_mean(taken[known], (labels * weight)[known])
+                weight = weight * labels[past].sum() / max((labels * weight)[known].sum(), 1e-12)
+            off = np.where(known, weight * (taken - expected), 0.0)
+            taken = np.where(past & (exactly != 1.0), expected + off, taken)
+        if (labels[some] == 1.0).all():
+            return taken
+        # near the mean, for the spread of a ratio; of no stop, so that values at several may be mixed
+        centre = _weighted_mean(self._at_until(values)[some], labels[some])
+        return np.asarray(centre + labels * (taken - centre))
+
+    def _taken(self, values: Array, stops: Stops | int, unseen: float | Array) -> Array:
+        """``values`` at these stops as recorded, ``unseen`` where they were not seen."""
+        there = np.maximum(np.minimum(stops, self.last), 1) - 1
+        at = values[np.arange(len(values)), there]
+        return np.where(self.unseen & (stops > self.last), unseen, at)
+
+    def _expected(
+        self,
+        values: Array,
+        stops: Stops,
+        past: NDArray[np.bool_],
+        some: NDArray[np.bool_],
+        unseen: float | Array,
+    ) -> Array:
+        """What is expected at stops ``past``, of every question by the others explored, round by round."""
+        expected = self._at_until(values)
+        inputs = np.column_stack([expected, self.until, *self.signals.values()])
+        for number in np.unique(stops[past]).tolist():
+            further, at = (self.until < number) & some, self._taken(values, number, unseen)
+            known = (further & (self.weight > 0) & ~np.isnan(at))[further]
+            otherwise = inputs[further, 0]
+            predicted = predicted_by_others(inputs[further], at[further], known, otherwise)
+            here = past & (stops == number)
+            expected[here] = predicted[here[further]]
+        return expected
+
+    def _at_until(self, values: Array) -> Array:
+        """Values where the running policy said stop, 0 where nothing is known of them."""
+        there = np.clip(np.minimum(self.until, self.last), 1, None) - 1
+        return np.where(self.until > 0, values[np.arange(len(values)), there], 0.0)
+
+    def _label_weights(self, some: NDArray[np.bool_]) -> Array:
+        """What each question counts where some have values, mean 1 over those.
+
+        Of explored, cut and other questions as large shares count as there are, however many of each are
+        among them; if of one of the first two none is, the other stands for both.
+        """
+        cut = self.stood_for
+        arms = [self.explored, cut, ~(self.explored | cut)]
+        if not all((arm & some).any() for arm in arms[:2]):
+            arms = [self.explored | cut, arms[2]]
+        shares = [(arm, int(arm.sum()), int((arm & some).sum())) for arm in arms]
+        held = [(arm, size, known) for arm, size, known in shares if known]
+        weights = np.ones(len(some))
+        if len({size * len(some) / known for _, size, known in held}) > 1:
+            for arm, size, known in held:
+                weights[arm] = size / known
+            weights /= weights[some].mean()
+        return weights
+
+    def bounds(self, values: Array, stops: Stops, unseen: float | Array) -> Array:
+        """``values`` at these stops where they were recorded, else ``unseen``, (n_questions,)."""
+        at = values[np.arange(len(values)), np.maximum(np.minimum(stops, self.last), 1) - 1]
+        return np.where((self.cut & (stops > self.last)), unseen, at)
 
     def matrix(
         self,
         values: Array,
         *,
         unseen: float | Array = np.nan,
-        weights: Weights = "ht",
+        weights: Weights = "augmented",
         among: NDArray[np.bool_] | None = None,
     ) -> Array:
         """:meth:`at` for stops after every round, (n_questions, n_rounds)."""
+        if not self.cut.any():
+            rounds = np.arange(1, values.shape[1] + 1)
+            ends = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
+            return np.take_along_axis(values, ends.astype(np.intp) - 1, axis=1)
         every = np.empty_like(values)
         for number in range(1, values.shape[1] + 1):
             stops = np.full(len(values), number, np.int16)
@@ -211,13 +250,12 @@ class Seen:
         The explored questions tell how far these are from it (augmented inverse propensity weights). Of
         values in [0, 1] a difference of two columns lies within :attr:`reach` of 0.
         """
-        rounds, rows = np.arange(1, values.shape[1] + 1), np.arange(len(values))
+        rounds = np.arange(1, values.shape[1] + 1)
         there = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
         taken = np.take_along_axis(values, there.astype(np.intp) - 1, axis=1)
         bound = np.broadcast_to(np.asarray(unseen), (len(values),))[:, None]
         taken = np.where(self.unseen[:, None] & (rounds > self.last[:, None]), bound, taken)
-        at_until = values[rows, np.clip(np.minimum(self.until, self.last), 1, None) - 1]
-        anchor = np.where(self.until > 0, at_until, 0.0)[:, None]
+        anchor = self._at_until(values)[:, None]
         weight = self.weight[:, None]
         off = np.where(weight > 0, weight * (taken - anchor), 0.0)
         return np.where(rounds > self.until[:, None], anchor + off, taken)
@@ -227,7 +265,7 @@ class Seen:
         return self.anchored(costs, costs[np.arange(len(self.last)), self.last - 1])
 
     def outcomes(
-        self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "ht"
+        self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "augmented"
     ) -> Outcomes:
         """Scores weighted as :meth:`matrix`, of labelled questions; ``unseen`` 0 and 1 bound them."""
         seen, labelled = self.of(scored), scored.labelled
@@ -249,6 +287,7 @@ class Seen:
             unseen=self.unseen[chosen],
             explored=self.explored[chosen],
             propensity=self.propensity[chosen],
+            signals={name: values[chosen] for name, values in self.signals.items()},
         )
 
     def of(self, scored: Outcomes) -> Seen:
@@ -312,7 +351,28 @@ def seen_of(traces: TraceSet, policy_stops: Stops | None = None) -> Seen | None:
         propensity=propensity,
         causes=Counter(end for end, early in zip(ends, cut.tolist(), strict=True) if early),
         untold=int(untold.sum()),
+        signals=_signals_at(traces, until, explored | stood_for) if explored.any() else {},
     )
+
+
+def _weighted_mean(values: Array, weights: Array) -> float:
+    """NaN: of none."""
+    known = ~np.isnan(values)
+    total = float(weights[known].sum())
+    return float((weights[known] * values[known]).sum()) / total if total else np.nan
+
+
+def _signals_at(traces: TraceSet, until: Stops, drawn: NDArray[np.bool_]) -> dict[str, Array]:
+    """The recorded signals that most questions ``drawn`` have at their stop, by name, (n_questions,) each."""
+    rows, there = np.arange(len(until)), np.clip(np.minimum(until, traces.last_rounds), 1, None) - 1
+    signals = {}
+    for name in traces.signal_names:
+        values = traces.stored_signal(name)[0][rows, there]
+        defined = np.isfinite(values[drawn])
+        if name != POLICY_STOP and defined.mean() > _MOST:
+            mean = float(values[drawn][defined].mean())
+            signals[name] = np.where(np.isfinite(values), values, mean)
+    return signals
 
 
 def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
@@ -366,10 +426,13 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
     seen = seen_of(traces)
     if seen is None or seen.n_cut < causes.total():
         there = "They" if seen is None else f"{causes.total() - seen.n_cut:,} of them"
-        said.append(
-            f"{there} ended in round {traces.n_rounds}, the last one recorded of any question, which is "
-            "taken for the full budget."
+        budget = (
+            "the last of the full budget."
+            if traces.stated_rounds == traces.n_rounds
+            else "the last one of any question: THE FULL BUDGET IS NOT KNOWN, and that round stands for it. "
+            "suffice.Watch(..., max_rounds=N) states it in the record."
         )
+        said.append(f"{there} ended in round {traces.n_rounds}, {budget}")
     if seen is not None and seen.stood_for.any():
         shares = ", ".join(f"{share:g}" for share in np.unique(seen.propensity[seen.stood_for]))
         said.append(

@@ -67,13 +67,7 @@ class Shard:
         return replace(self, questions=self.questions[there], chosen=asked)
 
     def traces(self, readings: Readings | None = None) -> TraceSet:
-        """The questions; shards of one file that are read in turn share ``readings``.
-
-        Raises
-        ------
-        DataError
-            Where they cannot be read any more.
-        """
+        """The questions; shards of one file that are read in turn share ``readings``."""
         span = Span(self.file, self.start, self.stop)
         shared = {} if readings is None else readings
         traces = of_shard(span, self.starts, self.origin, shared)
@@ -180,17 +174,7 @@ class Workers(Executor):
 def map_shards(
     work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
 ) -> Iterator[tuple[Shard, _Given]]:
-    """What ``work`` gives of every shard's questions, in the order of the shards.
-
-    Parameters
-    ----------
-    work
-        For another process it and what it gives must be picklable.
-    shards
-        Of one record.
-    executor
-        See :func:`map_tasks`.
-    """
+    """What ``work`` gives of every shard's questions, in the order of the shards."""
     if len(shards) <= _TOGETHER:  # to start workers would take longer
         executor = None
     tasks = tasks_of(shards)
@@ -206,21 +190,7 @@ def tasks_of(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
 def map_tasks(
     work: Callable[[_Task], _Given], tasks: Sequence[_Task], executor: Executor | None = None
 ) -> Iterator[_Given]:
-    """What ``work`` gives of every task, in their order.
-
-    Parameters
-    ----------
-    work, tasks
-        For another process they, and what comes back, must be picklable.
-    executor
-        Any of ``concurrent.futures``; ``None``: here, one after the other. One with a method ``renew`` is
-        asked for new workers where one died, and what was lost is done again.
-
-    Raises
-    ------
-    BackendError
-        Where workers die over one task again and again.
-    """
+    """What ``work`` gives of every task, in their order."""
     if isinstance(executor, Workers) and not _travels(work):
         executor = None  # a signal of somebody's own, made of a function within another
     if executor is None:

@@ -45,16 +45,6 @@ def miss_rate_limit(alpha: float, n_calibration: int, confidence: float) -> floa
     Over calibration sets the miss rate of a threshold at rank l = floor(alpha (n + 1)) follows
     Beta(l, n + 1 - l) where scores are continuous, and is less where they are tied (Vovk 2012). The
     result is that law's quantile, and at least ``alpha``; rank 0 never misses.
-
-    Parameters
-    ----------
-    alpha, confidence
-        In (0, 1).
-    n_calibration
-        From 1.
-
-    >>> round(miss_rate_limit(0.1, 100, 0.975), 3)
-    0.164
     """
     rank = lower_rank(exact_level(alpha), n_calibration)
     if rank == 0:
@@ -325,13 +315,7 @@ class ProbabilityMonitor(Monitor):
         super().__init__(level, self._GAMBLERS)
 
     def update(self, probability: float, right: float) -> bool:
-        """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm.
-
-        Raises
-        ------
-        UsageError
-            Outside [0, 1].
-        """
+        """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm."""
         if not (0.0 <= probability <= 1.0 and 0.0 <= right <= 1.0):
             raise UsageError(
                 f"a probability and an outcome lie in [0, 1], found {probability!r} and {right!r}"
@@ -353,13 +337,7 @@ class ProbabilityMonitor(Monitor):
 
     @classmethod
     def from_json(cls, document: object) -> ProbabilityMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be, or for a newer version.
-        """
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
         fields = saved_fields(document, cls.kind, ())
         level = number(fields.get("level"), "level")
         monitor = built(lambda: cls(level))
@@ -387,16 +365,7 @@ def _odds_bet(probability: float, right: float, shift: float) -> float:
 
 
 def scores_by_count(values: object, counts: object) -> list[float]:
-    """Scores from distinct values, null for undefined, and how often each occurs; NaN is undefined.
-
-    Raises
-    ------
-    DataError
-        Naming ``values`` or ``counts``.
-
-    >>> scores_by_count([0.0, 0.5], [2, 1])
-    [0.0, 0.0, 0.5]
-    """
+    """Scores from distinct values, null for undefined, and how often each occurs; NaN is undefined."""
     if not isinstance(values, list) or not isinstance(counts, list) or len(values) != len(counts):
         raise DataError("values and counts must be lists of one length", column="counts")
     scores: list[float] = []

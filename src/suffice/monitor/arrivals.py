@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from suffice.errors import DataError, SufficeWarning, near_misses
 from suffice.numbers.fields import number
+from suffice.protocols import strict_json
 from suffice.scoring import Match
 
 MOST_BYTES = 16_000_000  # of one line
@@ -69,19 +70,6 @@ def read_arrived(document: object, grading: Grading = _EXACT) -> Arrived:
     ``samples``, the sampled answers of all rounds, decides, and without it the answer is undecided.
     The score is ``score``, else comes from the values of ``reasons[0]``, as ``suffice ask --json``
     writes them; null is undefined.
-
-    Raises
-    ------
-    DataError
-        Naming the field that is not what it must be.
-
-    Warns
-    -----
-    SufficeWarning
-        For a field that is not read and near one that is.
-
-    >>> read_arrived({"gold_answers": ["Ada"], "covered": False}).covered
-    False
     """
     if not isinstance(document, Mapping):
         raise DataError(f"must be one JSON object, found {_shown(document)}")
@@ -211,11 +199,6 @@ class Arrivals:
         When an answer set covers.
     skip_invalid
         Leave invalid lines out and count them.
-
-    Raises
-    ------
-    DataError
-        While iterating: naming the line, from 1, and the field.
     """
 
     def __init__(
@@ -256,16 +239,12 @@ class Arrivals:
                 line = self._stream.readline(MOST_BYTES)
             raise DataError(f"longer than {MOST_BYTES} bytes")
         try:
-            document = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
+            document = strict_json(line.decode("utf-8-sig"), finite=True)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"not one JSON object on one line ({error}); jq -c . puts a document on one line"
             ) from error
         return read_arrived(document, self._grading)
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON; undefined is null")
 
 
 def _shown(value: object) -> str:

@@ -197,13 +197,7 @@ class Promised:
 
     @classmethod
     def by(cls, policy: StopPolicy, metric: str | None, most: float | None) -> Promised:
-        """What a certified policy promises, unless another metric or bound is named.
-
-        Raises
-        ------
-        UsageError
-            For an unknown metric, or a bound outside [0, 1].
-        """
+        """What a certified policy promises, unless another metric or bound is named."""
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
         asked = {str(name): known for name, known in METRICS.items()}

@@ -82,15 +82,7 @@ class Promise:
 
 
 def promise_of(policy: StopPolicy) -> Promise:
-    """What a fitted policy promises.
-
-    Raises
-    ------
-    UsageError
-        When it promises no coverage.
-    DataError
-        Naming the field of ``fitted_on`` that is missing or malformed.
-    """
+    """What a fitted policy promises."""
     facts = policy.facts
     promised = facts.coverage
     if promised is None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError
+from suffice.errors import DataError, plain_file
 from suffice.monitor.questions import Asked, Reading
 from suffice.numbers.fields import map_fields
 from suffice.numbers.tests.e_process import whole
+from suffice.protocols import strict_json
 from suffice.trace.reader import StoredFile, parquet_files
 from suffice.trace.rounds.journal import Journal, free_id, journal_files
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
@@ -84,13 +84,7 @@ class Folder:
         self._labels = 0
 
     def look(self) -> Found:
-        """What came since the last look.
-
-        Raises
-        ------
-        DataError
-            When a file is damaged, or is no longer what was read of it.
-        """
+        """What came since the last look."""
         # labels first: a question that ends meanwhile is read before a label that comes after it
         labels, torn = self._new_labels()
         found: list[Asked] = []
@@ -132,7 +126,7 @@ class Folder:
 
     def _of_journal(self, file: Path) -> tuple[list[QuestionRecord], Mapping[str, Any]]:
         held = self._open.setdefault(file, _Open(Journal(file=file)))
-        with file.open("rb") as stream:
+        with plain_file(file).open("rb") as stream:
             stream.seek(held.offset)
             content = stream.read()
         whole_lines = content[: content.rfind(b"\n") + 1]
@@ -179,7 +173,7 @@ class Folder:
         file = self._root / LABELS_FILE
         if not self._root.is_dir() or not file.exists():
             return [], 0
-        with file.open("rb") as stream:
+        with plain_file(file).open("rb") as stream:
             if stream.seek(0, 2) < self._labels:
                 raise DataError(
                     f"is shorter than the {self._labels:,} bytes that were read before; labels are added "
@@ -192,7 +186,7 @@ class Folder:
         damaged = 0
         for line in content.splitlines(keepends=True):
             try:
-                read = read_label(json.loads(line), str(file)) if line.strip() else None
+                read = read_label(strict_json(line), str(file)) if line.strip() else None
             except (ValueError, RecursionError):  # DataError is one
                 if not line.endswith(b"\n"):
                     break  # being written
@@ -212,13 +206,7 @@ class Folder:
         }
 
     def resume(self, document: object) -> None:
-        """Go on from what :meth:`to_json` gave.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be.
-        """
+        """Go on from what :meth:`to_json` gave."""
         fields = map_fields(document, "how far a record was read", ("files", "labels"))
         files = fields.get("files")
         if not isinstance(files, Mapping):

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError
+from suffice.errors import DataError, plain_file
 from suffice.monitor.aspects import Alarm
 from suffice.monitor.folder import Folder, Found
 from suffice.monitor.production import Production
 from suffice.numbers.fields import map_fields
 from suffice.numbers.tests.e_process import whole
+from suffice.protocols import strict_json
 from suffice.trace.durable import replace_file
 
 VERSION = 1
@@ -38,13 +39,7 @@ class Following:
         self._told = 0
 
     def go_on(self) -> None:
-        """Go on from the state's file, where there is one; nothing may have been looked at before.
-
-        Raises
-        ------
-        DataError
-            As :meth:`resume` and :func:`read_state`.
-        """
+        """Go on from the state's file, where there is one; nothing may have been looked at before."""
         if self._file is not None and self._file.exists():
             self.resume(read_state(self._file))
 
@@ -87,13 +82,7 @@ class Following:
         }
 
     def resume(self, state: object) -> None:
-        """Go on from what :meth:`to_json` gave; nothing may have been looked at before.
-
-        Raises
-        ------
-        DataError
-            When the state is malformed, or that of another policy, reference or settings.
-        """
+        """Go on from what :meth:`to_json` gave; nothing may have been looked at before."""
         try:
             self._resume(state)
         except DataError as error:
@@ -114,15 +103,9 @@ class Following:
 
 
 def read_state(file: Path) -> object:
-    """The JSON of a state's file.
-
-    Raises
-    ------
-    DataError
-        For a file that is none, or cannot be read.
-    """
+    """The JSON of a state's file."""
     try:
-        return json.loads(file.read_bytes())
+        return strict_json(plain_file(file).read_bytes())
     except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON: {error}", file=str(file)) from error
     except OSError as error:

@@ -38,11 +38,6 @@ class WebHook:
         ``https``, or ``http`` to this machine.
     pause
         Waits so many seconds between tries.
-
-    Raises
-    ------
-    UsageError
-        For another URL, or one with a user and password in it.
     """
 
     def __init__(self, url: str, *, pause: Callable[[float], None] = time.sleep) -> None:
@@ -67,13 +62,7 @@ class WebHook:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
     def send(self, alarm: Alarm) -> None:
-        """Post it; tried a few times with growing pauses.
-
-        Raises
-        ------
-        BackendError
-            When it could not be delivered; without what the URL holds behind its host.
-        """
+        """Post it; tried a few times with growing pauses."""
         body = json.dumps(alarm.to_json(), allow_nan=False).encode()
         for attempt in range(TRIES):
             last = attempt == TRIES - 1

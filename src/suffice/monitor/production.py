@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suffice.costs.usage import find_cost
 from suffice.errors import DataError, UsageError
 from suffice.monitor.arrivals import read_arrived
 from suffice.monitor.aspects import (
@@ -105,11 +106,6 @@ class Production:
         How.
     past
         A record that stands for the past, such as the one it was chosen on; ``None``: the first questions.
-
-    Raises
-    ------
-    UsageError
-        For a setting outside its range.
 
     Notes
     -----
@@ -362,13 +358,7 @@ class Production:
         }
 
     def resume(self, state: object) -> None:
-        """Go on from what :meth:`to_json` gave; nothing may have been taken before.
-
-        Raises
-        ------
-        DataError
-            When the state is malformed, or that of another policy, reference or settings.
-        """
+        """Go on from what :meth:`to_json` gave; nothing may have been taken before."""
         fields = state if isinstance(state, Mapping) else {}
         if fields.get("suffice_production") != VERSION:
             raise DataError(
@@ -559,7 +549,10 @@ class Produced(Tabular):
         rows: list[list[Value]] = []
         if self.loss.explored:
             rows.append([self.loss.name, self.loss.explored, self.loss, self.promised.most])
-        rows += [[f"{part.name} saved", part.explored, part, None] for part in self.saved]
+        rows += [
+            [f"{find_cost(part.name).label} saved", part.explored, part, None]
+            for part in self.saved
+        ]
         notes = [
             f"Intervals hold at all times together with probability {1 - self.settings.level:g} each, for "
             "questions whose means do not change."

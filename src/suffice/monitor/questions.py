@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import stop_costs
 from suffice.measures.costs import policy_reads
-from suffice.measures.seen import CUTS
 from suffice.numbers.fields import known
+from suffice.numbers.series import running_best
 from suffice.policies.file import policy_hash
 from suffice.protocols import ConfidentPolicy, SetPolicy, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.signals.registry import resolve
-from suffice.signals.table import SignalTable, signal_columns
-from suffice.trace.rounds.records import POLICY_STOP
+from suffice.signals.table import SignalTable, answer_votes, signal_columns
+from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.schema import USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet
 
@@ -98,20 +98,12 @@ class Asked:
 
 
 class Reading:
-    """Reads questions as one policy sees them.
-
-    Parameters
-    ----------
-    policy
-        Whose stops, signals and confidence.
-    max_rounds
-        Its full budget; ``None``: what the record's run document says, else none.
-    """
+    """Reads questions as one policy sees them."""
 
     def __init__(self, policy: StopPolicy, max_rounds: int | None = None) -> None:
         self._policy = policy
         self._hash = policy_hash(policy)
-        self._max_rounds = policy.facts.max_rounds if max_rounds is None else max_rounds
+        self._max_rounds = max_rounds
         self._choice = AnswerChoice.parse(policy.needs.returns)
 
     @property
@@ -128,11 +120,9 @@ class Reading:
         read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
         return tuple({*_KEPT, *(column.name for column in USAGE_COLUMNS), *read})
 
-    def budget(self, run: Mapping[str, Any]) -> int | None:
-        """The full budget of a record with this run document."""
-        stated = run.get("rounds")
-        own = self._max_rounds
-        return stated if own is None and isinstance(stated, int) and stated > 0 else own
+    def budget(self, traces: TraceSet) -> int | None:
+        """The full budget of a record."""
+        return self._max_rounds or traces.stated_rounds or self._policy.facts.max_rounds
 
     def questions(self, traces: TraceSet) -> Iterator[Asked]:
         """The questions that this policy ran on, or no other did, by id."""
@@ -161,7 +151,7 @@ class _Batch:
 
     def __init__(self, reading: Reading, traces: TraceSet) -> None:
         self._reading, self._traces = reading, traces
-        self._budget = reading.budget(traces.origin.run)
+        self._budget = reading.budget(traces)
         recorded = traces.last_rounds.astype(np.intp)
         # what a longer recording holds past the full budget is not run
         self._last = np.minimum(recorded, self._budget or recorded)
@@ -274,32 +264,27 @@ class _Batch:
     def _answer_rounds(self, confidence: Array | None) -> NDArray[np.int16]:
         """The round, from 1, whose answer a stop in each round returns, (n_questions, n_rounds)."""
         traces, choice = self._traces, self._reading.choice
-        rounds = np.arange(1, traces.n_rounds + 1, dtype=np.int16)
-        latest = np.broadcast_to(rounds, (traces.n_questions, traces.n_rounds))
         if choice.rule == "most-confident":
             by = None if confidence is None else confidence[:, : traces.n_rounds]
+        elif choice.rule == "majority":
+            by = answer_votes(traces)
         elif choice.rule == "latest":
             by = None
         else:
             spec = resolve(choice.signal, also=(choice.signal,))
             by = signal_columns(traces, [spec])[0] * (-1.0 if choice.rule == "lowest" else 1.0)
-        if by is None:
-            return latest
-        known = np.where(traces.answered & np.isfinite(by), by, -math.inf)
-        best, best_round = np.full(traces.n_questions, -math.inf), np.array(latest)
-        held = np.ones(traces.n_questions, np.int16)
-        for column in range(traces.n_rounds):
-            now = known[:, column]
-            better = now > best if choice.first else (now >= best) & (now > -math.inf)
-            held = np.where(better, rounds[column], held)
-            best = np.where(better, now, best)
-            best_round[:, column] = np.where(best > -math.inf, held, rounds[column])
-        return best_round
+        by = np.broadcast_to(np.nan, traces.exists.shape) if by is None else by
+        known = np.where(traces.answered & np.isfinite(by), by, np.nan)
+        return running_best(known, first=choice.first)
 
     def _saved(self, at: NDArray[np.intp]) -> Mapping[str, list[float]]:
-        """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown."""
+        """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown.
+
+        What the answer at the stop costs is unknown where only the end has one.
+        """
         costs = stop_costs(self._traces, reads=policy_reads(self._reading.policy))
-        rows, last = np.arange(len(at)), self._last - 1
+        rows, last, answered = np.arange(len(at)), self._last - 1, self._traces.answered
+        unasked = answered[rows, last] & ~answered[rows, at]
         shares: dict[str, list[float]] = {}
         for name in SAVED:
             paid = costs[name]
@@ -307,7 +292,8 @@ class _Batch:
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
                 share = 1.0 - paid[rows, at] / paid[rows, last]
-            known = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), math.nan)
+            told = np.isfinite(share) & ((name == "rounds") | ~unasked)
+            known = np.where(told, np.clip(share, 0.0, 1.0), math.nan)
             shares[name] = known.tolist()
         return shares
 

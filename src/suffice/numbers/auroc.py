@@ -34,15 +34,6 @@ def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     """P(value of a right row > value of a wrong row) + half P(equal), in [0, 1]; high: it separates.
 
-    Parameters
-    ----------
-    values
-        (n,), no NaN.
-    right
-        (n,).
-
-    Returns
-    -------
     NaN when no row is right or none is wrong.
 
     >>> auroc(np.array([1.0, 2.0, 2.0]), np.array([False, True, False]))

@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method with a line search (Lin, Lin and Weng 2007)."""
+"""Logistic regression by Newton's method (Lin, Lin and Weng 2007), and ridge regression."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from suffice.errors import DataError
 
 _STEPS = 100
+_PENALTY = 5.0  # squared slopes, of ridge regression
+_FEWEST = 10  # that a regression is fitted on
+_CONSTANT = 1e-9  # spread, in the largest value, below which an input is constant
 _HALVINGS = 40
 _BLOCK = 1 << 16  # numbers held as objects at a time
 _ROWS = 1 << 15  # summed at a time
@@ -65,22 +68,6 @@ def fit_logistic(
     behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
     weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
     counts so often, in means, spreads and cross-entropies alike.
-
-    Parameters
-    ----------
-    features
-        (n, k), finite.
-    y
-        Outcomes in [0, 1], (n,).
-    penalty
-        Above 0, so that separable data give finite weights.
-    row_weights
-        Above 0, (n,); ``None``: all 1.
-
-    Raises
-    ------
-    DataError
-        For no rows, a value that is not finite, a y outside [0, 1], or a row weight that is not above 0.
 
     >>> fit = fit_logistic([[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 1])
     >>> fit.weights[0] > 0
@@ -147,20 +134,7 @@ def least_cross_entropy(
     ridge: NDArray[np.float64],
     row_weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Weights (k,) of least penalised cross-entropy; the loss falls at every step.
-
-    Parameters
-    ----------
-    design
-        Gives some of the n rows, (k, rows); the last of the k is the intercept's, all ones. It is asked for
-        blocks of rows, whose sums are added.
-    targets
-        (n,), in [0, 1], neither all 0 nor all 1.
-    ridge
-        (k,), each weight's penalty: half of it times the weight squared is added to the loss.
-    row_weights
-        (n,), above 0; ``None``: all 1.
-    """
+    """Weights (k,) of least penalised cross-entropy; the loss falls at every step."""
     counts = np.ones(len(targets)) if row_weights is None else row_weights
     mean = np.average(targets, weights=counts)
     weights = np.zeros(len(ridge))
@@ -231,18 +205,6 @@ def fit_rising_logistic(
     The loss is convex, so the constrained optimum is the unconstrained one over the features whose
     weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
 
-    Parameters
-    ----------
-    features
-        (n, k), finite, at most 8 of them; each is taken to rise with P(y = 1) or to say nothing.
-    y, penalty, row_weights
-        As there.
-
-    Raises
-    ------
-    DataError
-        As there, and for more than 8 features.
-
     >>> fit_rising_logistic([[0.0], [1.0], [0.0], [1.0]], [1, 0, 1, 1]).weights
     (0.0,)
     """
@@ -292,3 +254,35 @@ def _cross_entropy(
     targets: NDArray[np.float64], logits: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> float:
     return float(counts @ (np.logaddexp(0.0, logits) - targets * logits))
+
+
+def predicted_by_others(
+    inputs: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    known: NDArray[np.bool_],
+    otherwise: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What ridge regression on ``inputs`` (n, n_inputs) predicts of each of ``targets`` (n,), (n,).
+
+    Those ``known`` are learnt from, and none is for its own prediction (leaving one out, in closed form), so
+    that a prediction does not depend on whether its own target is known. Inputs are standardised and the
+    penalty is 5 squared slopes. Where fewer than 10 others are known it is their mean, where none is
+    ``otherwise``.
+    """
+    others = int(known.sum()) - known
+    total = float(targets[known].sum())
+    mean = (total - np.where(known, targets, 0.0)) / np.maximum(others, 1)
+    predicted = np.where(others > 0, mean, otherwise)
+    spread = inputs.std(axis=0)
+    varied = spread > _CONSTANT * np.maximum(np.abs(inputs).max(axis=0, initial=0.0), 1.0)
+    if others.max(initial=0) < _FEWEST or not varied.any():
+        return predicted
+    scaled = (inputs[:, varied] - inputs[:, varied].mean(axis=0)) / spread[varied]
+    design = np.column_stack([np.ones(len(inputs)), scaled])
+    learnt, answers = design[known], targets[known]
+    penalty = np.diag([0.0, *[_PENALTY] * scaled.shape[1]])
+    inverse = np.linalg.inv(learnt.T @ learnt + penalty)
+    fitted = design @ (inverse @ (learnt.T @ answers))
+    leverage = np.einsum("ij,jk,ik->i", learnt, inverse, learnt)
+    fitted[known] = answers - (answers - fitted[known]) / (1.0 - leverage)
+    return np.where(others >= _FEWEST, fitted, predicted)

@@ -42,6 +42,43 @@ def change(values: Values) -> Values:
         return np.diff(values, prepend=np.nan)
 
 
+def occurrences(values: Values) -> Values:
+    """How many rounds so far had the round's own value; undefined where that is.
+
+    >>> occurrences(np.array([[7.0, 3.0, 7.0, np.nan, 7.0, 3.0]]))
+    array([[ 1.,  1.,  2., nan,  3.,  2.]])
+    """
+    counts = np.full(values.shape, np.nan)
+    rows, columns = np.nonzero(~np.isnan(values))
+    order = np.lexsort(
+        (columns, values[rows, columns], rows)
+    )  # equal ones of a question side by side
+    rows, columns = rows[order], columns[order]
+    held, place = values[rows, columns], np.arange(len(order))
+    begins = np.ones(len(order), bool)
+    begins[1:] = (rows[1:] != rows[:-1]) | (held[1:] != held[:-1])
+    counts[rows, columns] = place - np.maximum.accumulate(np.where(begins, place, 0)) + 1
+    return counts
+
+
+def running_best(values: Values, *, first: bool = False) -> NDArray[np.int16]:
+    """For every round the one up to it with the greatest value, from 1; NaN is none, of equals the latest.
+
+    With ``first``, of equals the first.
+
+    >>> running_best(np.array([[np.nan, 2.0, 1.0, 2.0, np.nan]]))
+    array([[1, 2, 2, 4, 4]], dtype=int16)
+    """
+    best = np.full(len(values), -np.inf)
+    at = np.zeros(len(values), np.int16)
+    rounds = np.empty(values.shape, np.int16)
+    for number, column in enumerate(values.T, start=1):
+        better = column > best if first else column >= best
+        best, at = np.where(better, column, best), np.where(better, number, at).astype(np.int16)
+        rounds[:, number - 1] = np.where(at == 0, number, at)
+    return rounds
+
+
 def since_highest(values: Values) -> Values:
     """Rounds since the first with the highest value so far: 0 where the round is better than all before.
 
@@ -65,6 +102,27 @@ def since_highest(values: Values) -> Values:
 def since_lowest(values: Values) -> Values:
     """Rounds since the first with the lowest value so far; see :func:`since_highest`."""
     return since_highest(-values)
+
+
+def rounds_with(values: Values) -> Values:
+    """Rounds in a row, up to this one, in which the value is not 0; undefined where it is.
+
+    >>> rounds_with(np.array([[np.nan, 1.0, 0.0, 1.0, 1.0]]))
+    array([[nan,  1.,  0.,  1.,  2.]])
+    """
+    return _in_a_row(values, values != 0)
+
+
+def rounds_without(values: Values) -> Values:
+    """Rounds in a row, up to this one, in which the value is 0; undefined where it is."""
+    return _in_a_row(values, values == 0)
+
+
+def _in_a_row(values: Values, counts: NDArray[np.bool_]) -> Values:
+    counts = counts & ~np.isnan(values)
+    numbers = np.arange(1.0, values.shape[1] + 1)
+    broken = np.maximum.accumulate(np.where(counts, 0.0, numbers), axis=1)
+    return np.where(np.isnan(values), np.nan, numbers - broken)
 
 
 def gain(values: Values) -> Values:

@@ -28,23 +28,7 @@ _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
 def connect_encoder(
     name: str, model: str | None = None, query_prompt: str | None = None
 ) -> Encoder:
-    """The encoder a name stands for.
-
-    Parameters
-    ----------
-    name
-        ``minilm`` (MiniLM in 8 bit, on the processor), the base URL of a server that gives embeddings,
-        or a model that sentence-transformers loads, by folder or name.
-    model
-        The server's name of its model.
-    query_prompt
-        Put before every query; ``None``: what the model brings.
-
-    Raises
-    ------
-    UsageError
-        For a server without a model's name, and as the chosen kind raises it.
-    """
+    """The encoder a name stands for."""
     if name == "minilm":
         return OnnxEncoder.load(query_prompt=query_prompt)
     if name.startswith(("http://", "https://")):
@@ -104,24 +88,7 @@ class _OneAtATime:
 
 
 def connect_detector(name_or_path: str) -> ContradictionDetector:
-    """The contradiction detector a name stands for; safe to call from several threads.
-
-    Parameters
-    ----------
-    name_or_path
-        ``markers`` (negations and conflict markers, published), ``learned`` (the packaged head on
-        MiniLM), a head's own ``.safetensors`` file, or an entailment cross-encoder: a folder, or a model
-        of the Hub as OWNER/NAME.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``dense`` (a head) or ``rerank`` (a cross-encoder) is not installed.
-    UsageError
-        When there is no such detector.
-    DataError
-        When a head's file is damaged.
-    """
+    """The contradiction detector a name stands for; safe to call from several threads."""
     if name_or_path == "markers":
         return MarkerDetector()
     if name_or_path == "learned":

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from suffice.errors import DataError, UsageError, unknown_name
+from suffice.errors import DataError, UsageError, plain_file, unknown_name
 from suffice.policies.kind import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
-from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy
+from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy, strict_json
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000
@@ -28,13 +28,7 @@ class _Written(Protocol):
 
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
-    """A policy as the JSON document of its file.
-
-    Raises
-    ------
-    UsageError
-        When there is no file format for it.
-    """
+    """A policy as the JSON document of its file."""
     if not isinstance(policy, _Written):
         kind = getattr(policy, "kind", None)
         if kind is None:
@@ -67,7 +61,8 @@ def save_policy(
     """Write a policy file; a path not ending in ``.json`` is a folder that gets ``policy.json``.
 
     The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
-    is the budget a controller enforces by default, ``remark`` what a reader of the file must know.
+    is the full budget of the loop, never the policy's own stop: what a live loop ends at by default.
+    ``remark`` is what a reader of the file must know.
 
     Raises
     ------
@@ -77,7 +72,7 @@ def save_policy(
         When the disk is full or refuses.
     """
     from suffice.results.as_json import as_json
-    from suffice.trace.durable import replace_file, writable
+    from suffice.trace.durable import replace_file, replaced_together, writable
 
     target = writable(path, ".json", folder=True)
     if target.suffix != ".json":
@@ -87,11 +82,15 @@ def save_policy(
         document["max_rounds"] = max_rounds
     if remark is not None:
         document["remark"] = remark
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(policy, Weighted):  # before the file, which names their digest
-        replace_file(weights_beside(target), policy.weights_file())
     text = json.dumps(as_json(document), indent=1, allow_nan=False) + "\n"
-    replace_file(target, text.encode())
+    if isinstance(policy, Weighted):
+        files = {target.name: text.encode(), weights_beside(target).name: policy.weights_file()}
+        with replaced_together(target.parent, tuple(files)) as aside:
+            for name, content in files.items():
+                (aside / name).write_bytes(content)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target, text.encode())
     return target
 
 
@@ -107,8 +106,8 @@ def names_policy_file(name: str) -> bool:
     """Whether a policy is named by a path, rather than by a method's name or a rule's text."""
     try:
         return name.endswith(".json") or (name != "" and Path(name).exists())
-    except OSError:
-        return False  # no path can be that long: a rule's text
+    except OSError as error:  # no path can be that long: a rule's text
+        return isinstance(error, PermissionError)
 
 
 def load_policy(path: str | Path) -> PolicyFile:
@@ -157,13 +156,7 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
 
 # --- a policy within another document -------------------------------------------------------------
 def pack_policy(policy: StopPolicy) -> dict[str, Any]:
-    """The document of a policy's file with its weights, where it has any, as base64 text in it.
-
-    Raises
-    ------
-    UsageError
-        When there is no file format for it.
-    """
+    """The document of a policy's file with its weights, where it has any, as base64 text in it."""
     from base64 import b64encode
 
     from suffice.results.as_json import as_json
@@ -175,13 +168,7 @@ def pack_policy(policy: StopPolicy) -> dict[str, Any]:
 
 
 def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
-    """The policy of which :func:`pack_policy` gave this document.
-
-    Raises
-    ------
-    DataError
-        Naming the field that is missing or malformed.
-    """
+    """The policy of which :func:`pack_policy` gave this document."""
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 
@@ -199,13 +186,7 @@ def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
 
 
 def load_filter(path: str) -> StatedFilter:
-    """The passage filter of a policy file.
-
-    Raises
-    ------
-    UsageError
-        For a policy without one, with what to type.
-    """
+    """The passage filter of a policy file."""
     policy = load_policy(path).policy
     if not isinstance(policy, FilteringPolicy):
         raise UsageError(
@@ -228,7 +209,7 @@ def _read_document(file: Path) -> dict[str, Any]:
     try:
         if file.stat().st_size > _MAX_BYTES:
             raise DataError(f"larger than {_MAX_BYTES} bytes; not a policy file", file=str(file))
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = strict_json(plain_file(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
             "no such policy file; write one with 'suffice fit'", file=str(file)
@@ -248,13 +229,7 @@ def _read_document(file: Path) -> dict[str, Any]:
 def check_version(
     document: Mapping[str, Any], name: str, newest: int, *, file: str | None = None
 ) -> None:
-    """Refuse a document whose field ``name`` is no version number up to ``newest``.
-
-    Raises
-    ------
-    DataError
-        With what was found, and for a newer one what to type.
-    """
+    """Refuse a document whose field ``name`` is no version number up to ``newest``."""
     version = document.get(name)
     if not _is_whole(version) or version < 1:
         raise DataError(f"must be a version number, found {version!r}", file=file, column=name)

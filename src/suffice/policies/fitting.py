@@ -17,11 +17,11 @@ from suffice.columns.texts import Texts
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
-from suffice.numbers.maps.isotonic import fit_isotonic
+from suffice.numbers.maps.isotonic import fit_isotonic, fit_shrunken
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
-from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
+from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Calibrator, Signal, StopPolicy
@@ -62,6 +62,7 @@ class FitData:
     table: SignalTable
     outcomes: Outcomes
     provenance: Mapping[str, Any]
+    units: NDArray[np.intp]
     f1_kind: F1Kind = "hotpotqa"
     abstention: tuple[str, ...] | None = None
     returned: Outcomes | None = None
@@ -70,6 +71,11 @@ class FitData:
     def stopped(self) -> Outcomes:
         """What stopping after each round scores: ``returned``, where another than its own answer is."""
         return self.outcomes if self.returned is None else self.returned
+
+    def folds(self, seed: int = 42) -> NDArray[np.int64]:
+        """A fold number for every question, (n_questions,), one for all of a unit, as many units in each."""
+        unit = numbered_units(self.units)
+        return folds(int(unit.max(initial=0)) + 1, seed)[unit]
 
     @property
     def chosen_by(self) -> Mapping[str, Any]:
@@ -103,11 +109,6 @@ def fit_questions(part: Measures) -> FitQuestions:
 
     Questions that were explored ran on whatever it said, so they are a sample of all. Those that it never
     stopped ran on of themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
-
-    Raises
-    ------
-    UsageError
-        Where none is left.
     """
     seen, record = part.seen, part.recorded
     if not record.has("stopped_by"):
@@ -191,13 +192,6 @@ def fit_data(
     """The labelled questions of a split, ready to fit on, scored with that F1.
 
     Those that :func:`fit_questions` leaves out count as unlabelled, unless nothing is fitted (``fits``).
-
-    Raises
-    ------
-    DataError
-        When the trace has no such split.
-    UsageError
-        When none of its questions is labelled, or a signal cannot be computed; where all were cut.
     """
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
@@ -227,6 +221,7 @@ def fit_data(
         table=chosen.signals(signals),
         outcomes=scored,
         provenance=provenance,
+        units=chosen.units,
         f1_kind=f1_kind,
         abstention=stated_phrases(record.origin.run),
     )
@@ -243,13 +238,7 @@ def _only_of(scored: Outcomes, read: NDArray[np.bool_]) -> Outcomes:
 
 
 def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
-    """Refuse to fit without gold answers what would say more of its policy than is known then.
-
-    Raises
-    ------
-    UsageError
-        Where something else stands for gold answers.
-    """
+    """Refuse to fit without gold answers what would say more of its policy than is known then."""
     if not measures.metric.gold:
         raise UsageError(
             f"{who} is fitted on gold answers only ({why}); {measures.metric.stands_for_gold}. "
@@ -344,28 +333,6 @@ def fit_calibrator(
 
     Every isotonic kind takes high values for good ones: a signal that speaks for stopping when low
     becomes a constant, unless it is fitted with ``platt``.
-
-    Parameters
-    ----------
-    kind
-        ``isotonic`` (one map a round), ``isotonic-global`` (one map for all rounds, and any later
-        one), ``shrunken`` (the first drawn towards the second), ``platt`` or ``venn-abers`` (one map
-        a round each).
-    undefined
-        What an undefined value or an unfitted round maps to.
-    rows
-        (n_questions,), restricts the questions fitted on.
-
-    Raises
-    ------
-    UsageError
-        For an unknown kind.
-
-    Warns
-    -----
-    SufficeWarning
-        With all ``rows``, when fewer questions are labelled than there are folds, or all answers are
-        right, or all wrong: with what that does to rules.
     """
     if kind not in CALIBRATORS:
         raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
@@ -522,9 +489,9 @@ def fitted_rule(
     )
 
 
-def folds(n_questions: int, seed: int = 42) -> NDArray[np.int64]:
-    """A fold number for every question, (n_questions,), sizes within one of each other."""
-    numbers = np.arange(n_questions) % min(N_FOLDS, n_questions)
+def folds(n_units: int, seed: int = 42) -> NDArray[np.int64]:
+    """A fold number for every unit, (n_units,), sizes within one of each other."""
+    numbers = np.arange(n_units) % min(N_FOLDS, n_units)
     return np.random.default_rng(seed).permutation(numbers)
 
 
@@ -540,16 +507,6 @@ def out_of_fold(
 
     Shape (n_questions, n_rounds); ``undefined`` is what an undefined signal maps to. With a single
     question there is no other fold: its own fit is used.
-
-    Raises
-    ------
-    UsageError
-        For an unknown kind.
-
-    Warns
-    -----
-    SufficeWarning
-        When fewer questions are labelled than there are folds.
     """
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
@@ -562,11 +519,11 @@ def out_of_fold(
             SufficeWarning,
             stacklevel=2,
         )
-    fold = folds(n_questions, seed)
+    fold = data.folds(seed)
     calibrated = np.full((n_rounds, n_questions), np.nan).T
     for number in np.unique(fold):
         held_out = fold == number
-        others = ~held_out if n_questions > 1 else held_out
+        others = held_out if held_out.all() else ~held_out
         calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
@@ -575,7 +532,7 @@ def out_of_fold(
 def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float64]:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
-    fold = folds(len(em), seed)
+    fold = data.folds(seed)
     rates = np.empty(em.shape)
     for number in np.unique(fold):
         held_out = fold == number
@@ -603,22 +560,6 @@ def warn_of_undefined(
     """Say which signals of a policy are undefined in most of the rounds it was fitted on.
 
     Round 1, in which nothing can repeat yet, does not count where there are later ones.
-
-    Parameters
-    ----------
-    policy, name
-        What was fitted, and what it is called.
-    measures
-        The questions it was fitted on.
-    consequence
-        What follows of a signal's being undefined, by its name.
-    at_least
-        How many of those that are undefined most often are named in any case.
-
-    Warns
-    -----
-    SufficeWarning
-        For every such signal, with the share, what is missing and what to type.
     """
     traces = measures.traces
     counted, rounds = _counted(traces)

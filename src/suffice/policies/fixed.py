@@ -54,7 +54,8 @@ class FixedPolicy:
     @property
     def facts(self) -> Facts:
         """Its number of rounds."""
-        return Facts(summary=f"always {self.rounds} rounds", max_rounds=self.rounds)
+        summary = f"always {self.rounds} rounds"
+        return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
 
     def decide(self, view: PolicyView) -> Decision:
         """Stop once the number of rounds is reached."""

@@ -29,15 +29,7 @@ class PolicyKind(ABC):
 
     @abstractmethod
     def read(self, document: Mapping[str, Any], file: Path) -> StopPolicy:
-        """The policy of the document that stands in ``file``; :func:`weights_beside` may lie there.
-
-        Raises
-        ------
-        DataError
-            For a field that is missing or malformed, naming it.
-        UsageError
-            For numbers that make no policy.
-        """
+        """The policy of the document that stands in ``file``; :func:`weights_beside` may lie there."""
 
 
 @runtime_checkable

@@ -80,13 +80,7 @@ def kind_names() -> tuple[str, ...]:
 
 
 def find_method(name: str) -> Method | None:
-    """The method of a name; ``None``: there is none.
-
-    Raises
-    ------
-    UsageError
-        When another package names one that cannot be loaded.
-    """
+    """The method of a name; ``None``: there is none."""
     if name in _METHODS:
         method: Method = _load(_METHODS[name])
         return method
@@ -94,13 +88,7 @@ def find_method(name: str) -> Method | None:
 
 
 def find_kind(name: str) -> PolicyKind | None:
-    """How a kind of policy is read from its file; ``None``: there is no such kind.
-
-    Raises
-    ------
-    UsageError
-        See :func:`find_method`.
-    """
+    """How a kind of policy is read from its file; ``None``: there is no such kind."""
     if name in _KINDS:
         kind: PolicyKind = _load(_KINDS[name])
         return kind
@@ -197,11 +185,6 @@ def refuse_options(
     """Refuse a preset that a method does not have, and options that its preset does not take.
 
     ``takes`` holds the options of every preset.
-
-    Raises
-    ------
-    UsageError
-        Naming the first of them, and the preset that takes it.
     """
     if preset not in takes:
         raise UsageError(f"{name} has no preset {preset!r}; known: {', '.join(takes)}")
@@ -223,13 +206,7 @@ def _load(home: str) -> Any:
 
 @cache
 def _entries() -> Mapping[str, Any]:
-    """Entry points of other packages by name.
-
-    Raises
-    ------
-    UsageError
-        When two of them, or one and a method of ours, have one name.
-    """
+    """Entry points of other packages by name."""
     from importlib.metadata import entry_points
 
     entries: dict[str, Any] = {}

@@ -68,13 +68,7 @@ def _paid(stops: NDArray[np.int16], costs: NDArray[np.float64] | None) -> NDArra
 
 
 def fill(template: str, threshold: float) -> str:
-    """The rule with its one ``?`` replaced by a number, in shortest round-trip form.
-
-    Raises
-    ------
-    UsageError
-        When the template has no ``?``, or several.
-    """
+    """The rule with its one ``?`` replaced by a number, in shortest round-trip form."""
     if template.count(PLACEHOLDER) != 1:
         raise UsageError(
             f"rule {template!r} must hold exactly one '?', the number that is swept, as in "
@@ -101,11 +95,6 @@ class OpenRule:
         """What every threshold scores.
 
         ``ends`` (n_questions,) are the rounds of what never stops; ``None``: the last ones recorded.
-
-        Raises
-        ------
-        UsageError
-            For a threshold that no value can pass.
         """
         data, scores = self.data, []
         ends = data.table.exists.sum(axis=1) if ends is None else ends
@@ -172,24 +161,6 @@ def open_rule(
 
     ``calibrated(signal)`` and ``base_rate()`` are out of fold: a question's values come from maps
     fitted without its own fold.
-
-    Parameters
-    ----------
-    template
-        Its text.
-    data
-        Signals and outcomes of the fitting split, with every signal of the rule.
-    calibrator
-        Kind of the calibration maps.
-    undefined
-        What an undefined signal counts as, calibrated; ``None``: it stays undefined.
-    costs
-        What stopping after each round costs, (n_questions, n_rounds); ``None``: its number.
-
-    Raises
-    ------
-    UsageError
-        For a template without exactly one ``?``.
     """
     needs = rule_needs(fill(template, 0.0))
     return OpenRule(
@@ -204,6 +175,7 @@ def open_rule(
                 for name in needs.calibrated
             },
             base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,
+            question_ids=data.table.question_ids,
         ),
         costs=costs,
     )
@@ -217,13 +189,7 @@ def sweep_rule(
     calibrator: CalibratorKind = "isotonic",
     ends: NDArray[np.int16] | None = None,
 ) -> tuple[ThresholdScore, ...]:
-    """Score every threshold of an :func:`open_rule` on the fitting questions, see :meth:`OpenRule.scores`.
-
-    Raises
-    ------
-    UsageError
-        For a template without exactly one ``?``, and a threshold that no value can pass.
-    """
+    """Score every threshold of an :func:`open_rule` on the fitting questions, see :meth:`OpenRule.scores`."""
     return open_rule(template, data, calibrator=calibrator).scores(thresholds, ends)
 
 
@@ -275,22 +241,6 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
     Of equally short ones the nearest, then the lower. What lies on which side of the threshold is
     kept, and nothing observed is crossed: after ``>`` and ``<=`` a threshold may equal the value below
     it, after ``<`` and ``>=`` the one above it.
-
-    Parameters
-    ----------
-    threshold
-        Finite.
-    values
-        What it is compared with, of any shape; NaN compares with nothing.
-    comparison
-        As in ``value > threshold``; after ``==`` and ``!=`` nothing is shortened.
-
-    >>> shortest_threshold(0.3066759266746899, [0.21, 0.3, 0.35])
-    0.3
-    >>> shortest_threshold(0.3066759266746899, [0.21, 0.305, 0.35])
-    0.31
-    >>> shortest_threshold(0.3066759266746899, [0.21, 0.3, 0.35], "<")
-    0.31
     """
     if comparison not in ("<", "<=", ">", ">="):
         return threshold

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
-from suffice.options import Option, as_tuple, read_grid, read_names, settle
+from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
 from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Traces
     from suffice.replay.run.named_policies import Wanted
 
+LOSSES, USUAL_LOSS = (0.01, 0.02, 0.03, 0.05, 0.10), 0.02
+"""Losses that are proven together where none is asked for, and the one that is recommended if proven."""
 GAIN_AT_COST = "gain-at-cost"
 OBJECTIVES = ("f1", "em", GAIN_AT_COST)
 
@@ -71,11 +73,12 @@ WhichAnswer = Annotated[
     str,
     Option(
         name="answer",
-        metavar="latest|most-confident|[first-]highest:NAME|[first-]lowest:NAME",
+        metavar="latest|majority|most-confident|[first-]highest:NAME|[first-]lowest:NAME",
         parse=answer_choice,
-        help="which of the answers up to the stop is returned and scored: the latest, that of the policy's "
-        "greatest confidence, or that of the highest or lowest value of a signal, of equal ones the latest "
-        "or the first (default: what the policy says itself, which few do, else latest)",
+        help="which of the answers up to the stop is returned and scored: the latest, the one given most "
+        "often (abstentions apart), that of the policy's greatest confidence, or that of the highest or "
+        "lowest value of a signal, of equal ones the latest or the first "
+        "(default: what the policy says itself, which few do, else latest)",
     ),
 ]
 CostName = Annotated[
@@ -113,9 +116,9 @@ Rules = Annotated[
 class ScoredSettings:
     """What policies are scored by and compared at, and how their intervals are drawn.
 
-    ``cost`` is a name of :data:`suffice.costs.usage.COSTS`, by default the first of model calls, dollars,
-    evaluated tokens and rounds that is known and that fixed budgets differ in; ``cost_model`` says what is
-    charged, and holds prices and energy constants. A command's help lists them behind its own.
+    ``cost`` is a name of :data:`suffice.costs.usage.COSTS`, by default the first of dollars, evaluated
+    tokens, prompt tokens, model calls and rounds that is known and that fixed budgets differ in;
+    ``cost_model`` says what is charged, and holds prices and energy constants.
     """
 
     LISTED_LAST: ClassVar = True
@@ -147,16 +150,16 @@ class ComparisonSettings(ScoredSettings):
     budget where that is shorter. Both defaults are stated in the result's notes. ``fit_on`` is another trace
     set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
     ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
-    every fixed-K, the usual methods and the oracles are compared. ``answer`` says which of the answers up
-    to the stop is scored; methods are fitted to each round's own. ``weights`` is how explored questions
-    stand for cut ones, see :class:`suffice.measures.seen.Seen`. ``strict`` refuses where a policy
-    cannot run, which else is left out.
+    every fixed-K (of more than 20 some), the usual methods and the oracles are compared. ``answer`` says
+    which of the answers up to the stop is scored; methods are fitted to each round's own. ``weights`` is
+    how explored questions stand for cut ones, see :class:`suffice.measures.seen.Seen`. ``strict`` refuses
+    where a policy cannot run, which else is left out.
     """
 
     policies: Policies = ()
     rules: Rules = ()
     split: Annotated[
-        str | None, Option(help="which questions (default: eval where present, else all)")
+        str | None, Option(help="which questions, or all (default: eval where present, else all)")
     ] = None
     baseline: Annotated[
         str | None,
@@ -166,10 +169,11 @@ class ComparisonSettings(ScoredSettings):
     weights: Annotated[
         Weights,
         Option(
-            help="of records that were cut: each explored question counts 1/propensity (ht), or past a cut "
-            "their mean so weighted stands for all (self-normalised)"
+            help="of records that were cut: past a cut what is expected of each question stands, and what an "
+            "explored one differs from that counts 1/propensity (augmented); each explored one counts "
+            "1/propensity itself (ht); or their mean stands for all (self-normalised)"
         ),
-    ] = "ht"
+    ] = "augmented"
     fit_on: Traces | None = None
     strict: Annotated[
         bool,
@@ -284,12 +288,15 @@ class SearchSettings(TunedSettings):
 class ChoiceSettings(ScoredSettings):
     """What to choose by, and among what.
 
-    One of three aims: the cheapest candidate whose expected loss against the full budget is proven to be
-    at most ``max_loss`` (0.02 where no aim is named), the best that costs at most ``max_cost`` on average,
-    or the least sum of mean cost and ``cost_per_error`` times the score that is missing. ``max_wrong_stops``
-    is promised beside or instead of a loss; with either ``max_cost`` is promised too, at one confidence for
-    all together, and the best of those proven is chosen. ``attempts`` counts as
-    :class:`~suffice.replay.choose.learn_then_test.CertifySettings` says.
+    One of three aims: the cheapest policy whose expected loss against the full budget is proven to be at
+    most ``max_loss``, the best that costs at most ``max_cost`` on average, or the least sum of mean cost and
+    ``cost_per_error`` times the score that is missing. Where no aim is named losses of 1, 2, 3, 5 and 10
+    points are proven together, and the policy is that of 2 points, else of the smallest that is proven.
+    ``max_wrong_stops`` is promised beside or instead of a loss; with either ``max_cost`` is promised too, and
+    the best of those proven is chosen.
+
+    ``path`` is a path of the user's own, a rule with ``x`` in the place of a number, and ``levels`` its
+    numbers from safe to bold.
 
     ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
     (``None``: all that the record defines without asking a model) are those of the rules looked at.
@@ -299,12 +306,13 @@ class ChoiceSettings(ScoredSettings):
         float | None,
         Option(
             metavar="E",
-            help="greatest expected loss against the full budget, above 0 and below 1: the cheapest that is "
-            "proven to keep it is chosen (default, where no aim is named: 0.02)",
+            parse=as_share,
+            help="greatest mean loss against the full budget, above 0 and below 1, as 0.02: the cheapest "
+            "policy that is proven to keep it (default: 1, 2, 3, 5 and 10 points, proven together)",
         ),
     ] = None
     confidence: Annotated[
-        float, Option(metavar="P", help="of the promise, above 0 and below 1")
+        float, Option(metavar="P", parse=as_share, help="of the promise, above 0 and below 1")
     ] = 0.95
     max_cost: Annotated[
         float | None,
@@ -318,6 +326,7 @@ class ChoiceSettings(ScoredSettings):
         float | None,
         Option(
             metavar="S",
+            parse=as_share,
             help="also promise, with the same confidence: the greatest share of questions answered wrong "
             "although the full budget is right",
         ),
@@ -329,15 +338,6 @@ class ChoiceSettings(ScoredSettings):
             at_least=1,
             help="no candidate stops a question before this round, live too: rules and learned values are "
             "held back, what cannot be is left out",
-        ),
-    ] = 1
-    attempts: Annotated[
-        int,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="how often this record is to be asked for a promise with --out in this folder: each is "
-            "proven at an equal share of 1 - confidence, which is then that of all together (default: 1)",
         ),
     ] = 1
     cost_per_error: Annotated[
@@ -369,19 +369,37 @@ class ChoiceSettings(ScoredSettings):
     max_signals: Annotated[
         int, Option(metavar="N", at_least=1, help="signals a rule combines at most")
     ] = 2
+    path: Annotated[
+        str | None,
+        Option(
+            metavar="RULE",
+            help="a path of your own beside the usual ones: a rule with x in the place of a number, as in "
+            "'answer_prob > x'",
+        ),
+    ] = None
+    levels: Annotated[
+        tuple[float, ...] | None,
+        Option(metavar="A,B,...", parse=read_grid, help="the numbers of --path, from safe to bold"),
+    ] = None
     tune_split: TuneSplit = FIT_SPLIT
     split: Annotated[
         str,
         Option(
             metavar="S",
-            help="the questions kept from fitting: a third of them ranks, the others prove (default: eval; "
-            "where the record has no such splits 40%, 20% and 40% of all are drawn)",
+            help="the questions that no method is fitted on: a third of them ranks what was fitted, the "
+            "others prove it (default: eval; without such splits 40%, 20% and 40% of all are drawn); paths "
+            "prove on all questions",
         ),
     ] = EVAL_SPLIT
-    seed: Annotated[int, Option(at_least=0, help="of the parts and of the resampling")] = 42
+    seed: Annotated[
+        int, Option(at_least=0, help="of the division for what is fitted, and of the resampling")
+    ] = 42
 
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies))
+        for name in ("max_loss", "confidence", "max_wrong_stops"):
+            if (share := getattr(self, name)) is not None:
+                settle(self, **{name: as_share(share, name)})
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
         bounds = (self.max_loss, self.max_cost, self.max_wrong_stops)
@@ -396,6 +414,10 @@ class ChoiceSettings(ScoredSettings):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < float("inf"):
                 raise UsageError(f"{name} must be above 0, found {value:g}")
+        if (self.path is None) != (self.levels is None):
+            raise UsageError(
+                "a path of your own is a rule and its levels: --path 'answer_prob > x' --levels .99,.95,.9"
+            )
         if self.tune_split == self.split:
             raise UsageError(
                 f"the tune split and the split kept from fitting are both {self.split!r}; name two "
@@ -403,12 +425,11 @@ class ChoiceSettings(ScoredSettings):
             )
 
     @property
-    def promised_loss(self) -> float | None:
-        """The loss to be proven; ``None``: none is."""
-        aims = (self.max_loss, self.max_cost, self.max_wrong_stops, self.cost_per_error)
-        if all(aim is None for aim in aims):
-            return 0.02
-        return self.max_loss
+    def promised_losses(self) -> tuple[float | None, ...]:
+        """The losses to be proven, the smallest first; empty: nothing is, ``None``: wrong stops alone."""
+        if self.max_loss is not None or self.max_wrong_stops is not None:
+            return (self.max_loss,)
+        return () if self.max_cost is not None or self.cost_per_error is not None else LOSSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -474,7 +495,7 @@ class DiagnosticsSettings:
 class DiagnosisSettings:
     """What to diagnose.
 
-    Without a policy or rule every fixed-K is broken down by type. ``confidence`` and ``threshold`` are
+    Without a policy or rule fixed budgets are broken down by type. ``confidence`` and ``threshold`` are
     those of :class:`suffice.replay.diagnose.selective.SelectiveSettings`.
     """
 

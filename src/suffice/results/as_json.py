@@ -22,11 +22,6 @@ def as_json(value: object) -> Any:
     it may begin with :func:`fields_as_json`. Numpy scalars and arrays, enums, dates and paths are
     known; keys of mappings become text.
 
-    Raises
-    ------
-    InternalError
-        For a value of any other class.
-
     Examples
     --------
     >>> as_json({"f1": float("nan"), "gap": float("-inf"), 2: (1, None)})

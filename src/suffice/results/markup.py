@@ -58,21 +58,7 @@ def join(parts: Iterable[object]) -> Html:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element; children and attribute values that are not markup are escaped.
-
-    Parameters
-    ----------
-    name
-        The element's name.
-    children
-        Text or markup.
-    attributes
-        By name, with ``_`` for ``-`` and a trailing ``_`` dropped. ``None`` and ``False`` leave the
-        attribute out, ``True`` gives it without a value.
-
-    >>> element("p", "1 < 2", class_="note")
-    '<p class="note">1 &lt; 2</p>'
-    """
+    """An element; children and attribute values that are not markup are escaped."""
     opened = [name]
     for key, value in attributes.items():
         if value is None or value is False:

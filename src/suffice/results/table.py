@@ -163,7 +163,7 @@ class Table:
         title = [line for text in self.title.split("\n") for line in _wrapped(text, limit)]
         blocks = [
             [paint(line, "title") for line in title] + body,
-            full + [line for note in self.notes for line in _wrapped(note, limit)],
+            full + [line for note in self.notes for line in _wrapped(note, limit, hyphens=False)],
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -251,7 +251,11 @@ class Table:
         return by_key
 
     def csv(self) -> str:
-        """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
+        """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty.
+
+        An apostrophe stands before text, in cells and heads, that a spreadsheet would compute, and letters
+        that steer a terminal are spelled out; :meth:`to_arrow`, pandas and polars give texts as they are.
+        """
         held = self.data()
         rows = [list(held), *(list(row) for row in zip(*held.values(), strict=True))]
         return "".join(_csv_line(row) + "\n" for row in rows if row)
@@ -403,13 +407,13 @@ def _cells_wide(text: str) -> int:
     return sum((east_asian_width(c) in "WF") + (not combining(c)) for c in text)
 
 
-def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """Lines of at most ``width`` cells; ``indent``: before all but the first."""
+def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = True) -> list[str]:
+    """Lines of at most ``width`` cells; ``indent``: before all but the first. ``hyphens``: break there."""
     text = visible(text)
     room = width or 2 * len(text) + 1
     if not text[:room].strip():  # textwrap drops that much space, too, in time squared
         text = text.lstrip()
-    lines = wrap(text, room, subsequent_indent=indent)
+    lines = wrap(text, room, subsequent_indent=indent, break_on_hyphens=hyphens)
     if any(_cells_wide(line) > room for line in lines):
         lines = wrap(text, max(1, room // 2), subsequent_indent=indent)
     return lines
@@ -550,7 +554,8 @@ def _aligned(
     """A line of heads, a rule and the rows; ``below`` each what has a line of its own."""
     deepest = max(len(column.head) for column in columns)
     heads = [[""] * (deepest - len(column.head)) + column.head for column in columns]
-    lines = list(_row(columns, heads, gap, lambda _, text: paint(text, "head")))
+    widths = [column.width for column in columns]
+    lines = list(_row(columns, widths, heads, gap, lambda _, text: paint(text, "head")))
     lines += [] if below is None else [paint(f"  {below.name}", "head")]
     lines.append(paint("-" * _total(columns, gap), "quiet"))
     for number in range(len(columns[0].cells)):
@@ -559,13 +564,14 @@ def _aligned(
             tone = column.tones[number]
             return text if tone is None else paint(text, tone)
 
-        lines += _row(columns, [column.cells[number] for column in columns], gap, toned)
+        lines += _row(columns, widths, [column.cells[number] for column in columns], gap, toned)
         lines += [] if below is None else below.cells[number]
     return lines
 
 
 def _row(
     columns: Sequence[_Shown],
+    widths: Sequence[int],
     row: Sequence[Sequence[str]],
     gap: int,
     toned: Callable[[_Shown, str], str],
@@ -573,15 +579,15 @@ def _row(
     """The lines of a row; colours have no width."""
     for number in range(max(map(len, row))):
         line, blank = "", 0
-        for column, cell in zip(columns, row, strict=True):
+        for column, width, cell in zip(columns, widths, row, strict=True):
             text = cell[number] if number < len(cell) else ""
-            space = column.width - _cells_wide(text)
+            space = width - _cells_wide(text)
             before, after = (0, space) if column.left else (space, 0)
             if text:
                 line += " " * (blank + before) + toned(column, text)
                 blank = after + gap
             else:
-                blank += column.width + gap
+                blank += width + gap
         yield line
 
 
@@ -681,13 +687,17 @@ def _latex(text: str) -> str:
 
 
 # what spreadsheets take for the beginning of a formula, but for a number
-_FORMULA = re.compile(r"[=@＝＠\t]|[+\-＋－](?!\d*\.?\d+(?:[eE][+-]?\d+)?%?\Z)(?=.)", re.DOTALL)
+_FORMULA = re.compile(
+    r"\t|\s*[=@＝＠]|\s*[+\-＋－](?!\d*\.?\d+(?:[eE][+-]?\d+)?%?\Z)(?=.)", re.DOTALL
+)
 
 
 def _csv_text(value: Plain) -> str:
-    """A cell, with an apostrophe before a text that a spreadsheet would compute."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if isinstance(value, str) and _FORMULA.match(text) else text
+    """A cell, with an apostrophe before a text that a spreadsheet would compute; see :func:`visible`."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    text = visible(value)
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _csv_line(values: Sequence[Plain]) -> str:

@@ -27,13 +27,7 @@ class Tabular:
         raise NotImplementedError
 
     def table(self, name: str | None = None) -> Table:
-        """The table of this name, or the first.
-
-        Raises
-        ------
-        UsageError
-            When there is none of that name.
-        """
+        """The table of this name, or the first."""
         tables = [table for table in self.tables() if table.columns]
         for table in tables:
             if name in (None, table.name):

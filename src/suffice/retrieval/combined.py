@@ -17,26 +17,6 @@ def reciprocal_rank_fusion(
 ) -> list[tuple[str, float]]:
     """Ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
 
-    Parameters
-    ----------
-    rankings
-        Ids, best first, each once a ranking; ranks start at 1.
-    k
-        At least 0. The larger it is, the less the first ranks stand out.
-
-    Returns
-    -------
-    list of (id, score)
-        Equal scores stand in order of first appearance: the first ranking from its top, then what
-        the next one adds.
-
-    Raises
-    ------
-    UsageError
-        When ``k`` is negative or no finite number.
-    DataError
-        When a ranking names an id twice.
-
     Notes
     -----
     Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
@@ -101,13 +81,7 @@ class HybridRetriever:
         self._deepen = deepen
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best of the fused pool, best first, with their fused scores.
-
-        Raises
-        ------
-        UsageError
-            When ``k`` is below 1.
-        """
+        """The ``k`` best of the fused pool, best first, with their fused scores."""
         check_k(k)
         pool: dict[str, Passage] = {}
         depth, lowest = self.candidates, float("inf")
@@ -167,15 +141,7 @@ class RerankedRetriever:
         self._deepen = deepen
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best of the pool by the reranker, best first; what scored NaN last.
-
-        Raises
-        ------
-        UsageError
-            When ``k`` is below 1.
-        BackendError
-            When the retriever or the reranker fails.
-        """
+        """The ``k`` best of the pool by the reranker, best first; what scored NaN last."""
         check_k(k)
         depth = max(self.candidates, k) if self._deepen else self.candidates
         pool = self._retriever.retrieve(query, depth)

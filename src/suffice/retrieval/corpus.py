@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import DataError
+from suffice.protocols import strict_json
 from suffice.trace.rounds.records import Passage
 
 MAX_FILE_BYTES = 50_000_000
@@ -50,20 +50,6 @@ def read_corpus(path: str | Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> Co
     :data:`MAX_WORDS` words; the title is the nearest heading above, or else the file's name, and the
     id is ``relative/path#n`` with n from 1. A row of JSON lines is one passage,
     ``{"id"?: str, "title"?: str, "text": str}``.
-
-    Parameters
-    ----------
-    path
-        One such file, or a folder, searched with all its subfolders. Hidden, binary, undecodable and
-        other files and linked folders are skipped and counted.
-    max_file_bytes
-        Larger files are skipped.
-
-    Raises
-    ------
-    DataError
-        When the path does not exist, a row of JSON lines is malformed, two passages share an id, or
-        nothing was found.
     """
     root = Path(path)
     if not root.exists():
@@ -135,7 +121,7 @@ def _files(root: Path, skipped: list[SkippedFile]) -> Iterator[tuple[Path, str]]
 
 def _unreadable(error: OSError, root: Path, skipped: list[SkippedFile]) -> None:
     name = _name(Path(str(error.filename)), root)
-    skipped.append(SkippedFile(path=name, reason="unreadable"))
+    skipped.append(SkippedFile(path=name, reason=f"unreadable ({error.strerror})"))
 
 
 def _read(file: Path, max_file_bytes: int) -> tuple[str, str]:
@@ -148,8 +134,8 @@ def _read(file: Path, max_file_bytes: int) -> tuple[str, str]:
         if file.stat().st_size > max_file_bytes:
             return "", f"larger than {max_file_bytes / 1e6:g} MB"
         return _decode(file.read_bytes())
-    except OSError:
-        return "", "unreadable"
+    except OSError as error:
+        return "", f"unreadable ({error.strerror})"
 
 
 def _decode(data: bytes) -> tuple[str, str]:
@@ -171,7 +157,7 @@ def _rows(text: str, file: Path, name: str) -> Iterator[Passage]:
 def _row(line: str, file: Path, row: int, default_id: str) -> Passage:
     wanted = 'a row is {"id": optional, "title": optional, "text": required}, all strings'
     try:
-        value = json.loads(line)
+        value = strict_json(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON ({error}); {wanted}", file=str(file), row=row) from error
     if not isinstance(value, dict):

@@ -51,13 +51,7 @@ class StoredIndex:
     header: Path
 
     def need(self, *names: str) -> None:
-        """Refuse an index whose header leaves out one of these files.
-
-        Raises
-        ------
-        DataError
-            Naming the first.
-        """
+        """Refuse an index whose header leaves out one of these files."""
         for name in names:
             if name not in self.files:
                 raise DataError(
@@ -83,13 +77,7 @@ def _flushed(path: Path) -> dict[str, object]:
 
 # --- the user's folder ----------------------------------------------------------------------------
 def has_index(folder: Path) -> bool:
-    """Whether an index, of whatever state, was saved to a folder.
-
-    Raises
-    ------
-    UsageError
-        When the folder cannot be looked into.
-    """
+    """Whether an index, of whatever state, was saved to a folder."""
     try:
         return (folder / _HEADER).exists()
     except OSError as error:
@@ -97,13 +85,7 @@ def has_index(folder: Path) -> bool:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder an index is to be saved to, where it is missing.
-
-    Raises
-    ------
-    UsageError
-        When it is a file, cannot be made or written, or holds other things and no index.
-    """
+    """Make the folder an index is to be saved to, where it is missing."""
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(
@@ -174,28 +156,7 @@ def save_index(
     settings: Mapping[str, Any],
     write: Callable[[Path], None],
 ) -> None:
-    """Write aside, then switch ``index.json`` over and drop what it named before.
-
-    Parameters
-    ----------
-    folder
-        Made where missing; an index already there is replaced in one step.
-    kind
-        ``bm25``, ``tfidf`` or ``dense``.
-    passages
-        The corpus, kept with the index.
-    settings
-        JSON values that :func:`load_index` gives back.
-    write
-        Puts the kind's own files, and no folders, into the folder it is given.
-
-    Raises
-    ------
-    UsageError
-        When ``folder`` is a file, cannot be written, or holds other things and no index.
-    StorageError
-        When the disk is full or refuses; an index already there is kept.
-    """
+    """Write aside, then switch ``index.json`` over and drop what it named before."""
     prepare_folder(folder)
     with in_turn(folder, _LOCKED):  # or the first to end would drop what others are writing
         _save(folder, kind, passages, settings, write)
@@ -357,14 +318,7 @@ def _read_passages(path: Path) -> tuple[Passage, ...]:
 
 
 def load_index(folder: Path, kind: str) -> StoredIndex:
-    """Read and check what :func:`save_index` wrote.
-
-    Raises
-    ------
-    DataError
-        When a file is missing, cut short or changed, naming it, of another kind, or written by a
-        newer version.
-    """
+    """Read and check what :func:`save_index` wrote."""
     path = folder / _HEADER
     while True:
         header = _read_header(path, kind)

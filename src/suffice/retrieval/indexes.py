@@ -57,13 +57,7 @@ class IndexMaker:
         )
 
     def load(self, kind: IndexKind, folder: Path) -> KeptIndex:
-        """A saved one.
-
-        Raises
-        ------
-        DataError
-            When it cannot be read, or its vectors are another encoder's.
-        """
+        """A saved one."""
         if kind == "bm25":
             return BM25Index.load(folder)
         if kind == "tfidf":
@@ -71,13 +65,7 @@ class IndexMaker:
         return DenseIndex.load(folder, self._needed_encoder())
 
     def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
-        """The index in ``folder`` when it is of these passages and this encoder, else a new one there.
-
-        Raises
-        ------
-        UsageError
-            When a new one cannot be kept there; nothing is built then.
-        """
+        """The index in ``folder`` when it is of these passages and this encoder, else a new one there."""
         stored = None
         with suppress(DataError):  # none, half-written, of another version or encoder: only a cache
             stored = self.load(kind, folder)
@@ -93,15 +81,7 @@ class IndexMaker:
         *,
         renew: bool = False,
     ) -> KeptIndex:
-        """The index that the user keeps in ``folder``, made there when there is none.
-
-        Raises
-        ------
-        DataError
-            When it is of another corpus or encoder, saying what changed, unless ``renew``.
-        UsageError
-            When a new one cannot be kept there; nothing is built then.
-        """
+        """The index that the user keeps in ``folder``, made there when there is none."""
         try:
             anew = renew or not has_index(folder)
             if anew:

@@ -32,13 +32,6 @@ def load_pair_network(name_or_path: str | Path, what: str) -> Any:
     """A ``CrossEncoder``: a folder that sentence-transformers saved, or a model's name on the Hub.
 
     ``what`` says in errors what was looked for.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``rerank`` is not installed.
-    UsageError
-        When there is no such model.
     """
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
     try:
@@ -52,13 +45,7 @@ def load_pair_network(name_or_path: str | Path, what: str) -> Any:
 
 
 def raw_outputs(model: Any, pairs: Sequence[tuple[str, str]], what: str, *, batch_size: int) -> Any:
-    """The network's outputs for every pair, without sigmoid or softmax.
-
-    Raises
-    ------
-    BackendError
-        When the network fails, for example for want of memory.
-    """
+    """The network's outputs for every pair, without sigmoid or softmax."""
     torch = require("torch", extra="rerank", purpose=f"The {what}")
     try:
         return model.predict(

@@ -21,13 +21,7 @@ _SHOWN = 3
 
 
 def check_ids(passages: Sequence[Passage]) -> None:
-    """Refuse passages that share an id.
-
-    Raises
-    ------
-    DataError
-        Naming the first five such ids.
-    """
+    """Refuse passages that share an id."""
     counts = Counter(passage.id for passage in passages)
     if len(counts) < len(passages):
         repeated = [name for name, count in counts.items() if count > 1]
@@ -114,11 +108,6 @@ class ScoredIndex(ABC):
 
         All passages when there are fewer than ``k``. A query without a known word scores 0
         everywhere and gets the first ``k``.
-
-        Raises
-        ------
-        UsageError
-            When ``k`` is below 1.
         """
         check_k(k)
         return top_passages(self.passages, self.scores(query), k)

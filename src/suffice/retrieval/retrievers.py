@@ -37,13 +37,7 @@ _PARTS: Mapping[str, tuple[IndexKind, ...]] = MappingProxyType(
 
 
 def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
-    """Refuse a retriever that reranks without a reranker, and a reranker or a pool where none does.
-
-    Raises
-    ------
-    UsageError
-        With what to type.
-    """
+    """Refuse a retriever that reranks without a reranker, and a reranker or a pool where none does."""
     if reranks(name):
         if not reranker:
             raise UsageError(
@@ -61,13 +55,7 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
 
 
 def retriever_name(text: str) -> RetrieverName:
-    """A name that is known.
-
-    Raises
-    ------
-    UsageError
-        For any other.
-    """
+    """A name that is known."""
     for name in RETRIEVERS:
         if name == text:
             return name
@@ -111,11 +99,6 @@ class Retrieval:
     pool
         How many passages the first stage gives to the reranker, and so the most that it finds; ``None``:
         twice ``candidates``.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, or one whose models are missing.
     """
 
     name: str = "bm25"
@@ -271,11 +254,6 @@ def corpus_retriever(
     """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given.
 
     That is the dense index where there is one, else the only one.
-
-    Raises
-    ------
-    DataError
-        When the folder holds an index of another corpus, encoder or kind, unless ``renew``.
     """
     longest = retrieval.kinds[-1]
     indexes = [

@@ -29,14 +29,7 @@ class _Open:
 class AccessLog:
     """An observer that writes lines; no line break of a text breaks one, and no key stands in one.
 
-    Parameters
-    ----------
-    stream
-        Where to; standard error where left out. One that fails is written to no more until it works again.
-    texts
-        Whether questions and answers are written too.
-    clock
-        POSIX seconds.
+    A ``stream`` that fails is written to no more until it works again; left out: standard error.
     """
 
     def __init__(

@@ -19,13 +19,14 @@ from suffice.serve.asking import PREFIX, model_id
 from suffice.serve.chat import ChatCompletions
 from suffice.serve.decisions import Decisions, Policies
 from suffice.serve.loops import Loops
-from suffice.serve.openapi import Operation, described, openapi_route
+from suffice.serve.openapi import Operation, described, documentation
 from suffice.serve.responses import Responses
 from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.settings import LoopSettings
 from suffice.web.replies import Refusal, refusal_of
 
 _LOG = logging.getLogger("suffice.serve")
+_DRAINED_S = 2.0  # at least, whatever a request may take
 
 
 def make_app(
@@ -36,21 +37,7 @@ def make_app(
     loops: LoopSettings | None = None,
     beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> Starlette:
-    """The application of a service.
-
-    Parameters
-    ----------
-    service
-        Answers.
-    routes
-        Further ones.
-    middleware
-        What stands before all of them, outermost first.
-    loops
-        How loops of others are followed.
-    beside
-        What goes on beside the requests, and ends after the last of them is recorded.
-    """
+    """The application of a service."""
     models = _Models(service)
     policies = Policies(service.policy_files)
     settings = loops or LoopSettings()
@@ -58,7 +45,7 @@ def make_app(
         policies,
         lambda file: service.watch(file, settings.mode),
         limits=settings,
-        bodies=service.bodies,
+        taken=service.limits,
         tell=service.tell,
     )
     own = [
@@ -73,17 +60,17 @@ def make_app(
         async with beside():
             async with followed.running():
                 yield
-            await service.drain(service.limits.seconds)
+            await service.drain(max(service.limits.seconds, _DRAINED_S))
             service.close()
 
     app = Starlette(
         lifespan=lifespan,
         routes=[
             *own,
-            *Decisions(policies, limits=service.bodies, tell=service.tell).routes(),
+            *Decisions(policies, limits=service.limits.bodies, tell=service.tell).routes(),
             *followed.routes(),
             *routes,
-            openapi_route(lambda: app.routes),
+            *documentation(lambda: app.routes),
         ],
         middleware=middleware,
         exception_handlers=dict.fromkeys((Refusal, SufficeError, HTTPException, Exception), _error),

@@ -46,11 +46,6 @@ def wanted_of(request: Request, body: Mapping[str, Any], service: Service) -> Wa
     """Policy and limits that a request asks for: in its model, its ``suffice`` object, its headers.
 
     Headers hold before the object, both before the model.
-
-    Raises
-    ------
-    Refusal
-        400 for what is none of these, 404 for a model that is none.
     """
     wanted = Wanted(policy=_policy_of(body.get("model"), service))
     stated = body.get("suffice")
@@ -120,13 +115,7 @@ def _policy_of(model: object, service: Service) -> str | None:
 
 
 def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
-    """A message's text: itself, or its parts of these types.
-
-    Raises
-    ------
-    Refusal
-        For a part of another type.
-    """
+    """A message's text: itself, or its parts of these types; others are refused."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -150,11 +139,6 @@ def conversation_of(
     """The question, the text of the last message of the user, and what was said before it.
 
     Items of the type ``passed_over`` are no messages.
-
-    Raises
-    ------
-    Refusal
-        400 for what is no message, and where none is the user's.
     """
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, f"{name} must be a list of at least one message", param=name)
@@ -203,13 +187,7 @@ def flag(body: Mapping[str, Any], name: str) -> bool:
 
 
 def refuse_any(asked_for: Mapping[str, bool]) -> None:
-    """Refuse what would change the answer's form or source and is not done here, by the field's name.
-
-    Raises
-    ------
-    Refusal
-        400 for the first of them that a request asks for.
-    """
+    """Refuse what would change the answer's form or source and is not done here, by the field's name."""
     name = next((name for name, there in asked_for.items() if there), None)
     if name is not None:
         raise Refusal(

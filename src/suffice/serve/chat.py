@@ -61,7 +61,7 @@ class ChatCompletions:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        body = await read_json(request, self._service.bodies)
+        body = await read_json(request, self._service.limits.bodies)
         asked, streams = _asked(body), flag(body, "stream")
         with_usage = _with_usage(body)
         under_way = await self._service.ask(
@@ -85,13 +85,7 @@ class ChatCompletions:
 
 # --- what is asked ----------------------------------------------------------------------------------
 def _asked(body: Mapping[str, Any]) -> Asked:
-    """The question, and what of the request is left out.
-
-    Raises
-    ------
-    Refusal
-        For what cannot be honoured.
-    """
+    """The question, and what of the request is left out; what cannot be honoured is refused."""
     _refuse(body)
     asked = conversation_of(body.get("messages"), "messages", kinds=("text",))
     return replace(asked, notes=(*asked.notes, *without_effect(body, _READ | _HARMLESS)))

@@ -71,26 +71,14 @@ class NamedPolicy:
 
 
 class Policies:
-    """What decides, by name.
-
-    Parameters
-    ----------
-    files
-        Gives what there is now; a file that was read again is another policy.
-    """
+    """What decides, by name: what ``files`` gives now; one that was read again is another policy."""
 
     def __init__(self, files: Callable[[], Mapping[str, PolicyFile]]) -> None:
         self._files = files
         self._named: dict[str, NamedPolicy] = {}
 
     def named(self, name: str | None) -> NamedPolicy:
-        """The one of a name; without a name the first.
-
-        Raises
-        ------
-        Refusal
-            Saying which there are.
-        """
+        """The one of a name; without a name the first."""
         files = self._files()
         name = next(iter(files)) if name is None else name
         file = files.get(name)
@@ -161,13 +149,7 @@ OBSERVED = _observed_schema()
 
 
 def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
-    """A round of what a client sent: ``finished``, or the parts that ``observe`` takes.
-
-    Raises
-    ------
-    SufficeError
-        For what is no round.
-    """
+    """A round of what a client sent: ``finished``, or the parts that ``observe`` takes."""
     if "finished" not in held:
         return round_of(held, earlier)
     if len(held) > 1:
@@ -339,19 +321,7 @@ class Workers:
 
 
 class Decisions:
-    """The route of stateless decisions.
-
-    Parameters
-    ----------
-    policies
-        What decides.
-    limits
-        Of bodies.
-    tell
-        Told of each.
-    most_requests, most_rounds
-        In a body; in a request.
-    """
+    """The route of stateless decisions: so many requests a body, and rounds a request."""
 
     def __init__(
         self,
@@ -476,13 +446,7 @@ def _events(
 
 
 def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
-    """What a policy says of a question's rounds, the last of them, and the decision.
-
-    Raises
-    ------
-    SufficeError
-        For what is no round, naming which.
-    """
+    """What a policy says of a question's rounds, the last of them, and the decision."""
     decider = named.decider(asked.max_rounds)
     state = QuestionState(
         loop=LoopView(asked.question, ()),

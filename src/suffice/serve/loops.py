@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from suffice.errors import SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.reported import OF_ANSWER
 from suffice.pipelines.live.watch import Watch
@@ -39,11 +39,12 @@ from suffice.serve.decisions import (
 )
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.openapi import As, Operation, Shape, described, read_body
-from suffice.serve.settings import LoopSettings
+from suffice.serve.settings import LimitSettings, LoopSettings
 from suffice.serve.under_way import Tokens
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import MOST_INT16, Gold, Question, StoppedBy
-from suffice.web.bodies import BodyLimits, read_json
+from suffice.web.bodies import read_json
+from suffice.web.guard import Rates, address_of
 from suffice.web.replies import Refusal
 
 KEY_HEADER = "Idempotency-Key"
@@ -70,7 +71,8 @@ class LoopRequest:
     policy
         Which decides; left out: the one that the header names, else the first.
     question_id
-        Its id in the record; left out: a new one, which the reply tells.
+        Its id in the record, with a number where that is recorded already; left out: a new one. The reply
+        tells it.
     """
 
     question: Annotated[str, As(Question, "text")]
@@ -212,15 +214,7 @@ ANSWER: Mapping[str, Any] = {
 
 # --- watches ---------------------------------------------------------------------------------------
 class Watches:
-    """A watch for every policy that has loops; that of a policy read anew is closed after its last loop.
-
-    Parameters
-    ----------
-    policies
-        What decides.
-    make
-        Makes the watch of a policy.
-    """
+    """A watch for every policy that has loops; that of a policy read anew is closed after its last loop."""
 
     def __init__(self, policies: Policies, make: Callable[[PolicyFile], Watch]) -> None:
         self._policies = policies
@@ -293,6 +287,7 @@ class _Session:
     begun: float
     touched: float
     ticked: float
+    size: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     bodies: list[bytes] = field(default_factory=list)
     replies: list[Mapping[str, Any]] = field(default_factory=list)
@@ -322,13 +317,7 @@ class _Session:
         )
 
     def open(self, otherwise: str) -> Loop:
-        """The loop.
-
-        Raises
-        ------
-        Refusal
-            After its end, with what it does not do any more.
-        """
+        """The loop; after its end refused, with what it does not do any more."""
         if self.loop is None:
             why = self.over.reason if self.over is not None else ""
             raise Refusal(
@@ -348,13 +337,7 @@ class _Session:
         return loop
 
     def told(self, number: Any, key: str, body: bytes) -> Mapping[str, Any] | None:
-        """The reply that a repeated round had; ``None``: it is the next one.
-
-        Raises
-        ------
-        Refusal
-            For neither, with the number that is wanted.
-        """
+        """The reply that a repeated round had; ``None``: it is the next one. Neither is refused."""
         following = len(self.replies) + 1
         if key in self.keys:
             if self.bodies[self.keys[key] - 1] != body:
@@ -385,23 +368,7 @@ class _Session:
 
 
 class Loops:
-    """The routes of watched loops, and the loops.
-
-    Parameters
-    ----------
-    policies
-        What decides.
-    make
-        Makes the watch of a policy: its mode, its record and what it explores.
-    limits
-        Of the loops.
-    bodies
-        Of bodies.
-    tell
-        Told of them.
-    clock
-        Seconds that never go back.
-    """
+    """The routes of watched loops, and the loops; ``make`` makes the watch of a policy."""
 
     def __init__(
         self,
@@ -409,13 +376,16 @@ class Loops:
         make: Callable[[PolicyFile], Watch],
         *,
         limits: LoopSettings | None = None,
-        bodies: BodyLimits | None = None,
+        taken: LimitSettings | None = None,
         tell: Tell | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self._watches = Watches(policies, make)
         self._limits = limits or LoopSettings()
-        self._bodies = bodies or BodyLimits()
+        self._taken = taken or LimitSettings()
+        self._bodies = self._taken.bodies
+        most = self._taken.labels_per_minute
+        self._label_rates = Rates(most, math.ceil(most), clock=clock)
         self._tell = tell or (lambda _: None)
         self._clock = clock
         self._workers = Workers("suffice-loops")
@@ -423,8 +393,6 @@ class Loops:
         self._open: OrderedDict[str, _Session] = OrderedDict()  # the longest untouched first
         self._over: OrderedDict[str, _Session] = OrderedDict()
         self._by_name: dict[str, _Session] = {}
-        self._labelling = threading.Lock()
-        self._labels: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def routes(self) -> list[Route]:
         """For an app."""
@@ -491,7 +459,7 @@ class Loops:
         Operation(
             takes=LoopRequest,
             gives={201: LoopState, 200: LoopState},
-            example={"question": "Where was Ibsen born?", "question_type": "place"},
+            example={"question": "Where was Ibsen born?", "question_id": "q-17"},
             headers={
                 KEY_HEADER: "any text of the client's: the loop that was begun with it is told again",
                 POLICY_HEADER: "which policy decides, where the body does not say",
@@ -501,7 +469,7 @@ class Loops:
     async def begin(self, request: Request) -> Response:
         """Begin the loop of a question.
 
-        Sent again with the same key it begins no second one; nor with the same question_id before a round.
+        Sent again with the same key it begins no second one. A question_id that is under way is refused.
         """
         document = await read_json(request, self._bodies)
         return await self._workers.run(
@@ -549,7 +517,7 @@ class Loops:
     )
     async def label(self, request: Request) -> Response:
         """Say what was right of a loop's question, while it goes on or later."""
-        document = await read_json(request, self._bodies)
+        document = await self._read_label(request)
         return await self._workers.run(self._label_loop, request.path_params["id"], document)
 
     @described(
@@ -561,20 +529,26 @@ class Loops:
     )
     async def label_question(self, request: Request) -> Response:
         """Say what was right of a recorded question, by its id in the record."""
-        document = await read_json(request, self._bodies)
+        document = await self._read_label(request)
         return await self._workers.run(self._label_question, document)
+
+    async def _read_label(self, request: Request) -> Mapping[str, Any]:
+        caller = getattr(request.state, "caller", "") or address_of(request.scope)
+        self._label_rates.take(caller, "labels")
+        return await read_json(request, self._bodies)
 
     # --- their work, in a thread -------------------------------------------------------------------
     def _begin(self, document: Mapping[str, Any], key: str, policy: str | None) -> Response:
         asked = read_body(LoopRequest, document)
         policy = asked.policy or policy
-        creation = _digest({**document, "policy": policy})
+        creation, size = _as_sent({**document, "policy": policy})
         with self._lock:  # two requests with one key begin one loop
             session = self._begun_before(key, asked, creation)
             fresh = session is None
             if session is None:
                 self._check_room()
                 session = self._new(asked, creation, policy, key)
+                session.size = size
         if fresh:
             begun = QuestionBegun(
                 trace_id=session.state().question_id,
@@ -597,15 +571,14 @@ class Loops:
         before = self._by_name.get(_by_question(asked.question_id))
         if before is None or before.over is not None:
             return None
-        if before.creation != creation or before.replies:
-            raise Refusal(
-                409,
-                f"the question {asked.question_id!r:.60} is under way as {before.id}; give every question "
-                f"its own id, or none, or go on with POST /v1/loops/{before.id}/rounds",
-                code="under_way",
-                param="question_id",
-            )
-        return before
+        # its loop is told to nobody but who began it: by the id it could be read, ended and labelled
+        raise Refusal(
+            409,
+            f"the question {asked.question_id!r:.60} is under way; give every question its own id, or none. "
+            f"A request that may have to be repeated is sent with the header {KEY_HEADER}, a random text",
+            code="under_way",
+            param="question_id",
+        )
 
     def _check_room(self) -> None:
         if len(self._open) < self._limits.under_way:
@@ -720,7 +693,7 @@ class Loops:
     def _observe(self, name: str, document: Mapping[str, Any], key: str) -> Response:
         session = self._session(name)
         with self._held(session):
-            loop, body = session.open("observes no further round"), _digest(document)
+            loop, (body, size) = session.open("observes no further round"), _as_sent(document)
             before = session.told(document.get("round"), key, body)
             if before is not None:
                 return json_response(before)
@@ -732,14 +705,25 @@ class Loops:
                     f"the loop is to end after round {number} ({said}); POST /v1/loops/{name}/end",
                     code="done",
                 )
+            self._check_size(session, size)
             # done whether or not the client waits, so that its repetition finds it
             reply = written(self._observed(session, loop, document))
             session.bodies.append(body)
             session.replies.append(reply)
+            session.size += size
             if key:
                 session.keys[key] = len(session.replies)
             loop.kept()
             return json_response(reply)
+
+    def _check_size(self, session: _Session, more: int) -> None:
+        if session.size + more > self._taken.loop_bytes:
+            raise Refusal(
+                413,
+                f"a loop may have {self._taken.loop_bytes:,} bytes, found {session.size + more:,}; POST "
+                f"/v1/loops/{session.id}/end",
+                code="loop_too_large",
+            )
 
     def _observed(self, session: _Session, loop: Loop, document: Mapping[str, Any]) -> Observed:
         earlier = {passage.id for finished in loop.rounds for passage in finished.passages or ()}
@@ -764,9 +748,10 @@ class Loops:
     def _answer(self, name: str, document: Mapping[str, Any]) -> Response:
         session = self._session(name)
         with self._held(session):
-            body = _digest(document)
+            body, size = _as_sent(document)
             if session.answered != body:
                 loop = session.open("takes no further answer")
+                self._check_size(session, size)
                 held = {part: value for part, value in document.items() if part != "answer"}
                 unknown = held.keys() - OF_ANSWER
                 if unknown or "answer" not in document:
@@ -777,6 +762,7 @@ class Loops:
                     )
                 loop.answered(document["answer"], **held)
                 session.answered = body
+                session.size += size
             return json_response(written(session.state()))
 
     def _ended(self, name: str, document: Mapping[str, Any]) -> Response:
@@ -805,26 +791,13 @@ class Loops:
         )
 
     def _label(self, watch: Watch, label: Label) -> Response:
-        """Keep a label once; of two that differ the record could not be read."""
-        with self._labelling:
-            known = self._labels.pop(label.question_id, {})
-            self._labels[label.question_id] = known
-            said = {cell.column: entry for cell, entry in label.parts()}
-            for column, entry in said.items():
-                before = known.get(column)
-                if before is not None and not before.agrees(entry.value):
-                    raise Refusal(
-                        409,
-                        f"{column} of {label.question_id!r:.60} was labelled {before.value!r:.60} before; a "
-                        "question has one label, see suffice traces label --replace",
-                        code="labelled",
-                        param=column,
-                    )
-            if not said or said.keys() - known.keys():
-                watch.label(label.question_id, **_parts_of(label))
-            known.update(said)
-            if len(self._labels) > self._limits.remembered:
-                self._labels.popitem(last=False)
+        """Keep a label once, of a question that is recorded; of two that differ the first."""
+        try:
+            watch.label(label.question_id, **_parts_of(label))
+        except DataError as error:
+            unknown = error.column == "question_id"
+            status, code = (404, "question_not_found") if unknown else (409, "labelled")
+            raise Refusal(status, error.message, code=code, param=error.column) from error
         return json_response(written(Labelled(question_id=label.question_id)))
 
 
@@ -856,6 +829,7 @@ def _by_question(question_id: str | None) -> str:
     return "" if question_id is None else f"\0{question_id}"
 
 
-def _digest(document: Mapping[str, Any]) -> bytes:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).digest()
+def _as_sent(document: Mapping[str, Any]) -> tuple[bytes, int]:
+    """What tells a body from others, and its bytes."""
+    content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
+    return hashlib.sha256(content).digest(), len(content)

@@ -32,17 +32,7 @@ _MOST_OPEN = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """What is asked when the page is scraped.
-
-    Parameters
-    ----------
-    waiting
-        Questions that wait for a place.
-    lost_rounds
-        Rounds that could not be recorded, so far.
-    record_failing
-        Whether the record could not be written when it was last tried.
-    """
+    """What is asked when the page is scraped."""
 
     waiting: Callable[[], int]
     lost_rounds: Callable[[], int]
@@ -50,15 +40,7 @@ class Levels:
 
 
 class Metrics:
-    """Counts events; every name begins with ``suffice_``.
-
-    Parameters
-    ----------
-    policies
-        Those in force, asked at every question: other names are counted as ``other``.
-    levels
-        What stands at the moment; ``None``: nobody knows.
-    """
+    """Counts events; names begin with ``suffice_``, and policies that are not in force are ``other``."""
 
     def __init__(self, policies: Callable[[], Iterable[str]], levels: Levels | None = None) -> None:
         self.registry = registry = CollectorRegistry()

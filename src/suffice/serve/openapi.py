@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import datetime
@@ -14,10 +16,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from suffice._version import VERSION
+from suffice.results.markup import element
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.web.replies import Refusal
 
@@ -43,13 +46,7 @@ class Shape:
 
 # --- reading ---------------------------------------------------------------------------------------
 def read_body(kind: Callable[..., _Body], document: Mapping[str, Any]) -> _Body:
-    """The dataclass that a JSON object stands for.
-
-    Raises
-    ------
-    Refusal
-        Naming the field that is unknown, missing or of another kind, and what is allowed.
-    """
+    """The dataclass that a JSON object stands for; a field that does not fit is refused by its name."""
     parts: Mapping[str, _Part] = _parts_of(kind)
     for name, value in document.items():
         if name not in parts:
@@ -264,18 +261,8 @@ class _Components:
 class Operation:
     """What a route takes and gives.
 
-    Parameters
-    ----------
-    takes
-        The body: a dataclass, or a schema.
-    gives
-        By status: a dataclass or a schema, or the content type of what is no JSON.
-    example
-        A body that may be sent.
-    headers
-        What a client may say in which header.
-    uses
-        Classes that its schemas name.
+    ``takes`` is a dataclass or a schema, ``gives`` such by status, or the content type of what is no JSON;
+    ``uses`` are classes that its schemas name.
     """
 
     takes: Any = None
@@ -367,12 +354,47 @@ def _operation(route: Route, components: _Components) -> dict[str, Any]:
     return written
 
 
-def openapi_route(routes: Callable[[], Sequence[BaseRoute]]) -> Route:
-    """``GET /openapi.json`` of an app's routes."""
+def documentation(routes: Callable[[], Sequence[BaseRoute]]) -> list[Route]:
+    """The routes that say what an app's routes are: ``/``, ``/docs`` and ``/openapi.json``."""
 
     @described(Operation(gives={200: {"type": "object"}}))
     async def openapi_document(request: Request) -> Response:  # noqa: ARG001
         """The OpenAPI document of the service."""
         return JSONResponse(openapi(routes()))
 
-    return Route("/openapi.json", openapi_document, methods=["GET"])
+    @described(Operation(gives={200: "text/html"}))
+    async def docs(request: Request) -> Response:
+        """Every route, with a line for a shell: this page."""
+        return HTMLResponse(_page(openapi(routes()), str(request.base_url).rstrip("/")))
+
+    @described(Operation(gives={200: {"type": "object"}}))
+    async def root(request: Request) -> Response:
+        """What this is and where to read on."""
+        base = str(request.base_url)
+        named = {name: f"{base}{name}" for name in ("docs", "openapi.json", "health", "v1/models")}
+        return JSONResponse({"service": "Suffice", "version": VERSION, **named})
+
+    return [
+        Route("/", root, methods=["GET"]),
+        Route("/docs", docs, methods=["GET"]),
+        Route("/openapi.json", openapi_document, methods=["GET"]),
+    ]
+
+
+def _page(document: Mapping[str, Any], base: str) -> str:
+    parts = [
+        element("h1", f"Suffice {VERSION}"),
+        element("p", document["info"]["summary"]),
+        element("p", element("a", "The OpenAPI document", href="/openapi.json")),
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(element("h2", f"{method.upper()} {path}"))
+            said = (operation["summary"] + ".", operation.get("description"))
+            parts += [element("p", text) for text in said if text]
+            content = operation.get("requestBody", {}).get("content", {}).values()
+            example = next((one["example"] for one in content if "example" in one), None)
+            sent = "" if example is None else f" -d {shlex.quote(json.dumps(example))}"
+            parts.append(element("pre", f"curl -s {shlex.quote(base + path)}{sent}"))
+    head = element("head", element("meta", charset="utf-8"), element("title", "Suffice"))
+    return f"<!DOCTYPE html>{element('html', head, element('body', *parts), lang='en')}"

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from suffice.errors import BackendError, SufficeError, UsageError
+from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 from suffice.monitor.aspects import Alarm
 from suffice.monitor.folder import Folder
 from suffice.monitor.following import Following
@@ -40,7 +40,7 @@ from suffice.serve.spans import Spans
 from suffice.trace.durable import in_turn
 from suffice.trace.retention import Retention, prune
 from suffice.web.guard import Door, Guard, check_exposed, read_tokens
-from suffice.web.run import Hooks, Listening
+from suffice.web.run import Hooks, Listening, open_at_once
 
 _STATUS = {"type": "object", "required": ["status"]}
 _LOG = logging.getLogger("suffice.serve")
@@ -81,11 +81,6 @@ class Surroundings:
     """All of it for one service, by its settings.
 
     ``observers`` are given to the service when it is made, then :meth:`attach` takes the service.
-
-    Raises
-    ------
-    UsageError
-        When others could ask without a token, or a file cannot be had.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -94,6 +89,7 @@ class Surroundings:
         self._token_file = None if guarded.tokens is None else Path(guarded.tokens)
         tokens = () if self._token_file is None else read_tokens(self._token_file)
         check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
+        open_at_once(guarded.connections)
         self.settings = settings
         self.door = Door(
             tokens=tokens,
@@ -128,6 +124,11 @@ class Surroundings:
             self.observers += (spans,)
         record = settings.record
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
+        if record.folder is not None and (why := _refusal(Path(record.folder))) is not None:
+            raise StorageError(
+                f"nothing can be recorded in {record.folder}: {why}; make room, let this user write there or "
+                "name another folder: --record DIR"
+            )
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
         watch = settings.watch
         if watch.seconds < 0:
@@ -163,12 +164,12 @@ class Surroundings:
     def _lost(self) -> int:
         if self._service is None:
             return 0
-        return sum(watch.counts.lost_rounds for watch in self._service.watches)
+        return self._service.lost[0]
 
     def _failing(self) -> bool:
         if self._service is None:
             return False
-        return any(watch.failing for watch in self._service.watches)
+        return self._service.failing
 
     # --- health --------------------------------------------------------------------------------------
     @described(Operation(gives={200: _STATUS}))
@@ -182,6 +183,8 @@ class Surroundings:
         if self._ends or self._service is None or not self._service.ready:
             return JSONResponse({"status": "ending"}, 503, headers={"Retry-After": "5"})
         problems = await self._problems()
+        if self._failing():
+            problems = {**problems, "record": "what was recorded last could not be written"}
         if problems:
             return JSONResponse({"status": "not ready", "problems": problems}, 503)
         return JSONResponse({"status": "ready"})
@@ -193,8 +196,8 @@ class Surroundings:
             return problems
         problems = {}
         folder = self.settings.record.folder
-        if folder is not None and not await asyncio.to_thread(_writable, Path(folder)):
-            problems["record"] = "the folder of the record cannot be written"
+        if folder is not None and (why := await asyncio.to_thread(_refusal, Path(folder))):
+            problems["record"] = f"the folder of the record cannot be written: {why}"
         late = time.monotonic() - self._lately.answered > _LATELY_S
         if (late or self._lately.failed) and not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
@@ -206,6 +209,7 @@ class Surroundings:
     def routes(self) -> list[Route]:
         """Health and metrics."""
         return [
+            Route("/health", self.live, methods=["GET"]),
             Route("/health/live", self.live, methods=["GET"]),
             Route("/health/ready", self.ready, methods=["GET"]),
             Route("/metrics", self.metrics.page, methods=["GET"]),
@@ -327,16 +331,7 @@ class _Watched:
 
 
 class _Watching:
-    """The policies in force, watched over the record: their alarms are gauges, logged and posted once.
-
-    Where everything stands is kept in the record's folder, a hidden file a policy, so a restart goes on and
-    services that share the folder take turns. What fails is begun anew from there at the next look.
-
-    Raises
-    ------
-    UsageError
-        For an address that alarms are not posted to, or a setting outside its range.
-    """
+    """The policies in force, watched over the record, where it stands in the folder: alarms are told once."""
 
     def __init__(
         self, folder: Path, settings: WatchSettings, metrics: Metrics, log: AccessLog | None
@@ -452,18 +447,18 @@ class _Clock:
         return now if steady else None
 
 
-def _writable(folder: Path) -> bool:
-    """Whether a file can be made there; the folder too, where it is not yet."""
+def _refusal(folder: Path) -> str | None:
+    """Why no file can be made there, nor the folder where it is not yet; ``None``: it can."""
     probe = folder / f".ready-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"suffice")
         probe.unlink()
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
-        return False
-    return True
+        return error.strerror or str(error)
+    return None
 
 
 async def _reached(llm: str) -> bool:

@@ -66,7 +66,7 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        body = await read_json(request, self._service.bodies)
+        body = await read_json(request, self._service.limits.bodies)
         asked, streams, results = _asked(body), flag(body, "stream"), _with_results(body)
         under_way = await self._service.ask(
             asked.question,
@@ -88,13 +88,7 @@ class Responses:
 
 # --- what is asked ----------------------------------------------------------------------------------
 def _asked(body: Mapping[str, Any]) -> Asked:
-    """The question, and what of the request is left out.
-
-    Raises
-    ------
-    Refusal
-        For what cannot be honoured.
-    """
+    """The question, and what of the request is left out; what cannot be honoured is refused."""
     _refuse(body)
     given = body.get("input")
     if isinstance(given, str):

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from weakref import WeakSet
 
 from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
+from suffice.pipelines.live.ask import AskSettings, LiveLoop
+from suffice.pipelines.live.chosen import choose_policy
 from suffice.pipelines.live.loop import Mode
 from suffice.pipelines.live.privacy import Texts
 from suffice.pipelines.live.watch import Watch
@@ -31,7 +31,6 @@ from suffice.serve.events import (
 )
 from suffice.serve.settings import LimitSettings
 from suffice.serve.under_way import Order, UnderWay
-from suffice.web.bodies import BodyLimits
 from suffice.web.replies import Refusal
 
 DEFAULT_POLICY = "default"
@@ -42,19 +41,7 @@ _REMEMBERED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What every policy answers from.
-
-    Parameters
-    ----------
-    model, retriever
-        Safe to use from several threads.
-    settings
-        How questions are asked.
-    retrieval
-        How the retriever finds its passages; ``None``: nobody knows, and what they carry is not checked.
-    encoder
-        For policies that need one; ``None``: there is none.
-    """
+    """What every policy answers from; ``retrieval`` is how the retriever finds, ``None``: nobody knows."""
 
     model: ChatModel
     retriever: Retriever
@@ -67,24 +54,8 @@ class Ground:
 class Served:
     """A policy in force.
 
-    Parameters
-    ----------
-    name
-        What a client asks for.
-    source
-        What was named: a file, ``fixed-K``, a rule.
-    live
-        Its loop; ``None``: it decides about loops of others alone.
-    watch
-        Decides about questions and records them.
-    hash
-        Of the policy.
-    file
-        What decides about loops of others, with the budget that it states itself.
-    content
-        A digest of the policy file; empty: no file.
-    notes
-        What was settled, and where its promise may not hold.
+    ``source`` is what was named, ``live`` its loop (``None``: it decides about loops of others alone),
+    ``file`` what decides about these, ``content`` a digest of the policy file, ``notes`` what was settled.
     """
 
     name: str
@@ -149,13 +120,7 @@ class Places:
         return len(self._waiting)
 
     def ask(self) -> asyncio.Future[None]:
-        """A place, perhaps later.
-
-        Raises
-        ------
-        Refusal
-            429, with when to ask again, where too many wait already.
-        """
+        """A place, perhaps later; where too many wait already, refused (429) with when to ask again."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._free:
             self._free -= 1
@@ -218,11 +183,6 @@ class Service:
         How much is taken on.
     observers
         Are told of every question.
-
-    Raises
-    ------
-    UsageError
-        For a policy that cannot be served, naming it.
     """
 
     def __init__(
@@ -237,16 +197,14 @@ class Service:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.ground = ground
-        self.limits = limits = limits or LimitSettings()
-        self.bodies = BodyLimits(bytes=limits.body_bytes, depth=limits.body_depth)
-        """How much of a request's body is read."""
+        self.limits = limits or LimitSettings()
         self.observers = tuple(observers)
         self.ready = True
         """Whether questions are taken; set to false while the service ends."""
         self._record = record
         self._explore = explore
         self._texts: Texts = texts
-        self._of_others: WeakSet[Watch] = WeakSet()
+        self._watches: set[Watch] = set()
         self._places = Places(self.limits)
         self.threads = Threads()
         """In which questions are answered."""
@@ -278,32 +236,46 @@ class Service:
         return {name: served.file for name, served in self._policies.items()}
 
     @property
-    def watches(self) -> set[Watch]:
-        """All that record: of the policies in force, and of loops of others."""
-        return {*(served.watch for served in self._policies.values()), *self._of_others}
+    def failing(self) -> bool:
+        """Whether a record could not be written when it was last tried."""
+        return any(watch.failing for watch in self._watches)
+
+    @property
+    def lost(self) -> tuple[int, int, str | None]:
+        """Rounds that are not in the record, the questions they are of, and why."""
+        counts = [watch.counts for watch in self._watches]
+        return (
+            sum(one.lost_rounds for one in counts),
+            sum(one.lost_questions for one in counts),
+            next((watch.problem for watch in self._watches if watch.problem), None),
+        )
 
     def watch(self, file: PolicyFile, mode: Mode) -> Watch:
         """What follows loops of others under a policy, recorded and explored as questions are."""
-        watch = Watch(
-            file,
-            record=self._record,
-            mode=mode,
-            explore=self._explore if mode == "live" else 0.0,
-            texts=self._texts,
-            answer="latest" if self.ground is None else self.ground.settings.choose,
-            run={"pipeline": "over HTTP"},
+        return self._kept(
+            Watch(
+                file,
+                record=self._record,
+                mode=mode,
+                explore=0.0 if mode == "shadow" else self._explored(file.policy, file.max_rounds),
+                texts=self._texts,
+                answer="latest" if self.ground is None else self.ground.settings.choose,
+                run={"pipeline": "over HTTP"},
+            )
         )
-        self._of_others.add(watch)
+
+    def _kept(self, watch: Watch) -> Watch:
+        """A watch, among those whose losses are told; what is closed and lost nothing has none."""
+        held = {one for one in self._watches if not one.closed or one.counts.lost_questions}
+        self._watches = {*held, watch}
         return watch
 
-    def served(self, name: str | None = None) -> Served:
-        """The policy of a name; ``None``: the default.
+    def _explored(self, policy: StopPolicy, budget: int | None) -> float:
+        """The share that explores: none where no stop comes before the budget."""
+        return self._explore if budget is None or policy.facts.earliest < budget else 0.0
 
-        Raises
-        ------
-        Refusal
-            404 for a name that is none.
-        """
+    def served(self, name: str | None = None) -> Served:
+        """The policy of a name, refused (404) where there is none; ``None``: the default."""
         policies = self._policies
         if name is None:
             return next(iter(policies.values()))
@@ -327,6 +299,9 @@ class Service:
                 policy, watch = live.policy, self._watch_of(live, ground, name)
         except SufficeError as error:
             raise UsageError(f"policy {name!r}: {error}") from error
+        budget = chosen.max_rounds if live is None else live.loop.rounds
+        if self._explored(policy, budget) < self._explore:
+            notes.append(f"explores nothing: it never stops before its budget of {budget} rounds")
         return Served(
             name=name,
             source=str(source or policy.facts.summary),
@@ -340,21 +315,24 @@ class Service:
 
     def _watch_of(self, live: LiveLoop, ground: Ground, name: str) -> Watch:
         """What decides about questions that are answered here, and records them."""
-        return Watch(
-            live.policy,
-            record=self._record,
-            mode="live",
-            explore=self._explore,
-            texts=self._texts,
-            max_rounds=live.loop.rounds,
-            answer=ground.settings.choose,
-            run={
-                **asdict(live.loop),
-                "pipeline": live.loop.pipeline,
-                "model": ground.model.name,
-                **({} if ground.retrieval is None else ground.retrieval.stated),
-                "policy": name,
-            },
+        run = {
+            **asdict(live.loop),
+            "pipeline": live.loop.pipeline,
+            "model": ground.model.name,
+            **({} if ground.retrieval is None else ground.retrieval.stated),
+            "policy": name,
+        }
+        return self._kept(
+            Watch(
+                live.policy,
+                record=self._record,
+                mode="live",
+                explore=self._explored(live.policy, live.loop.rounds),
+                texts=self._texts,
+                max_rounds=live.loop.rounds,
+                answer=ground.settings.choose,
+                run=run,
+            )
         )
 
     def reload(self) -> Reloaded:
@@ -401,11 +379,6 @@ class Service:
         ``earlier``: what was said before it, of which the last ``limits.turns`` messages are read.
         ``streams``: pieces of the answer are told as the model gives them. ``hung_up`` returns when the
         client did; the question is cut then.
-
-        Raises
-        ------
-        Refusal
-            For what cannot be asked, too many questions, or none who waits for the answer any more.
         """
         if not self.ready:
             raise Refusal(
@@ -476,8 +449,8 @@ class Service:
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""
         self.ready = False
-        for served in self._policies.values():
-            served.watch.close()
+        for watch in self._watches:
+            watch.close()
 
 
 def _digest(source: object) -> str:

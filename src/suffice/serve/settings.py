@@ -10,7 +10,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from suffice.errors import DataError, UsageError, unknown_name
-from suffice.options import Option
+from suffice.options import Option, as_share
+from suffice.web.bodies import BodyLimits
 
 _Settings = TypeVar("_Settings")
 _MOST_FILE_BYTES = 1 << 20
@@ -100,12 +101,16 @@ class AnswerSettings:
         str,
         Option(
             help="which round's answer is returned",
-            metavar="latest|most-confident|highest:NAME|lowest:NAME",
+            metavar="latest|majority|most-confident|highest:NAME|lowest:NAME",
         ),
     ] = "latest"
     decline_below: Annotated[
         float | None,
-        Option(help="no answer where the policy's confidence is below this", metavar="C"),
+        Option(
+            help="no answer where the policy's confidence is below this",
+            metavar="C",
+            parse=as_share,
+        ),
     ] = None
     speculate: Annotated[
         bool, Option(help="begin the next round while one is answered and decided about")
@@ -160,6 +165,7 @@ class RecordSettings:
             help="the share of questions, from 0 to below 1, that run to the full budget, so that the record "
             "keeps telling what stopping costs",
             metavar="SHARE",
+            parse=as_share,
         ),
     ] = 0.0
     texts: Annotated[
@@ -265,7 +271,7 @@ class WatchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """How much is taken on: the table ``[limits]``."""
+    """How much is taken on: the table ``[limits]``; labels of each token, or address, 0: any number."""
 
     questions: Annotated[
         int, Option(help="questions answered at once", metavar="N", at_least=1)
@@ -282,6 +288,13 @@ class LimitSettings:
     turns: int = 6
     body_bytes: int = 1 << 20
     body_depth: int = 32
+    loop_bytes: int = 1 << 23
+    labels_per_minute: float = 1_000.0
+
+    @property
+    def bodies(self) -> BodyLimits:
+        """How much of a request's body is read."""
+        return BodyLimits(bytes=self.body_bytes, depth=self.body_depth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +304,7 @@ class LoopSettings:
     Parameters
     ----------
     mode
-        ``live``: a loop is told to stop where its policy says so; ``shadow``: only at its budget.
+        ``live``: a loop is told to stop where its policy says so; ``shadow``: none is.
     under_way
         How many at once; a further one is refused with 429.
     idle_s
@@ -338,15 +351,7 @@ class ServeSettings:
 
 
 def load_settings(file: str | Path) -> ServeSettings:
-    """The settings that a TOML file states; what it leaves out is as it is by default.
-
-    Raises
-    ------
-    UsageError
-        When there is no such file.
-    DataError
-        For what is no TOML, an unknown key or a value of another type, naming file and key.
-    """
+    """The settings that a TOML file states; what it leaves out is as it is by default."""
     file = Path(file)
     try:
         with file.open("rb") as opened:
@@ -361,13 +366,7 @@ def load_settings(file: str | Path) -> ServeSettings:
 def settings_from(
     document: Mapping[str, Any], kind: type[_Settings], *, file: str, table: str = ""
 ) -> _Settings:
-    """Settings of a dataclass from a table of a TOML file; a dataclass in a field is a table in it.
-
-    Raises
-    ------
-    DataError
-        Naming file and key.
-    """
+    """Settings of a dataclass from a table of a TOML file; a dataclass in a field is a table in it."""
     hints = get_type_hints(kind, include_extras=True)
     own: dict[str, Field[Any]] = {
         known.name: known

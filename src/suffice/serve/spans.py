@@ -42,24 +42,10 @@ class _Open:
 
 
 class Spans:
-    """An observer that makes spans.
+    """An observer that makes spans, for ``exporter`` or the collector of ``OTEL_EXPORTER_OTLP_ENDPOINT``.
 
-    Parameters
-    ----------
-    exporter
-        Where finished spans go; left out: to an OTLP collector over HTTP, as ``OTEL_EXPORTER_OTLP_ENDPOINT``
-        and its kin say.
-    texts
-        Whether they hold texts; otherwise numbers stand in their place, which are equal where texts are.
-    at_once
-        Whether each span is exported when it ends rather than with others, in a thread of its own.
-    clock
-        Nanoseconds since 1970.
-
-    Raises
-    ------
-    MissingExtra
-        Where the SDK is not installed.
+    Without ``texts`` numbers stand in their place, which are equal where texts are. ``at_once``: each is
+    exported when it ends, not with others in a thread of its own.
     """
 
     def __init__(

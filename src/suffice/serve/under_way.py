@@ -32,27 +32,7 @@ _LOG = logging.getLogger("suffice.serve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A question that is to be answered.
-
-    Parameters
-    ----------
-    question
-        Its text.
-    endpoint
-        Where it came in.
-    served
-        The policy that it keeps.
-    live
-        The policy's loop, within the limits of the request.
-    retriever
-        What is searched.
-    watched
-        Decides and records.
-    earlier
-        What was said before it.
-    streams
-        Whether what happens and pieces of the answer are told as they come.
-    """
+    """A question that is to be answered under a policy, with what was said ``earlier``; or streamed."""
 
     question: str
     endpoint: Endpoint
@@ -155,13 +135,7 @@ class UnderWay:
 
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
-        """Wait for a place and begin.
-
-        Raises
-        ------
-        Refusal
-            429, 499 or 504.
-        """
+        """Wait for a place and begin; refused where there is none (429, 499, 504)."""
         self._place = place = places.ask()
         self._places = places
         if hung_up is not None:
@@ -241,13 +215,7 @@ class UnderWay:
         return self._ended or bool(self._told)
 
     async def done(self) -> Done:
-        """The answer.
-
-        Raises
-        ------
-        Refusal
-            Where there is none.
-        """
+        """The answer; where there is none, refused."""
         ended: Done | None = None
         async for told in self:  # to its end, so that nothing is left to be closed
             ended = told if isinstance(told, Done) else ended

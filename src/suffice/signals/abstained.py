@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
 from suffice.signals.spec import InColumns, SignalSpec
 from suffice.trace.rounds.records import LoopView
@@ -133,13 +133,7 @@ def _ready(phrases: tuple[str, ...]) -> Abstentions:
 
 
 def ready(phrases: Iterable[str]) -> Abstentions:
-    """The phrases, compiled; kept.
-
-    Raises
-    ------
-    UsageError
-        For a phrase without a word, and for "no", which is an answer.
-    """
+    """The phrases, compiled; kept."""
     return _ready(tuple(phrases))
 
 
@@ -152,19 +146,7 @@ def abstained(view: LoopView) -> float:
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
-    """``abstained`` with other phrases than the usual ones, written as those are.
-
-    Raises
-    ------
-    UsageError
-        When ``phrases`` hold "no", which is an answer, or one without a word.
-
-    >>> from suffice.trace.rounds.records import Round
-    >>> own = abstained_signal(["I don't know.", "no page on ..."])
-    >>> texts = "I don't know", "Not mentioned", "No page on this mill.", ""
-    >>> [own(LoopView("q", (Round(answer=text),))) for text in texts]
-    [1.0, 0.0, 1.0, 1.0]
-    """
+    """``abstained`` with other phrases than the usual ones, written as those are."""
     own = ready(phrases)
     return replace(
         ABSTAINED,
@@ -198,17 +180,9 @@ ABSTAINED = SignalSpec(
 
 # --- phrases of one's own ------------------------------------------------------------------------
 def read_phrases(path: str | Path) -> tuple[str, ...]:
-    """The phrases of a text file, one a line; blank lines and those that begin with ``#`` are none.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read as text, or holds no phrase.
-    UsageError
-        See :func:`abstained_signal`.
-    """
+    """The phrases of a text file, one a line; blank lines and those that begin with ``#`` are none."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = plain_file(Path(path)).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read as text: {error}", file=str(path)) from error
     phrases = tuple(

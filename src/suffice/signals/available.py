@@ -185,13 +185,7 @@ def _gives(here: Round, column: str) -> bool:
 
 
 def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
-    """Refuse signals that the record does not give, all at once.
-
-    Raises
-    ------
-    UsageError
-        Saying of each what it needs and what to type or use instead.
-    """
+    """Refuse signals that the record does not give, all at once."""
     lacks = [why for spec in specs if (why := lack(spec, traces)) is not None]
     if lacks:
         raise UsageError(in_words(lacks))

@@ -45,6 +45,12 @@ DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
             summary="rounds since the first with the lowest value so far",
             compute=series.since_lowest,
         ),
+        "rounds_with": Derivation(
+            summary="rounds in a row in which it is not 0", compute=series.rounds_with
+        ),
+        "rounds_without": Derivation(
+            summary="rounds in a row in which it is 0", compute=series.rounds_without
+        ),
         "change": Derivation(
             summary="the value less the previous round's",
             compute=series.change,
@@ -91,13 +97,7 @@ class DerivedName:
 
     @classmethod
     def parse(cls, text: str) -> DerivedName | None:
-        """From a name with brackets; ``None``: it has none.
-
-        Raises
-        ------
-        UsageError
-            For brackets that hold no signal, and an unknown word before them.
-        """
+        """From a name with brackets; ``None``: it has none."""
         if "(" not in text:
             return None
         match = _FORM.fullmatch(text)
@@ -151,11 +151,6 @@ def derived_signal(
     """The declaration; it needs and charges what the signal it is made of does.
 
     ``made_of``: that signal, where a policy changed its meaning.
-
-    Raises
-    ------
-    UsageError
-        For an unknown signal between the brackets; names in ``also`` are the user's own.
     """
     of = resolve(name.of, also=also) if made_of is None else made_of
     how = DERIVATIONS[name.how]

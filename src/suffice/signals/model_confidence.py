@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,8 +15,36 @@ from suffice.scoring import answer_form
 from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round, Token
 
-MARKER = "Answer:"
+BLANKS = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+    "\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+"""What ``str.strip`` takes off."""
+MARKUP = "*_`"
+LABEL = r"Answer[*_`]*:"
 """What answers stand behind in a reply, unless the round says where they start."""
+_LABEL = re.compile(LABEL)
+_BEFORE = re.compile(r"(?:\n[ \t]*(?:[-+>•]|#+)[ \t]|[\s*_`])*+")
+_RATING = re.compile(r"Confidence[*_`]*(?::|\Z)")
+
+
+def labelled_span(text: str) -> tuple[int, int] | None:
+    """Where the answer stands behind the first ``Answer:``, as :func:`span_behind`; ``None`` without one."""
+    label = _LABEL.search(text)
+    return span_behind(text, label.end()) if label else None
+
+
+def span_behind(text: str, place: int) -> tuple[int, int]:
+    """What stands on the first line from ``place`` on that holds more than white space and markup.
+
+    Neither is part of it at its ends: emphasis, backticks, a list's or heading's sign on a line of its
+    own. Nothing stands there where that is a lower line, and ``Confidence:`` begins it.
+    """
+    behind = _BEFORE.match(text, place)
+    start = behind.end() if behind else place
+    if "\n" in text[place:start] and _RATING.match(text, start):
+        return start, start
+    return start, start + len(text[start:].partition("\n")[0].rstrip(BLANKS + MARKUP))
 
 
 def answer_tokens(
@@ -23,16 +52,15 @@ def answer_tokens(
 ) -> tuple[Token, ...]:
     """Tokens that carry a character of the answer.
 
-    The answer runs from the first non-blank, to the end of its line, after the first of these that is
-    known: the token numbered ``starts`` (the round's ``answer_starts``), that one included; the first
-    literal ``Answer:``. Without either, tokens that normalise to the ``answer`` are the answer, all of
-    them. Tokens are placed by character offset in their concatenation, so a token that holds the colon
-    and the answer's beginning counts (the published code takes the next one). Empty where nothing
-    follows, or nothing says where the answer is.
+    The answer stands behind the first of these that is known (:func:`span_behind`): the token numbered
+    ``starts`` (the round's ``answer_starts``), that one included; ``Answer:``. Without either, tokens that
+    normalise to the ``answer`` are the answer, all of them. Tokens are placed by character offset in their
+    concatenation, so a token that holds the colon and the answer's beginning counts (the published code
+    takes the next one). Empty where nothing follows, or nothing says where the answer is.
     """
     text = "".join(token.token for token in tokens)
     span = _span(text, tokens, answer, starts)
-    if span is None or span[0] == span[1]:
+    if span is None:
         return ()
     start, end = span
     of_answer = []
@@ -41,25 +69,21 @@ def answer_tokens(
         begin, offset = offset, offset + len(token.token)
         if begin < end and offset > start and begin < offset:
             of_answer.append(token)
-    return tuple(of_answer)
+    return tuple(of_answer) if start < end else ()
 
 
 def _span(
     text: str, tokens: Sequence[Token], answer: str, starts: int | None
 ) -> tuple[int, int] | None:
-    """From the answer's first non-blank character to its end; ``None`` where nothing says where it is."""
+    """From the answer's first character to its end; ``None`` where nothing says where it is."""
     if starts is not None:
-        said = text[sum(len(token.token) for token in tokens[:starts]) :].lstrip()
-        start = len(text) - len(said)
-        return start, start + len(said.partition("\n")[0])
-    marker = text.find(MARKER)
-    if marker >= 0:
-        line_start = marker + len(MARKER)
-        line = text[line_start:].partition("\n")[0]
-        return line_start + len(line) - len(line.lstrip()), line_start + len(line)
+        return span_behind(text, sum(len(token.token) for token in tokens[:starts]))
+    if (labelled := labelled_span(text)) is not None:
+        return labelled
     normalized = answer_form(text)
     if normalized and normalized == answer_form(answer):
-        return len(text) - len(text.lstrip()), len(text.rstrip())
+        around = BLANKS + MARKUP
+        return len(text) - len(text.lstrip(around)), len(text.rstrip(around))
     return None
 
 
@@ -112,14 +136,14 @@ _TOP = "record with a server that gives at least two (top_logprobs)"
 _NO_MARGIN = (
     _NO_TOKENS,
     Absence(
-        f"the reply holds no {MARKER!r}, after which the answer's tokens are looked for, and is not the "
+        "the reply holds no 'Answer:', after which the answer's tokens are looked for, and is not the "
         "answer itself",
         lambda view: not _is_placed(view.current),
         "record with --prompt answer-first or no-confidence, or say where the answer starts: "
         "Round(..., answer_starts=0)",
     ),
     Absence(
-        f"nothing follows {MARKER!r} on its line, or from answer_starts on",
+        "nothing follows 'Answer:', or from answer_starts on",
         lambda view: not _of_round(view.current),
     ),
     Absence(

@@ -111,11 +111,6 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     """The declaration of a signal; names in ``also`` are the user's own, recorded ones.
 
     A name with brackets is that of a signal made of another; see :mod:`suffice.signals.derived`.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, listing the known ones.
     """
     if name in SIGNALS:
         return SIGNALS[name]

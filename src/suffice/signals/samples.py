@@ -48,11 +48,6 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
     """The clusters of a round's samples in order of their first one; none without samples.
 
     ``string``: samples that normalise alike. ``embedding``: as recorded in ``sample_clusters``.
-
-    Raises
-    ------
-    DataError
-        For ``embedding`` where the samples were not clustered.
     """
     samples = finished.samples or ()
     normalized = [answer_form(sample) for sample in samples]
@@ -178,24 +173,12 @@ TOP_CLUSTER_CONFIDENCE = sample_signal(
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
-    """``normalized_entropy`` over these clusters.
-
-    Raises
-    ------
-    UsageError
-        For an unknown clustering.
-    """
+    """``normalized_entropy`` over these clusters."""
     return _over(NORMALIZED_ENTROPY, by, _entropy_by_meaning)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
-    """``top_cluster_confidence`` over these clusters.
-
-    Raises
-    ------
-    UsageError
-        For an unknown clustering.
-    """
+    """``top_cluster_confidence`` over these clusters."""
     return _over(TOP_CLUSTER_CONFIDENCE, by, _top_by_meaning)
 
 

@@ -82,24 +82,6 @@ def with_signals(
     A stored value stays as it stands. An undefined one is stored as null under its name. A model is
     asked about every round without a stored value; a round whose call fails gets none, so that a
     later run asks again. After an interrupt no further model is asked.
-
-    Parameters
-    ----------
-    traces
-        The record.
-    only
-        Names of signals; ``None``: all.
-    models
-        Who may be asked.
-    on_progress
-        Told how far the asking is.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name in ``only``.
-    BackendError
-        When every call of a model fails, or one of the reranker.
     """
     names = tuple(SIGNALS) if only is None else tuple(resolve(name).name for name in only)
     rows = _Rows(traces=traces, names=names, on_progress=on_progress)

@@ -66,13 +66,7 @@ def _computed(spec: Signal, view: LoopView) -> float:
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
-    """Read stored signals and compute the missing ones, in one pass over the record.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, or a signal whose inputs the trace does not hold at all.
-    """
+    """Read stored signals and compute the missing ones, in one pass over the record."""
     specs = specs_for(traces, signals)
     columns = signal_columns(traces, specs)
     return SignalTable(
@@ -83,13 +77,7 @@ def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTab
 
 
 def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal, ...]:
-    """The signals' declarations, the last one of each name.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, or a signal whose inputs the trace does not hold at all.
-    """
+    """The signals' declarations, the last one of each name."""
     resolved = (
         declared(signal, traces) if isinstance(signal, str) else signal for signal in signals
     )
@@ -125,6 +113,22 @@ def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np
     for (number, absent), column in zip(to_compute.items(), computed, strict=True):
         values[number] = np.where(absent.T, column.T, values[number].T).T
     return [values[number] for number in range(len(specs))]
+
+
+def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
+    """In how many rounds so far each round's answer was given, (n_questions, n_rounds); NaN: it abstains.
+
+    Answers are compared as EM does. NaN also where the loop was not asked for one.
+    """
+    from suffice.numbers.series import occurrences  # not to decide by a rule, which loads little
+    from suffice.signals.by_columns.answers import forms
+    from suffice.signals.by_columns.rounds import RoundColumns
+
+    spec = declared(ABSTAINED.name, traces)
+    refuse_lacking([spec], traces)
+    (abstained,) = signal_columns(traces, [spec])
+    codes = traces.dense(RoundColumns(traces).once(forms).codes.astype(np.float64))
+    return occurrences(np.where(abstained == 0.0, codes, np.nan))
 
 
 def read_columns(specs: Iterable[Signal]) -> list[str]:

@@ -32,7 +32,8 @@ def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
     marker = (Token("Answer", -0.1, (TopToken("Answer", -0.1), TopToken("The", -4.0))),)
     colon = (Token(":", -0.1, (TopToken(":", -0.1), TopToken("s", -4.0))),)
     text = f" {answer}"
-    first = Token(text, -0.2, (TopToken(text, -0.2), TopToken(" other", -0.2 - margin)))
+    own = min(margin, 0.0) - 0.2
+    first = Token(text, own, (TopToken(text, own), TopToken(" other", own - margin)))
     return (*marker, *colon, first)
 
 

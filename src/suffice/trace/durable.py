@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -14,26 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.protocols import strict_json
 
 
 def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
-    """The path, where a result can be written to it; to be asked before the work, not after it.
-
-    Parameters
-    ----------
-    path
-        A file that ends in one of ``suffixes``, or a directory where ``folder`` allows one. Neither has to
-        be there yet, and nothing is made here.
-    suffixes
-        Endings of files; none given and no ``folder``: any.
-
-    Raises
-    ------
-    UsageError
-        For a directory where a file is wanted, a file where a directory is, another ending, a place
-        that cannot be written; with what to type instead.
-    """
+    """The path, where a file of these endings (none: any) or, if allowed, a folder can be written to it."""
     place = Path(path)
     if not str(path).strip():
         raise UsageError("an empty text names no place; name a file or a directory")
@@ -69,15 +56,7 @@ def _check_folder(place: Path, suffixes: Sequence[str], *, certainly: bool) -> N
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file aside, flush it to disk and rename it over ``path``.
-
-    What a killed run left aside is removed.
-
-    Raises
-    ------
-    StorageError
-        When the disk is full or refuses; what stood at ``path`` before is intact.
-    """
+    """Write a file aside, flush it to disk and rename it over ``path``, whole or not at all."""
     aside = _free_aside(path)
     try:
         with aside.open("wb") as stream:
@@ -86,24 +65,66 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         aside.replace(path)
     except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; what stood there before is kept, "
-            "make room or choose another --out and run the same command again"
-        ) from error
+        raise _not_written(path, error) from error
     finally:  # of an interrupt, too
         with suppress(OSError):
             aside.unlink(missing_ok=True)
     _sync_directory(path.parent)
 
 
-def check_free(target: Path) -> None:
-    """Refuse a place where something stands; an empty directory may.
+@contextmanager
+def replaced_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """An empty folder for files of these names, which then stand in ``folder`` in place of all so called.
 
-    Raises
-    ------
-    UsageError
-        Naming it.
+    Nobody finds files of both runs: all old ones go first, then the new ones come. Whatever ends the block
+    before leaves the old ones. After a kill between two renames files of one run are missing, which the next
+    run puts back. Everything else in ``folder`` stays.
     """
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = _free_aside(folder / names[0])
+        new, old = aside / _NEW, aside / _OLD
+        try:
+            new.mkdir(parents=True)
+            yield new
+            _flush(new)
+            with _alone(folder):
+                old.mkdir()  # from here on _remove puts back what it holds
+                for name in names:
+                    if (folder / name).is_dir():
+                        raise IsADirectoryError(errno.EISDIR, f"{name} is a directory")
+                    try:
+                        (folder / name).rename(old / name)
+                    except FileNotFoundError:
+                        (old / name).mkdir()  # nothing stood there
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        (new / name).rename(folder / name)
+                _sync_directory(folder)
+                old.rename(aside / "replaced")
+        finally:
+            _remove(aside)
+            if made:
+                with suppress(OSError):  # it holds files
+                    folder.rmdir()
+    except (OSError, StorageError) as error:
+        raise _not_written(folder, error) from error
+
+
+def _not_written(
+    place: Path, error: OSError | StorageError, left: str = "what stood there before is kept"
+) -> StorageError:
+    """What could not be written, why, and what to do."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return StorageError(
+        f"cannot write {place}: {getattr(cause, 'strerror', None) or error}; {left}, make room or choose "
+        "another --out and run the same command again"
+    )
+
+
+def check_free(target: Path) -> None:
+    """Refuse a place where something stands; an empty directory may."""
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(f"{target} exists already; choose another --out")
 
@@ -113,36 +134,25 @@ def written_aside(target: Path) -> Iterator[Path]:
     """A place beside ``target`` for a new file or directory, which takes its name when all is written.
 
     Whatever ends the block before, nothing stands at ``target``. What a killed run left aside is removed.
-
-    Raises
-    ------
-    UsageError
-        When something stands at ``target``, see :func:`check_free`.
-    StorageError
-        When the disk is full or refuses.
     """
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = _free_aside(target)
     try:
         yield aside
-        for file in filter(Path.is_file, aside.rglob("*") if aside.is_dir() else [aside]):
-            with file.open("rb+") as stream:
-                os.fsync(stream.fileno())
+        _flush(aside)
         check_free(target)  # another process may have been faster
-        if aside.is_dir():
-            _sync_directory(aside)
-            if target.exists():
-                target.rmdir()
+        if aside.is_dir() and target.exists():
+            target.rmdir()
         aside.rename(target)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {target}: {error.strerror or error}; nothing was written, make room or choose "
-            "another --out"
-        ) from error
+    except (OSError, StorageError) as error:
+        raise _not_written(target, error, "nothing was written") from error
     finally:
         _remove(aside)
     _sync_directory(target.parent)
+
+
+_NEW, _OLD = "new", "old"  # of what is replaced together, aside
 
 
 def _free_aside(target: Path) -> Path:
@@ -168,11 +178,46 @@ def is_written(aside: Path) -> bool:
 
 
 def _remove(leftover: Path) -> None:
-    """What was written aside and is not needed."""
-    if leftover.is_dir():
-        shutil.rmtree(leftover, ignore_errors=True)
-    else:
+    """What was written aside and is not needed; of a replacement that was cut the old files stand again."""
+    if not leftover.is_dir():
         leftover.unlink(missing_ok=True)
+        return
+    if (leftover / _OLD).is_dir():
+        with _alone(leftover.parent):
+            for kept in (leftover / _OLD).iterdir():
+                place = leftover.with_name(kept.name)
+                if kept.is_dir():
+                    place.unlink(missing_ok=True)
+                    kept.rmdir()
+                else:
+                    kept.replace(place)
+    shutil.rmtree(leftover, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process after the other, where the system locks directories."""
+    if not _has_locks():
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _flush(written: Path) -> None:
+    """Have a file, or all of a directory, on the disk."""
+    for file in filter(Path.is_file, written.rglob("*") if written.is_dir() else [written]):
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
+    if written.is_dir():
+        _sync_directory(written)
 
 
 def _sync_directory(folder: Path) -> None:
@@ -194,14 +239,7 @@ class Shard:
     """The questions of one recorder of several that write one folder.
 
     A question belongs to the shard that the sha256 of its id gives, whatever else is recorded, in whatever
-    order, by whatever version.
-
-    Parameters
-    ----------
-    number
-        Which, from 1.
-    of
-        How many there are.
+    order, by whatever version. ``number`` counts from 1.
     """
 
     number: int
@@ -251,13 +289,6 @@ def locked(root: Path, *, needed: bool = True, shard: Shard | None = None) -> It
 
     Unless ``needed``, a system without such locks goes without. Recorders of different shards of as many
     may be at one folder together; of one shard, or of shards of another number, only one.
-
-    Raises
-    ------
-    DataError
-        When ``root`` cannot be written.
-    UsageError
-        When another recorder is at it, or the system has no such locks: reading needs none.
     """
     if not _has_locks():
         if needed:
@@ -288,7 +319,7 @@ def locked(root: Path, *, needed: bool = True, shard: Shard | None = None) -> It
 
 def sha256_of(file: Path) -> str:
     """Of a whole file."""
-    with file.open("rb") as stream:
+    with plain_file(file).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -354,13 +385,7 @@ def _refuse_other_shards(folder: Path, shard: Shard) -> None:
 def check_same_run(
     before: Mapping[str, Any], now: Mapping[str, Any], root: Path, *, may_differ: frozenset[str]
 ) -> None:
-    """Refuse to go on with other settings.
-
-    Raises
-    ------
-    UsageError
-        Naming every entry of the run documents that changed, but those that ``may_differ``.
-    """
+    """Refuse to go on with other settings, naming every entry that changed and must not."""
     stated, wanted = dict(_entries(before, may_differ)), dict(_entries(now, may_differ))
     changed = [
         f"{name} was {stated.get(name)!r}, now {wanted.get(name)!r}"
@@ -402,17 +427,10 @@ def failures_files(root: Path) -> list[Path]:
 
 
 class FailureFile:
-    """The failures file: one line for each question or run that could not be finished.
+    """The failures file of a trace set: a line for each question or run that could not be finished.
 
-    Parameters
-    ----------
-    root
-        The trace set it belongs to.
-    names
-        The columns of a key; a key is a tuple with a value for each.
-    shard
-        Whose failures; ``None``: all, those of shards too, which then move into the one file at the next
-        change.
+    A key is a tuple with a value for each of ``names``. Without a ``shard`` failures are read of all shards,
+    which move into the one file at the next change.
     """
 
     def __init__(
@@ -432,11 +450,11 @@ class FailureFile:
                 self._load(file)
 
     def _load(self, file: Path) -> None:
-        for number, line in enumerate(file.read_bytes().splitlines()):
+        for number, line in enumerate(plain_file(file).read_bytes().splitlines()):
             if not line.strip():
                 continue
             try:
-                entry = json.loads(line.decode("utf-8"))
+                entry = strict_json(line.decode("utf-8"))
                 key = tuple(entry[name] for name in self._names)
                 self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
             except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:

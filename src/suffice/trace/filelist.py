@@ -23,7 +23,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.protocols import strict_json
 from suffice.trace.durable import in_turn, locked, replace_file, sha256_of
 from suffice.trace.parquet import footer_digest
 
@@ -45,7 +46,7 @@ class Stamp:
     def of(cls, file: Path) -> Stamp | None:
         """That of a file; ``None``: there is none."""
         try:
-            with file.open("rb") as stream:
+            with plain_file(file).open("rb") as stream:
                 return cls._read(stream)
         except FileNotFoundError:
             return None
@@ -114,25 +115,13 @@ def lists_in(folder: Path) -> list[Path]:
 
 
 def listed_files(folder: Path) -> dict[str, Listed]:
-    """All that the lists of a folder name.
-
-    Raises
-    ------
-    DataError
-        Naming list and line, where one is damaged.
-    """
+    """All that the lists of a folder name."""
     return {name: listed for file in lists_in(folder) for name, listed in _read(file).items()}
 
 
 # --- reading --------------------------------------------------------------------------------------
 def check_listed(file: Path) -> None:
-    """Refuse a file that is another one than its folder's list says.
-
-    Raises
-    ------
-    DataError
-        Saying what was found, and what is listed.
-    """
+    """Refuse a file that is another one than its folder's list says."""
     listed = _known(file)
     if listed is None or listed.admits(Stamp.of(file)):
         return
@@ -224,7 +213,7 @@ def _known(file: Path, *, again: bool = False) -> Listed | None:
 
 def _read(file: Path) -> dict[str, Listed]:
     try:
-        content = file.read_bytes()
+        content = plain_file(file).read_bytes()
     except FileNotFoundError:
         return {}
     files: dict[str, Listed] = {}
@@ -232,7 +221,7 @@ def _read(file: Path) -> dict[str, Listed]:
     for number, line in enumerate(content.splitlines(), start=1):
         try:
             if line.startswith(b"# {"):
-                said = json.loads(line[2:])
+                said = strict_json(line[2:])
             elif not line.startswith(b"#"):
                 name, listed = _of_line(line, said)
                 files[name], said = listed, {}
@@ -282,13 +271,6 @@ def write_listed(file: Path, content: bytes, *, settled: bool = True) -> None:
 
     Unless ``settled``, the list goes on naming what stood there before, until the next file is written or
     :func:`settle` is called.
-
-    Raises
-    ------
-    StorageError
-        When the disk is full or refuses; what stood there before is intact.
-    DataError
-        When the list is damaged.
     """
     place = list_of(file)
     with in_turn(file.parent, place.name):
@@ -304,15 +286,7 @@ def write_listed(file: Path, content: bytes, *, settled: bool = True) -> None:
 
 
 def unlist(file: Path) -> None:
-    """Let a folder's list name a file no more, which may be removed then.
-
-    Raises
-    ------
-    StorageError
-        When the disk is full or refuses; the file is listed as it was.
-    DataError
-        When the list is damaged.
-    """
+    """Let a folder's list name a file no more, which may be removed then."""
     place = list_of(file)
     if not place.exists():
         return
@@ -396,13 +370,7 @@ class Accepted:
 
 
 def accept_files(path: str | Path) -> Accepted:
-    """List the Parquet files of a folder as they are, whatever its lists said.
-
-    Raises
-    ------
-    UsageError
-        For what is no folder with Parquet files, or while a recorder is at it.
-    """
+    """List the Parquet files of a folder as they are, whatever its lists said."""
     folder = Path(path)
     if not folder.is_dir() or not any(folder.glob("*.parquet")):
         raise UsageError(f"{folder} is no directory with *.parquet files; name one")

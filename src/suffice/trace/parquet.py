@@ -16,13 +16,14 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, first_line
+from suffice.errors import DataError, first_line, plain_file
 
 FOOTER_KEY = b"suffice.footer.sha256"
 """Where a footer states its SHA-256, which is taken with zeros in the place of its digits."""
 _ZEROS = b"0" * 64
 # a key and a value of 64 bytes as Thrift's compact protocol has them: kind of field, length, bytes
 _BEFORE = b"\x18" + bytes([len(FOOTER_KEY)]) + FOOTER_KEY + b"\x18\x40"
+_FEW_ROWS = 1024  # threads take longer to start than these to read
 _TAIL = 8  # bytes after the footer: its length and the name of the format
 
 
@@ -78,36 +79,46 @@ def _footer_bytes(stream: BinaryIO) -> bytes:
 
 def opened(file: Path) -> pq.ParquetFile:
     """A Parquet file, whose checksums are verified where it has any: the footer's now, a page's when read."""
-    source = pa.OSFile(str(file))
-    _check_footer(source)
-    return pq.ParquetFile(source, page_checksum_verification=True)
+    footer = footer_of(file)
+    return pq.ParquetFile(pa.OSFile(str(file)), metadata=footer, page_checksum_verification=True)
 
 
 def complete(parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
-    """Columns of all rows.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        Where there are fewer, or more, rows than the footer says.
-    """
-    table, stated = parquet.read(columns=names), parquet.metadata.num_rows
+    """Columns of all rows."""
+    stated = parquet.metadata.num_rows
+    table = parquet.read(columns=names, use_threads=stated > _FEW_ROWS)
     if names and table.num_rows != stated:
         raise pa.ArrowInvalid(f"{table.num_rows} rows where the footer says {stated}")
     return table
 
 
 def footer_of(file: Path) -> pq.FileMetaData:
-    """What a Parquet file says of itself, read once."""
-    known = file.stat()
-    return _footer(file, known.st_mtime_ns, known.st_size)
+    """What a Parquet file says of itself, read and compared with its checksum once."""
+    known = plain_file(file).stat()
+    return _footer(file, known.st_mtime_ns, known.st_size, known.st_ino)
 
 
-@lru_cache(maxsize=64)
-def _footer(file: Path, _changed: int, _size: int) -> pq.FileMetaData:
+@lru_cache(maxsize=1024)
+def _footer(file: Path, _changed: int, _size: int, _number: int) -> pq.FileMetaData:
     """Of many row groups it takes longer to read than some of their columns."""
-    with opened(file) as parquet:
-        return parquet.metadata
+    source = pa.OSFile(str(file))
+    _check_footer(source)
+    return pq.ParquetFile(source).metadata
+
+
+def nulls_throughout(footer: pq.FileMetaData) -> set[str]:
+    """The columns, and the parts of lists and structs, of which the footer says that all is null."""
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    names = set()
+    for leaf in range(footer.num_columns):
+        for group in groups:
+            column = group.column(leaf)
+            counted = column.statistics
+            if not counted or not counted.has_null_count or counted.null_count < column.num_values:
+                break
+        else:
+            names.add(footer.row_group(0).column(leaf).path_in_schema if groups else "")
+    return names
 
 
 _NO_THREAD = "Failed to launch worker thread"  # Arrow's own words
@@ -121,6 +132,8 @@ def readable(file: Path) -> Iterator[None]:
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         if _NO_THREAD in str(error):  # with too little memory; the file may be whole
             raise MemoryError(first_line(error)) from error
+        if isinstance(error, PermissionError):
+            raise DataError("Permission denied; change who may read it", file=str(file)) from error
         hint = "; a policy file is named with --policy" if file.suffix == ".json" else ""
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",
@@ -138,13 +151,7 @@ def footer_digest(stream: BinaryIO) -> str | None:
 
 
 def _check_footer(stream: BinaryIO) -> None:
-    """Compare the footer with the checksum that it states, if it does.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        Where it is that of another footer.
-    """
+    """Compare the footer with the checksum that it states, if it does."""
     footer = _footer_bytes(stream)
     at = footer.find(_BEFORE) + len(_BEFORE)
     if at < len(_BEFORE):
@@ -235,13 +242,7 @@ _OF_VALUES = (5, 8)  # fields of a page's header that are there where it holds v
 
 
 def _page(stream: BinaryIO, at: int) -> _Page:
-    """The page that begins at a byte of a file.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        Where none does.
-    """
+    """The page that begins at a byte of a file."""
     for size in (256, _LONGEST_HEADER):  # longer ones hold long texts
         stream.seek(at)
         content = stream.read(size)
@@ -279,11 +280,6 @@ def check_pages(stream: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
     """Compare how many values the pages of a column hold with what the footer says.
 
     A page that says another number shifts all rows after it; its checksum does not cover its header.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        Where they differ.
     """
     at, values = _begin(column), 0
     end = at + column.total_compressed_size

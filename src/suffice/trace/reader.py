@@ -5,11 +5,12 @@ Foreign Arrow types are brought to the schema's, and what would lose information
 
 from __future__ import annotations
 
-import json
+import os
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,15 +19,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
+from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses, plain_file
+from suffice.protocols import strict_json
 from suffice.trace.durable import failures_files
 from suffice.trace.filelist import check_listed
-from suffice.trace.parquet import FOOTER_KEY, complete, footer_of, opened, readable
+from suffice.trace.parquet import (
+    FOOTER_KEY,
+    complete,
+    footer_of,
+    nulls_throughout,
+    opened,
+    readable,
+)
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
 
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+
+
+EXAMPLE = Path(__file__).with_name("example.parquet")
+"""The record that comes with suffice, redacted; ``example`` names it where nothing else is called so."""
 
 
 def parquet_files(root: Path) -> list[Path]:
@@ -35,25 +48,28 @@ def parquet_files(root: Path) -> list[Path]:
         files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
         if files:
             return files
+        if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
+            raise DataError(
+                "Permission denied; change who may read the directory and go through it",
+                file=str(root),
+            )
         raise DataError(
             "the directory holds no *.parquet file; name a trace file or a directory of them",
             file=str(root),
         )
     if not root.exists():
+        if str(root) == EXAMPLE.stem:
+            return [EXAMPLE]
         raise DataError(
-            "no such file or directory; name a trace file or a directory of them", file=str(root)
+            "no such file or directory; name a trace file, a directory of them, or example, the record "
+            "that comes with suffice",
+            file=str(root),
         )
     return [root]
 
 
 def schema_of(path: str | Path) -> TableSchema:
-    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise.
-
-    Raises
-    ------
-    DataError
-        When there is no Parquet file at ``path``.
-    """
+    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
     root = Path(path)
     if root.is_dir() and not any(root.glob("*.parquet")) and any(root.glob("watch-*.jsonl")):
         return QUESTIONS  # of loops under way
@@ -61,7 +77,7 @@ def schema_of(path: str | Path) -> TableSchema:
         try:
             with opened(file) as parquet:
                 schema = parquet.schema_arrow
-        except (pa.ArrowException, UnicodeDecodeError, OSError):
+        except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
             continue  # said by whoever reads it
         stated = schema.metadata or {}
         unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
@@ -112,38 +128,45 @@ class StoredFile:
 
         An older version lacks the columns that came later: what it holds under their names is its own, and
         is not read.
-
-        Raises
-        ------
-        DataError
-            Naming the file: it is damaged, of another kind or newer, or lacks a required column.
         """
         with readable(file), opened(file) as parquet:
-            stored = parquet.schema_arrow
-            metadata = dict(stored.metadata or {})
-            metadata.pop(FOOTER_KEY, None)
-            version = _version(metadata, file, kind)
-            _check_required(stored.names, str(file), kind)
-            _check_distinct([name for name in stored.names if name in wanted], str(file))
-            later = {column.name for column in kind.columns if column.since > version}
-            own = parquet.read(columns=sorted(later & {*stored.names}))
-            groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
-            check_listed(file)
-        remarks = (*_misspelt(stored, kind), *_unread(own, version, kind))
-        plain = [
-            field.with_type(plain_type(field.type)) for field in stored if field.name not in later
-        ]
-        stored = pa.schema(plain, metadata)
+            return cls._of(parquet, file, wanted, kind)
+
+    @classmethod
+    def read_whole(
+        cls, file: Path, wanted: Container[str], kind: TableSchema
+    ) -> tuple[StoredFile, pa.Table]:
+        """The file, and its columns as :meth:`read` gives them, opened once."""
+        with readable(file), opened(file) as parquet:
+            stored = cls._of(parquet, file, wanted, kind)
+            table = stored.columns_of(parquet, stored.names)
+        return stored, stored.coerced(table)
+
+    @classmethod
+    def _of(
+        cls, parquet: pq.ParquetFile, file: Path, wanted: Container[str], kind: TableSchema
+    ) -> StoredFile:
+        stored = parquet.schema_arrow
+        metadata = dict(stored.metadata or {})
+        metadata.pop(FOOTER_KEY, None)
+        version = _version(metadata, file, kind)
+        plain, remarks = _described(stored.remove_metadata(), version, kind)
+        _check_required(stored.names, str(file), kind)
+        _check_distinct([name for name in stored.names if name in wanted], str(file))
+        if own := sorted(kind.later_than(version) & {*stored.names}):
+            remarks = (*remarks, *_unread(parquet.read(columns=own), version, kind))
+        groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
+        check_listed(file)
         return cls(
             file=file,
             kind=kind,
-            names=tuple(name for name in stored.names if name in wanted),
+            names=tuple(name for name in plain.names if name in wanted),
             row_groups=tuple(group.num_rows for group in groups),
             n_bytes=sum(group.total_byte_size for group in groups),
-            run=run_document(metadata),
+            run=run_document(metadata, str(file)),
             version=version,
             remarks=remarks,
-            stored=stored,
+            stored=plain.with_metadata(metadata),
         )
 
     def __reduce__(self) -> tuple[Callable[..., StoredFile], tuple[Path, tuple[str, ...], str]]:
@@ -163,16 +186,21 @@ class StoredFile:
             return _holds(footer_of(self.file), name)
 
     def read(self, names: Sequence[str] | None = None) -> pa.Table:
-        """Columns in the schema's types; all wanted ones unless some are named.
-
-        Raises
-        ------
-        DataError
-            Naming the file: it is damaged, or a column has another type.
-        """
+        """Columns in the schema's types; all wanted ones unless some are named."""
         with readable(self.file), opened(self.file) as parquet:
-            table = complete(parquet, list(self.names if names is None else names))
+            table = self.columns_of(parquet, self.names if names is None else names)
         return self.coerced(table)
+
+    def columns_of(self, parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
+        """Columns as they stand; those that are null throughout are not decoded."""
+        # of a list that is empty its parts are null too
+        flat = {name for name in names if not pa.types.is_nested(self.stored.field(name).type)}
+        empty = nulls_throughout(parquet.metadata) & flat
+        read = complete(parquet, [name for name in names if name not in empty])
+        types = {name: self.stored.field(name).type for name in empty}
+        nulls = {kind: pa.nulls(self.rows, kind) for kind in {*types.values()}}
+        cells = [nulls[types[name]] if name in empty else read.column(name) for name in names]
+        return pa.Table.from_arrays(cells, list(names))
 
     def coerced(
         self, table: pa.Table, first_row: int = 0, types: Mapping[str, pa.DataType] | None = None
@@ -203,6 +231,18 @@ def _holds(footer: pq.FileMetaData, name: str) -> bool | None:
                 return True
     # of a list that is empty its leaves are null too
     return False if paths[leaves[0]] == name else None
+
+
+@lru_cache(maxsize=64)
+def _described(
+    stored: pa.Schema, version: int, kind: TableSchema
+) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The columns of a file that are of its version, in plain types, and what is said of their names."""
+    later = kind.later_than(version)
+    fields = [
+        field.with_type(plain_type(field.type)) for field in stored if field.name not in later
+    ]
+    return pa.schema(fields), tuple(_misspelt(stored, kind))
 
 
 _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
@@ -267,7 +307,7 @@ def _version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> i
         warnings.warn(
             f"{file} does not state {key}; read as version 1",
             SufficeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
         return 1
     try:
@@ -288,10 +328,12 @@ def _version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> i
     return version
 
 
-def run_document(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+def run_document(metadata: Mapping[bytes, bytes], file: str | None = None) -> dict[str, Any]:
     """What a file's metadata say of the run; nothing where they do not."""
     try:
-        document = json.loads(metadata.get(RUN_KEY, b"{}"))
+        document = strict_json(metadata.get(RUN_KEY, b"{}"))
+    except DataError as error:
+        raise DataError(error.message, file=file, column=RUN_KEY.decode()) from error
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
@@ -311,7 +353,9 @@ def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def count_failures(root: Path) -> int:
     """How many questions, or runs, a recorder could not finish."""
-    lines = (line for file in failures_files(root) for line in file.read_bytes().splitlines())
+    lines = (
+        line for file in failures_files(root) for line in plain_file(file).read_bytes().splitlines()
+    )
     return sum(1 for line in lines if line.strip())
 
 
@@ -338,13 +382,7 @@ def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str)
 
 # --- types -----------------------------------------------------------------------------------------
 def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
-    """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are.
-
-    Raises
-    ------
-    DataError
-        Naming file and column: a required column is missing, or a type cannot be converted.
-    """
+    """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are."""
     _check_required(table.column_names, file, schema)
     return _coerced(table, file, schema)
 
@@ -358,6 +396,16 @@ def _coerced(
 ) -> pa.Table:
     _check_distinct(table.column_names, file)
     arrays: dict[str, pa.ChunkedArray] = {}
+    there = {*table.column_names}
+    wanted = [
+        field.with_type(types.get(field.name, field.type))
+        for field in schema.arrow
+        if field.name in there
+    ]
+    if len(wanted) == table.num_columns and _is_valid(table):
+        ordered = table.select([field.name for field in wanted])
+        if ordered.schema.types == [field.type for field in wanted]:
+            return ordered
     for column in schema.columns:
         if column.name not in table.column_names:
             continue
@@ -379,9 +427,17 @@ def _coerced(
     return pa.table(arrays)
 
 
+def _is_valid(table: pa.Table) -> bool:
+    try:
+        table.validate(full=True)
+    except _REFUSALS:
+        return False
+    return True
+
+
 def _check_distinct(names: Sequence[str], file: str) -> None:
-    duplicated = {name for name in names if names.count(name) > 1}
-    if duplicated:
+    if len({*names}) < len(names):
+        duplicated = {name for name in names if names.count(name) > 1}
         raise DataError("the column appears twice", file=file, column=min(duplicated))
 
 
@@ -414,13 +470,7 @@ def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
 
 
 def coerce_column(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """The column in the schema's type, its content checked: damaged files hold broken text.
-
-    Raises
-    ------
-    pyarrow.ArrowException
-        Where the type cannot be converted or would lose information.
-    """
+    """The column in the schema's type, its content checked: damaged files hold broken text."""
     cells.validate(full=True)
     if cells.type == target:
         return cells

@@ -24,11 +24,6 @@ class Retention:
         Files whose last question ended longer ago are removed; ``None``: whatever their age.
     gigabytes
         The oldest files are removed until the rest takes no more; ``None``: whatever they take.
-
-    Raises
-    ------
-    UsageError
-        For a number that is not above 0.
     """
 
     days: float | None = None
@@ -81,11 +76,6 @@ def prune(
         POSIX seconds.
     dry
         Whether to say only what would be removed.
-
-    Raises
-    ------
-    UsageError
-        For what is no directory.
     """
     root = Path(folder)
     if not root.is_dir():

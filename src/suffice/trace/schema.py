@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -187,7 +188,7 @@ def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, A
     return fields
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class TableSchema:
     """One kind of trace file: its columns, and what its metadata says.
 
@@ -219,7 +220,11 @@ class TableSchema:
         """Columns every file has."""
         return tuple(column.name for column in self.columns if column.required)
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The columns as Arrow has them, without metadata."""
         return pa.schema([(column.name, column.type) for column in self.columns])
+
+    def later_than(self, version: int) -> set[str]:
+        """Columns that came after a version."""
+        return {column.name for column in self.columns if column.since > version}

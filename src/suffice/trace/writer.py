@@ -72,14 +72,7 @@ class RowSet(Generic[_Record]):
         )
 
     def table(self, records: Iterable[_Record], run: Mapping[str, Any]) -> pa.Table:
-        """Rows of the records in the schema, with its metadata.
-
-        Raises
-        ------
-        DataError
-            Naming the column, when a value cannot be stored in it: text that is not Unicode, another
-            type.
-        """
+        """Rows of the records in the schema, with its metadata."""
         rows = [row for record in records for row in self.rows(record)]
         try:
             return pa.Table.from_pylist(rows, schema=self.stamped(run))
@@ -115,26 +108,14 @@ def write_table(table: pa.Table, path: Path, *, listed: bool = False, settled: b
 
 
 def write_set(table: pa.Table, path: str | Path) -> Path:
-    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; the file written.
-
-    Raises
-    ------
-    UsageError
-        When the directory holds trace files already.
-    """
+    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; the file written."""
     target = only_file(path)
     write_table(table, target, listed=target != Path(path))
     return target
 
 
 def only_file(path: str | Path) -> Path:
-    """Where a whole set is written: a ``.parquet`` path itself, of a directory without trace files the first.
-
-    Raises
-    ------
-    UsageError
-        When it does.
-    """
+    """Where a whole set is written: a ``.parquet`` path itself, the first file of an empty directory."""
     root = Path(path)
     if root.suffix != ".parquet" and any(root.glob("*.parquet")):
         raise UsageError(f"{root} holds trace files already; choose another --out")
@@ -147,13 +128,6 @@ def add_part(
     """Write rows as the file ``path``, or add them to the directory as a part of its own; the file written.
 
     A ``.parquet`` path is replaced. Files that a directory holds stay as they are.
-
-    Raises
-    ------
-    DataError
-        When what the directory holds is no valid trace set of this kind.
-    UsageError
-        When it holds one of the records already, or a recorder is at it; nothing is written then.
     """
     root = Path(path)
     if root.suffix == ".parquet":
@@ -318,13 +292,7 @@ def recorded_before(
     run: Mapping[str, Any],
     may_differ: frozenset[str],
 ) -> Recorded | None:
-    """What ``recorded`` finds at ``root``; ``None``: nothing stands there.
-
-    Raises
-    ------
-    UsageError
-        When it was recorded with other settings than ``run`` states.
-    """
+    """What ``recorded`` finds at ``root``; ``None``: nothing stands there."""
     for error in missing_files(root):
         raise error
     if not (root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))):
@@ -362,13 +330,6 @@ class TraceWriter(Generic[_Record]):
         Records in a full file of a directory.
     shard
         Write beside the recorders of the other shards, to files of its own; ``None``: alone.
-
-    Raises
-    ------
-    DataError
-        When what stands at ``path`` is no valid trace set of this kind.
-    UsageError
-        When it was recorded with other settings, another writer is at it, or a shard has no directory.
     """
 
     def __init__(
@@ -412,13 +373,7 @@ class TraceWriter(Generic[_Record]):
         return self._failures.keys
 
     def stored(self, record: _Record) -> StoredRecord:
-        """The record as it is kept; in any thread.
-
-        Raises
-        ------
-        DataError
-            When a value cannot be stored, such as text that is not Unicode.
-        """
+        """The record as it is kept; in any thread."""
         return StoredRecord(self._kind.key_of(record), self._kind.table([record], self._run))
 
     def add(self, records: Iterable[_Record]) -> None:
@@ -426,15 +381,7 @@ class TraceWriter(Generic[_Record]):
         self.add_stored([self.stored(record) for record in records])
 
     def add_stored(self, records: Sequence[StoredRecord]) -> None:
-        """Make these records durable; on return a kill no longer loses them.
-
-        Raises
-        ------
-        UsageError
-            When a record is there already; nothing is added then.
-        BackendError
-            When the disk is full or refuses; what was there before is intact.
-        """
+        """Make these records durable; on return a kill no longer loses them."""
         keys = [record.key for record in records]
         for position, key in enumerate(keys):
             if key in self._done or key in keys[:position]:

@@ -87,13 +87,7 @@ class Shown:
 
     @property
     def view(self) -> RecordView:
-        """The record.
-
-        Raises
-        ------
-        NotReadyError
-            Before it has been opened.
-        """
+        """The record."""
         if self._view is None and self.trouble:
             raise DataError(self.trouble)
         shown = self._view or self._beginning
@@ -117,13 +111,13 @@ class Shown:
         if self._open_again is None:
             return
         stamp = self._look()
-        first = self._first()
-        if first is not None:
-            self._beginning = RecordView(Measures(first), beginning=True)
-            self.reading(0.0)
         try:
+            first = self._first()
+            if first is not None:
+                self._beginning = RecordView(Measures(first), beginning=True)
+                self.reading(0.0)
             self._view = self._open_again().read_questions().start()
-        except SufficeError as error:
+        except (SufficeError, OSError) as error:
             self.trouble = str(error)
         self._stamp, self._beginning = stamp, None
 

@@ -55,11 +55,6 @@ def write_bundle(view: RecordView, folder: Path) -> Bundle:
     """The viewer of a record that was measured, as files in a folder that is new or empty.
 
     Figures are of all questions; in the table are at most :data:`MOST_ROWS`, evenly over the record.
-
-    Raises
-    ------
-    UsageError
-        When something stands in the folder.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already; name a new folder for the bundle")

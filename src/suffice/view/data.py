@@ -25,6 +25,7 @@ from suffice.monitor.folder import EARLIEST
 from suffice.monitor.production import Produced, Production, ProductionSettings
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.units import unit_means
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import fit_rule
@@ -34,6 +35,7 @@ from suffice.replay.run.named_policies import (
     NamedPolicy,
     Wanted,
     asked_policies,
+    fixed_names,
     numbered,
     runnable,
     usual_names,
@@ -58,7 +60,6 @@ WHAT_IF = "what-if"
 """What the rule that is tried is called among policies."""
 _AT_A_TIME = 6  # signals of a record in shards that are measured in one pass
 _KEPT_RULES = 16
-_FIXED_SHOWN = 10
 
 
 class NotReadyError(SufficeError):
@@ -332,7 +333,7 @@ class RecordView:
         able, left_out = runnable(asked, measures, "hotpotqa")
         self.columns.notes += [f"{policy.name} is left out: {policy.reason}" for policy in left_out]
         there = {candidate.name for candidate in able}
-        fixed = [name for name in self._fixed() if name not in there]
+        fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
         runner = Runner(measures, candidates, self._replay, self.traces.n_rounds)
@@ -350,16 +351,6 @@ class RecordView:
                 }
         for reads in (CostReads(), CostReads(answers=True)):
             _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.columns.axis.name]
-
-    def _fixed(self) -> list[str]:
-        """The fixed budgets that others are seen beside; of a long record some, ever further apart."""
-        n_rounds = self.traces.n_rounds
-        shown = np.unique(
-            np.geomspace(1, n_rounds, min(n_rounds, _FIXED_SHOWN)).round().astype(int)
-        )
-        if n_rounds <= _FIXED_SHOWN:
-            shown = np.arange(1, n_rounds + 1)
-        return [f"fixed-{k}" for k in shown.tolist()]
 
     @cached_property
     def _replay(self) -> ReplaySettings:
@@ -387,27 +378,23 @@ class RecordView:
         answers = runner.answers[candidate.name]
         returned, reader = answers.returned(runner.scored), runner.reader
         at = reader.seen.stops(wanted)
-        paid = (
-            None if axis is None else runner.book.at_stops(runner.reads[candidate.name])[axis.name]
-        )
+        reads = runner.reads[candidate.name]
+        paid = None if axis is None else runner.book.at_stops(reads)[axis.name]
+        cost = None
+        if axis is not None and paid is not None:
+            cost, _ = reader.cost(axis.name, paid, at, runner.book.at_least(reads))
         return PolicyColumns(
             candidate=candidate,
             stops=stops,
             answers=answers.at(stops),
-            score=reader.score(returned, metric.score, at),
-            em=reader.score(returned, "em", at),
-            cost=None if paid is None else reader.cost(paid, at),
+            score=reader.score(returned, metric.score, at)[0],
+            em=reader.score(returned, "em", at)[0],
+            cost=cost,
         )
 
     # --- read when ready -------------------------------------------------------------------------
     def signal(self, name: str) -> Array:
-        """A signal of every question and round, (n_questions, n_rounds).
-
-        Raises
-        ------
-        NotReadyError
-            While it is not measured; it will be next.
-        """
+        """A signal of every question and round, (n_questions, n_rounds)."""
         if name not in self.columns.signals:
             self._want((name,))
         return self.columns.signals[name]
@@ -435,13 +422,7 @@ class RecordView:
         return True
 
     def policy(self, name: str, rule: str = "") -> PolicyColumns:
-        """A policy by what it is called; :data:`WHAT_IF`: the rule.
-
-        Raises
-        ------
-        KeyError
-            Where none is called so.
-        """
+        """A policy by what it is called; :data:`WHAT_IF`: the rule."""
         if name == WHAT_IF:
             return self.rule(rule)
         for policy in self.columns.policies:
@@ -457,15 +438,7 @@ class RecordView:
         return self.policy(f"fixed-{self.traces.n_rounds}")
 
     def rule(self, text: str) -> PolicyColumns:
-        """What a rule would do on every question.
-
-        Raises
-        ------
-        UsageError
-            Where it is no rule, or reads what the record does not hold.
-        NotReadyError
-            Where it reads a signal that is being measured.
-        """
+        """What a rule would do on every question."""
         if text in self._rules:
             self._rules.move_to_end(text)
             return self._rules[text]
@@ -537,9 +510,13 @@ class RecordView:
             "adaptive": candidate.adaptive,
             "summary": "" if candidate.policy is None else candidate.policy.facts.summary,
             "hash": "" if candidate.policy is None else policy_hash(candidate.policy),
-            "score": interval(policy.score[rows & self.labelled]),
-            "cost": None if policy.cost is None else interval(policy.cost[rows]),
-            "rounds": float(policy.stops[rows].mean()) if rows.any() else None,
+            "score": self.interval(policy.score, rows & self.labelled),
+            "cost": None if policy.cost is None else self.interval(policy.cost, rows),
+            "rounds": float(
+                unit_means(policy.stops[rows].astype(np.float64), self.measures.units[rows]).mean()
+            )
+            if rows.any()
+            else None,
             "stops": stops.tolist(),
         }
 
@@ -554,23 +531,22 @@ class RecordView:
         """What one policy scores and pays more than another on the same questions."""
         cost = None
         if one.cost is not None and other.cost is not None:
-            cost = interval((one.cost - other.cost)[rows])
-        return {"score": interval((one.score - other.score)[rows & self.labelled]), "cost": cost}
+            cost = self.interval(one.cost - other.cost, rows)
+        return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
 
+    def interval(self, values: Array, rows: NDArray[np.bool_]) -> Interval | None:
+        """The mean over units of questions, with its 95% interval; ``None``: of one or more it is unknown.
 
-def interval(values: Array) -> Interval | None:
-    """The mean of what is known, with its 95% interval; ``None``: nothing is.
-
-    From the draws of a replay up to :data:`SUMS_ABOVE` questions, from sums beyond.
-    """
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return None
-    if len(known) <= SUMS_ABOVE:
-        draws = _counts(len(known)) @ known / len(known)
-    else:
-        draws = Sums.of(known[:, None]).draws()[:, 0]
-    return percentile_interval(float(known.mean()), draws)
+        From the draws of a replay up to :data:`SUMS_ABOVE` units, from sums beyond.
+        """
+        means = unit_means(values[rows], self.measures.units[rows])
+        if not len(means) or np.isnan(means).any():
+            return None
+        if len(means) <= SUMS_ABOVE:
+            draws = _counts(len(means)) @ means / len(means)
+        else:
+            draws = Sums.of(means[:, None]).draws()[:, 0]
+        return percentile_interval(float(means.mean()), draws)
 
 
 @lru_cache(maxsize=2)

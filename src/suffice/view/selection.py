@@ -71,13 +71,7 @@ class Selection:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Selection:
-        """What a query string asks for.
-
-        Raises
-        ------
-        UsageError
-            For a value that is none.
-        """
+        """What a query string asks for."""
         outcome, sort = query.get("outcome", ""), query.get("sort", "id") or "id"
         if outcome and outcome not in OUTCOMES:
             raise UsageError(f"outcome is one of {', '.join(OUTCOMES)}, found {outcome[:40]!r}")

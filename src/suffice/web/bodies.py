@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from starlette.requests import ClientDisconnect, Request
 
-from suffice.protocols import whole_text
+from suffice.protocols import strict_json, whole_text
 from suffice.web.replies import Refusal
 
 # one left open goes to the end, or each of its quotes would be looked for again
@@ -30,18 +29,12 @@ class BodyLimits:
 
 
 async def read_json(request: Request, limits: BodyLimits) -> dict[str, Any]:
-    """The JSON object that a request brings.
-
-    Raises
-    ------
-    Refusal
-        413 for too many bytes, 400 for what is no JSON object, is nested too deep, or holds NaN.
-    """
+    """The JSON object of a request; refused: too many bytes (413), no object, NaN or too deep (400)."""
     content = await _content(request, limits.bytes)
     if _deeper(content, limits.depth):
         raise Refusal(400, f"lists and objects may be nested {limits.depth} deep", code="too_deep")
     try:
-        document = json.loads(content.decode(), parse_constant=_no_constant)
+        document = strict_json(content.decode(), finite=True)
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is no JSON in UTF-8: {error}", code="no_json") from error
     if not isinstance(document, dict):
@@ -83,7 +76,3 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {whole_text(name): _whole(item) for name, item in value.items()}
     return value
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON; undefined is null")

@@ -27,7 +27,7 @@ PAGE_CONTENT = (
 )
 """Content security policies: of a service that shows nothing, and of pages that load their own files."""
 
-OPEN_PATHS = frozenset({"/health/live", "/health/ready"})
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 """What is answered without a token: it says no more than whether the service is up."""
 
 _ALWAYS = {
@@ -63,15 +63,7 @@ class Token:
 
 
 def read_tokens(file: Path) -> tuple[Token, ...]:
-    """Those of a file with a line ``NAME SHA256`` for each; lines that begin with ``#`` are not read.
-
-    Raises
-    ------
-    DataError
-        Naming the line that is none, or a name that stands there twice.
-    UsageError
-        When the file cannot be read.
-    """
+    """Those of a file with a line ``NAME SHA256`` for each; lines that begin with ``#`` are not read."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -96,13 +88,7 @@ def read_tokens(file: Path) -> tuple[Token, ...]:
 
 
 def new_token(file: Path, name: str) -> str:
-    """A token for ``name``, which is kept hashed in the file, for its owner's eyes alone, and told once.
-
-    Raises
-    ------
-    UsageError
-        For a name that is none, or has a token.
-    """
+    """A token for ``name``, which is kept hashed in the file, for its owner's eyes alone, and told once."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"a token is named by up to 64 letters, digits, '.', '_' and '-', found {name!r:.80}"
@@ -144,13 +130,7 @@ def is_loopback(address: str) -> bool:
 
 
 def check_exposed(address: str, tokens: Sequence[Token], *, allow_unauthenticated: bool) -> None:
-    """Refuse to let others ask without a token, unless that was typed.
-
-    Raises
-    ------
-    UsageError
-        Saying what to type.
-    """
+    """Refuse to let others ask without a token, unless that was typed."""
     if tokens or allow_unauthenticated or is_loopback(address):
         return
     raise UsageError(
@@ -161,17 +141,7 @@ def check_exposed(address: str, tokens: Sequence[Token], *, allow_unauthenticate
 
 # --- rates ----------------------------------------------------------------------------------------
 class Rates:
-    """A bucket for each caller that fills at a rate and from which every request takes one.
-
-    Parameters
-    ----------
-    per_minute
-        Requests that a caller may make in the long run; 0: as many as they like.
-    burst
-        How many at once.
-    clock
-        Seconds that never go back.
-    """
+    """A bucket of ``burst`` for each caller, which fills at a rate (0: no limit); every request takes one."""
 
     def __init__(
         self, per_minute: float, burst: int, *, clock: Callable[[], float] = time.monotonic
@@ -193,6 +163,18 @@ class Rates:
         if len(self._levels) > _MOST_CALLERS:
             self._forget(now)
         return 0.0 if enough else (1 - level) / self._rate
+
+    def take(self, caller: str, what: str) -> None:
+        """Take one, or send the caller away (429) until there is one; ``what`` is counted."""
+        wait = self.wait_s(caller)
+        if wait > 0:
+            raise Refusal(
+                429,
+                f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s",
+                kind="rate_limit_error",
+                code="rate_limit_exceeded",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
 
     def _forget(self, now: float) -> None:
         """Buckets that are full again are like new ones; of the others those unused for longest go."""
@@ -239,17 +221,7 @@ class Door:
 
 
 class Guard:
-    """ASGI middleware; the name of the token stands in ``request.state.caller``, empty where none is asked.
-
-    Parameters
-    ----------
-    app
-        What is guarded.
-    door
-        What is let in.
-    rates
-        Whose clock to go by; made of the door where left out.
-    """
+    """ASGI middleware; ``request.state.caller`` is the name of the token, empty where none is asked."""
 
     def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
         self._app = app
@@ -293,8 +265,7 @@ class Guard:
                 else None
             )
             caller, known = name or "", name is not None
-        address = (scope.get("client") or ("", 0))[0]
-        self._check_rate(caller or f"from {address}")
+        self._rates.take(caller or address_of(scope), "requests")
         if not known:
             raise Refusal(
                 401,
@@ -334,17 +305,6 @@ class Guard:
                 code="bad_origin",
             )
 
-    def _check_rate(self, caller: str) -> None:
-        wait = self._rates.wait_s(caller)
-        if wait > 0:
-            raise Refusal(
-                429,
-                f"{self._door.requests_per_minute:g} requests a minute are allowed; wait {wait:.1f} s",
-                kind="rate_limit_error",
-                code="rate_limit_exceeded",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
-
     def _with_headers(self, send: Send) -> Send:
         async def say(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -358,6 +318,11 @@ class Guard:
             await send(message)
 
         return say
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request comes from, as the name of who has none."""
+    return f"from {(scope.get('client') or ('', 0))[0]}"
 
 
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:

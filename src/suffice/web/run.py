@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import hashlib
 import logging
@@ -16,15 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffice.errors import UsageError
+from suffice.web.guard import OPEN_PATHS
+from suffice.web.replies import Refusal
 
 _LOG = logging.getLogger("suffice.web")
 _MOST_HEAD_BYTES = 32 << 10
 _KEEP_ALIVE_S = 15
 _BACKLOG = 1024
+_ACCEPTED = 64  # connections taken in at once, before one of them can be closed
+_FURTHER = 32  # connections beyond the limit, which are told so; health is answered on them
+_OTHER_FILES = 256  # that may be open: of models, the record, logs, and what is accepted
+_FEWEST = 32
+_QUIET_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +44,8 @@ class Listening:
     host, port
         The address; port 0: any that is free.
     connections
-        As many at once; further ones are told 503.
+        Requests under way at once; further ones are told 503, and of open connections beyond those the
+        one that waits the longest for a request is closed.
     head_s
         Seconds that a client may take to send the head of a request.
     notice_s
@@ -79,27 +88,51 @@ class Hooks:
     watched: Callable[[], Iterable[Path]] = tuple
 
 
+def open_at_once(wanted: int) -> int:
+    """How many connections may be open, by the limit of files, which is raised where it can be."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = wanted + _FURTHER + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        soft = enough if hard == resource.RLIM_INFINITY else min(enough, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    else:
+        soft = enough
+    allowed = min(wanted, soft - _FURTHER - _OTHER_FILES)
+    if allowed < min(wanted, _FEWEST):
+        raise UsageError(
+            f"{soft:,} files may be open here (ulimit -n); {_FEWEST + _FURTHER + _OTHER_FILES} are needed at "
+            "least: type ulimit -n 4096, or LimitNOFILE=4096 in a unit of systemd"
+        )
+    return allowed
+
+
 def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
     """Take requests until SIGTERM or SIGINT; a second one ends what is under way too.
 
     The application's lifespan ends after the last request, and closes what it records.
-
-    Raises
-    ------
-    UsageError
-        When the address cannot be listened on.
     """
+    most = open_at_once(listening.connections)
+    if most < listening.connections:
+        _LOG.warning(
+            "%d connections are served at once, not %d: few files may be open here (ulimit -n)",
+            most,
+            listening.connections,
+        )
+    own = {"head_s": listening.head_s, "most": most + _FURTHER, "waiting": {}}
     config = uvicorn.Config(
-        app,
-        http=type("_Timed", (_Protocol,), {"head_s": listening.head_s}),
+        _AtOnce(app, most),
+        http=type("_Timed", (_Protocol,), own),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=listening.connections,
-        backlog=_BACKLOG,
+        backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(listening.end_s)),
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
@@ -125,19 +158,60 @@ def _bound(listening: Listening) -> socket.socket:
     return listener
 
 
+class _AtOnce:
+    """The application, for so many requests at once; health beyond them, too."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        if self._under_way >= self._most:
+            await _full(self._most, "requests are under way").reply()(scope, receive, send)
+            return
+        self._under_way += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._under_way -= 1
+
+
+def _full(most: int, what: str) -> Refusal:
+    return Refusal(
+        503,
+        f"{most:,} {what}, which is the limit; ask again later",
+        kind="server_error",
+        code="too_many_connections",
+        headers={"Retry-After": "1", "Connection": "close"},
+    )
+
+
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that does not wait for ever for the head of a request."""
+    """HTTP/1.1 that waits neither for ever nor on too many connections for the head of a request."""
 
     head_s: float
-    _head: asyncio.TimerHandle | None = None
+    most: int
+    waiting: dict[_Protocol, asyncio.TimerHandle | None]  # the longest first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait_for_head()
+        if len(self.connections) > self.most:
+            longest = next(iter(self.waiting))
+            longest._let_go(_full(self.most, "connections are open"))  # noqa: SLF001
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if str(self.conn.their_state) == "IDLE" and not self.transport.is_closing():
+            self.waiting.setdefault(self)  # for its next request, without a clock of ours
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait_no_more()
@@ -146,18 +220,25 @@ class _Protocol(H11Protocol):
     def _wait_for_head(self) -> None:
         if str(self.conn.their_state) != "IDLE":
             self._wait_no_more()
-        elif self._head is None:
-            self._head = self.loop.call_later(self.head_s, self._let_go)
+        elif self.waiting.get(self) is None:
+            late = Refusal(408, f"the head of the request took more than {self.head_s:g} s")
+            self.waiting[self] = self.loop.call_later(self.head_s, self._let_go, late)
 
     def _wait_no_more(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+        timer = self.waiting.pop(self, None)
+        if timer is not None:
+            timer.cancel()
 
-    def _let_go(self) -> None:
-        self._head = None
-        if not self.transport.is_closing():
-            self.transport.close()
+    def _let_go(self, why: Refusal) -> None:
+        self._wait_no_more()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None:  # else its client may take this for the reply to a request under way
+            reply = why.reply()
+            lines = [b"HTTP/1.1 %d " % why.status]
+            lines += [name + b": " + value for name, value in reply.raw_headers]
+            self.transport.write(b"\r\n".join([*lines, b"", bytes(reply.body)]))
+        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -224,9 +305,12 @@ class Server(uvicorn.Server):
         """Listen, say where, and look after the files."""
         files = Files(self._hooks.watched)
         files.changed()
+        asyncio.get_running_loop().set_exception_handler(_Failures())
         await super().startup(sockets)
         if not self.started:
             return
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # that wait beside those that are accepted at once
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         gc.collect()
         gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks
@@ -253,6 +337,21 @@ class Server(uvicorn.Server):
 
     def _tasks_named(self, name: str) -> list[asyncio.Task[Any]]:
         return [task for task in self._tasks if task.get_name() == name]
+
+
+@dataclass(slots=True)
+class _Failures:
+    """What the event loop reports: a lack of files once a minute, not at every connection."""
+
+    said: float = -_QUIET_S
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() - self.said >= _QUIET_S:
+            self.said = loop.time()
+            _LOG.error("no connection is taken for a moment: %s (ulimit -n)", error.strerror)
 
 
 @dataclass(slots=True)

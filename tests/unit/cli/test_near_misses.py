@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import suffice
-from suffice.cli.main import main
-from suffice.errors import SufficeError
+from suffice.cli.main import build_parser, main
+from suffice.errors import DataError, SufficeError, UsageError
+from suffice.options import as_share
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.writer import write_traces
 
@@ -97,3 +100,138 @@ def test_a_missing_action_is_answered_with_those_there_are(
         "ACTION, one of info, validate, accept, prune, split, merge, filter, label, redact, import, export"
         in capsys.readouterr().err
     )
+
+
+# --- near misses whose meaning is clear are taken ---------------------------------------------------
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("2%", 0.02),
+        ("0.02", 0.02),
+        (" 95 %", 0.95),
+        ("0.5%", 0.005),
+        ("0", 0.0),
+        ("100%", 1.0),
+        (1, 1.0),
+    ],
+)
+def test_a_share_is_a_number_or_in_percent(given: float | str, meant: float) -> None:
+    assert as_share(given) == meant
+
+
+@pytest.mark.parametrize(
+    "given", ["", "%", "two", "nan", "inf", "-1%", "-0.1", "101%", "1e3", "2 points"]
+)
+def test_what_is_no_share(given: str) -> None:
+    with pytest.raises(UsageError, match="max_loss"):
+        as_share(given, "max_loss")
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("choose TRACES --out chosen", "--max-loss"),
+        ("choose TRACES --out chosen", "--confidence"),
+        ("choose TRACES --out chosen", "--max-wrong-stops"),
+        ("fit micp TRACES --out p.json", "--alpha"),
+        ("fit micp TRACES --out p.json", "--alpha-retrieval"),
+        ("ask Who? --corpus .", "--decline-below"),
+        ("serve", "--explore"),
+        ("monitor p.json TRACES", "--level"),
+    ],
+)
+def test_points_are_told_from_shares(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*command.split(), option]
+    for given in ("5", "5%"):
+        with pytest.raises(SystemExit) if given == "5" else nullcontext():
+            build_parser({words[0]}).parse_args([*words, given])
+    said = " ".join(capsys.readouterr().err.split())
+    assert option in said
+    assert "did you mean 0.05" in said
+
+
+def test_shares_in_percent_are_what_is_promised_and_drawn(traces: str, tmp_path: Path) -> None:
+    settings = suffice.ChoiceSettings(max_loss="2%", confidence="90%")  # type: ignore[arg-type]
+    assert (settings.max_loss, settings.confidence) == (0.02, 0.9)
+    with pytest.raises(UsageError, match=r"max_loss.*did you mean 0\.02"):
+        suffice.ChoiceSettings(max_loss=2)
+    words = ["traces", "split", traces, "--splits", "a=25%,b=0.75", "--replace", "--out"]
+    assert main([*words, str(tmp_path / "drawn")]) == 0
+    assert suffice.read_traces(tmp_path / "drawn").splits == {"a": 3, "b": 9}
+
+
+def test_settings_are_taken_by_their_names(traces: str) -> None:
+    asked = suffice.ComparisonSettings(rules=("answer_stable",), resamples=20)
+    by_name = suffice.compare(traces, rules="answer_stable", resamples=20)
+    assert by_name.to_json() == suffice.compare(traces, asked).to_json()
+    more = suffice.compare(traces, asked, policies=["fixed-2"])
+    assert [policy["name"] for policy in more.to_json()["policies"]][:2] == [
+        "fixed-2",
+        "answer_stable",
+    ]
+    told = suffice.diagnosis(traces, rules=["answer_stable"]).to_json()
+    assert (
+        told
+        == suffice.diagnosis(traces, suffice.DiagnosisSettings(rules=("answer_stable",))).to_json()
+    )
+    with pytest.raises(UsageError, match="did you mean 'rules'"):
+        suffice.compare(traces, rule=["answer_stable"])
+
+
+def test_all_is_every_question(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
+    record = suffice.read_traces(traces)
+    assert len(record.splits) > 1
+    whole = suffice.compare(traces, policies=["fixed-2"], split="all", resamples=20)
+    assert whole.result.questions == record.n_questions == 12
+    assert main(["fit", "tasr", traces, "--split", "all", "--out", "p.json"]) == 2
+    assert "traces split" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("named", "stops"), [("fixed-2", 2), ("answer_stable", 3), ("round >= 1", 1)]
+)
+def test_a_policy_is_taken_by_its_name_or_its_rule(named: str, stops: int) -> None:
+    watch = suffice.Watch(named, mode="live", max_rounds=4)
+    controller, loaded = suffice.Controller(named), suffice.Controller.load(named)
+    with watch.question("Where?", gold_answers=None) as loop:  # type: ignore[arg-type]
+        for answer in ("Oslo", "Skien", "Skien", "Skien"):
+            decision = loop.observe(answer=answer)
+            done = suffice.Round(answer=answer)
+            assert controller.observe(done).stop == loaded.observe(done).stop == decision.stop
+            if decision.stop:
+                break
+    assert len(loop.rounds) == stops
+    assert suffice.Watch("fixed-2").policy == suffice.FixedPolicy(2)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [("tasr", "suffice fit tasr"), ("fixd-3", "fixed-3"), ("nowhere.json", "nowhere.json")],
+)
+def test_what_is_no_policy_by_itself_is_told_what_to_type(named: str, told: str) -> None:
+    for take in (suffice.Watch, suffice.Controller, suffice.Controller.load):
+        with pytest.raises((UsageError, DataError), match=told):
+            take(named)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [(None, ()), ("Oslo", ("Oslo",)), (["Oslo", "Christiania"], ("Oslo", "Christiania"))],
+)
+def test_gold_is_given_as_it_is_at_hand(
+    gold: Any, answers: tuple[str, ...], tmp_path: Path
+) -> None:
+    question = suffice.Question(id="q", text="Where?")
+    record = suffice.QuestionRecord(
+        question=question, gold=gold, rounds=(suffice.Round(answer="Oslo"),)
+    )
+    assert record.gold == suffice.Gold(answers=answers)
+    suffice.write_traces([record], tmp_path / "t.parquet")
+    (read,) = suffice.read_traces(tmp_path / "t.parquet").records()
+    assert read.gold.answers == answers
+    assert suffice.Gold(answers=None) == suffice.Gold()  # type: ignore[arg-type]
+    with pytest.raises(DataError) as refusal:
+        suffice.QuestionRecord(question="Where?", rounds=())  # type: ignore[arg-type]
+    assert refusal.value.column == "question"

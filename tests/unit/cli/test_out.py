@@ -6,12 +6,18 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from suffice.cli.main import COMMANDS, build_parser, main
+from suffice.cli.options import write_policy
 from suffice.cli.parser import Parser
+from suffice.policies.file import load_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.testing.traces import make_record, to_trace_set
 
 
 @pytest.mark.parametrize(
@@ -66,3 +72,14 @@ def test_no_command_has_an_out_without_the_check() -> None:
         for action in parser._actions:
             if "--out" in action.option_strings:
                 assert "out_path" in getattr(action.type, "__qualname__", ""), parser.prog
+
+
+@pytest.mark.parametrize(("stated", "budget"), [({}, 3), ({"rounds": 7}, 7)])
+def test_a_policys_file_states_the_full_budget_and_never_its_own_stop(
+    stated: dict[str, int], budget: int, tmp_path: Path
+) -> None:
+    traces = to_trace_set([make_record("a", ["x", "y", "z"])])
+    traces = replace(traces, origin=replace(traces.origin, run=stated))
+    for policy in (FixedPolicy(1), RulePolicy(rule="round >= 2")):
+        written = write_policy(str(tmp_path / "policy.json"), policy, traces)
+        assert load_policy(written["out"]).max_rounds == budget

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from suffice.errors import BackendError, UsageError
-from suffice.llm.wire import Counts, check_request, counts, parse_completions, request_body
-from suffice.protocols import Completion, GenerationRequest, Message
+from suffice.llm.wire import (
+    Counts,
+    EventReply,
+    check_request,
+    counts,
+    joined_events,
+    parse_completions,
+    request_body,
+)
+from suffice.protocols import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.trace.rounds.records import Token, TopToken
 
 
@@ -231,3 +239,46 @@ LOOP["items"] = LOOP
 def test_what_is_no_schema_is_refused(schema: Any, found: str) -> None:
     with pytest.raises(UsageError, match=rf"json_schema .*{found}"):
         check_request(GenerationRequest(prompt="Hi", json_schema=schema), "completion", "m")
+
+
+# --- replies that come as events -------------------------------------------------------------
+def stream_of(*pieces: str) -> bytes:
+    """Events as a server sends them, halves of surrogate pairs escaped."""
+    events: list[dict[str, Any]] = [
+        {"choices": [{"delta": {"content": piece}}]} for piece in pieces
+    ]
+    events.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        (["Sk", "ien \ud83d", "\ude00 yes"], ["Sk", "ien ", "\U0001f600 yes"]),
+        (["\ud83d", "\ude00"], ["\U0001f600"]),
+        (["a\ud83d", "b"], ["a", "\ufffdb"]),
+        (["\ude00", "a\ud83d"], ["\ufffd", "a"]),
+    ],
+)
+def test_an_emoji_split_over_two_pieces_is_told_whole(pieces: list[str], told: list[str]) -> None:
+    heard: list[str] = []
+    content = stream_of(*pieces)
+    EventReply(heard.append).feed(content)
+    assert heard == told
+    whole = parse_completions(joined_events(content, "s"), top_logprobs=0, source="s")[0].text
+    assert whole.startswith("".join(heard))
+
+
+def test_a_reply_of_10_mb_is_kept_and_told_as_far_as_it_is_read() -> None:
+    heard: list[str] = []
+    content = stream_of("Answer: ", *["x" * 100_000] * 100)
+    EventReply(heard.append).feed(content)
+    (whole,) = parse_completions(joined_events(content, "s"), top_logprobs=0, source="s")
+    assert len(whole.text) == MAX_REPLY_LETTERS
+    assert "".join(heard) == whole.text
+
+
+def test_tokens_beyond_what_is_read_are_left_out() -> None:
+    tokens = tuple(Token("x" * 60_000, -0.1) for _ in range(3))
+    cut = Completion(text="x" * 180_000, tokens=tokens)
+    assert (len(cut.text), len(cut.tokens or ())) == (MAX_REPLY_LETTERS, 1)

@@ -16,6 +16,7 @@ from tests.builders import logged
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners
+from suffice.scoring import Weights
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, StoppedBy
 
@@ -29,7 +30,7 @@ def measured(records: Sequence[QuestionRecord]) -> tuple[Measures, Seen]:
 
 def test_six_questions_worked_by_hand() -> None:
     measures, seen = measured(SIX)
-    scores = seen.outcomes(measures.scores()).em
+    scores = seen.outcomes(measures.scores(), weights="ht").em
     nan = np.nan
     expected = [
         [0, 1, 0, 0],
@@ -40,7 +41,9 @@ def test_six_questions_worked_by_hand() -> None:
         [1, 0, 0, 0],
     ]
     np.testing.assert_array_equal(scores, expected)
-    low, high = (seen.outcomes(measures.scores(), unseen=end).em for end in (0.0, 1.0))
+    low, high = (
+        seen.outcomes(measures.scores(), unseen=end, weights="ht").em for end in (0.0, 1.0)
+    )
     np.testing.assert_array_equal(low[4], [0, 1, 0, 0])
     np.testing.assert_array_equal(high[4], [0, 1, 1, 1])
     assert seen.causes == {"policy": 2, "gold": 1}
@@ -53,6 +56,9 @@ def test_six_questions_worked_by_hand() -> None:
     # of the stratum past the stop (a, b, c) only c was seen: its mean stands for all three
     ratio = seen.at(measures.scores().em, full, weights="self-normalised")
     np.testing.assert_array_equal(ratio, [1, 1, 1, 1, nan, 0])
+    # a and b are expected to be like c, the only one explored; of c nothing is expected but its round 2
+    augmented = seen.at(measures.scores().em, full)
+    np.testing.assert_array_equal(augmented, [1, 1, 4, 1, nan, 0])
 
 
 def test_a_stop_where_the_loop_ended_by_itself_is_no_stop_of_all() -> None:
@@ -63,7 +69,7 @@ def test_a_stop_where_the_loop_ended_by_itself_is_no_stop_of_all() -> None:
     )
     measures, seen = measured([explored, cut, logged("z", [0, 0, 0])])
     np.testing.assert_array_equal(
-        seen.outcomes(measures.scores()).em, [[0, 1, 4], [0, 1, 0], [0, 0, 0]]
+        seen.outcomes(measures.scores(), weights="ht").em, [[0, 1, 4], [0, 1, 0], [0, 0, 0]]
     )
 
 
@@ -84,8 +90,11 @@ def test_a_complete_record_is_not_weighted() -> None:
     assert Measures(to_trace_set([*whole, budget])).seen is None
 
 
+@pytest.mark.parametrize("weights", ["augmented", "ht"])
 @pytest.mark.parametrize("stops", [(1, 1, 1, 1), (3, 3, 3, 3), (2, 3, 1, 2), (3, 2, 3, 1)])
-def test_the_mean_over_every_draw_is_what_nothing_cut_would_give(stops: tuple[int, ...]) -> None:
+def test_the_mean_over_every_draw_is_what_nothing_cut_would_give(
+    stops: tuple[int, ...], weights: Weights
+) -> None:
     share = 0.25
     truth = ([0, 1, 1], [1, 0, 1], [0, 0, 1], [0, 1])
     ends: tuple[StoppedBy | None, ...] = (None, None, None, "end")
@@ -102,9 +111,9 @@ def test_the_mean_over_every_draw_is_what_nothing_cut_would_give(stops: tuple[in
                 zip(truth, says, ends, drawn, strict=True)
             )
         ]
-        # always cut, and wrong wherever it might have gone
+        # one is always cut, so that something is
         measures, seen = measured([*log, logged("4", [1], 1, end="policy", propensity=share)])
-        mean += chance * seen.at(measures.scores().em, wanted).sum()
+        mean += chance * seen.at(measures.scores().em, wanted, weights=weights)[:4].sum()
     expected = sum(row[min(stop, len(row)) - 1] for row, stop in zip(truth, stops, strict=True))
     assert mean == pytest.approx(expected, abs=1e-12)
 
@@ -150,7 +159,7 @@ def test_every_cell_is_what_the_cases_say(records: list[QuestionRecord]) -> None
     seen = measures.seen
     if seen is None:
         return
-    scores = seen.outcomes(measures.scores()).em
+    scores = seen.outcomes(measures.scores(), weights="ht").em
     weighted = {
         record.propensity
         for record in records

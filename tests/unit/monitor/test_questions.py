@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from suffice import Gold, Question, QuestionRecord, Round
+from suffice import Gold, Question, QuestionRecord, Round, Usage
 from suffice.monitor.questions import STOP_ROUND, Asked, Reading
 from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
@@ -89,3 +90,20 @@ def test_the_answer_that_a_policy_chooses_is_the_one_returned(tmp_path: Path) ->
     write_traces([record([0.4, 0.9, 0.2, 0.1], by=None)], tmp_path / "t.parquet")
     (asked,) = Reading(chosen).questions(read_traces(tmp_path / "t.parquet"))
     assert (asked.stop, asked.at_stop.answer, asked.at_end.answer) == (3, "2", "2")
+
+
+def test_of_a_loop_that_answers_at_its_end_only_the_saved_rounds_are_known(tmp_path: Path) -> None:
+    """Stopped sooner it would have paid for an answer, too; all calls were said to be saved."""
+    searched = [
+        Round(answer=None, signals={"sure": 0.9}, usage=Usage(llm_calls=0)) for _ in range(3)
+    ]
+    answer = Usage(llm_calls=1, prompt_tokens=9)
+    asked = {}
+    for name, rounds in {
+        "at the end": [*searched[:2], replace(searched[2], answer="3", usage=answer)],
+        "in each": [replace(one, answer="3", usage=answer) for one in searched],
+    }.items():
+        one = replace(record([0.9] * 3, said=1), rounds=tuple(rounds))
+        (asked[name],) = read(tmp_path, one)
+    assert asked["at the end"].saved == {"rounds": pytest.approx(2 / 3)}
+    assert asked["in each"].saved["llm_calls"] == pytest.approx(2 / 3)

@@ -101,3 +101,55 @@ def test_what_it_cannot_do(tmp_path: Path) -> None:
     (tmp_path / "there.parquet").touch()
     with pytest.raises(UsageError, match=r"there\.parquet"):
         redact_traces(RECORD, tmp_path / "there.parquet")
+
+
+SECRETS = {
+    "base_url": "https://ann:hunter22@models.example/v1?api_key=k1abcdef&sig=s1abcdef#frag",
+    "model": "openai:gpt at http://bob:pw@host.example/v1?token=t1abcdef",
+    "corpus": "/home/ann/secret corpus/notes.jsonl",
+    "index": "see C:\\Users\\ann\\index.bin and ~/ann/private.db",
+    "files": ["data/ann/private.parquet", "../ann/private.txt", "file:///home/ann/x"],
+    "command": "record --api-key k2abcdef --corpus /srv/ann/docs --token=t2abcdef",
+    "error": {"message": "401: password: hunter33 at '/etc/ann/key.pem'"},
+    "api_key": "plainword",
+    "https://ann:hunter44@host.example": 1,
+}
+TELLING = ("hunter", "ann", "k1abc", "s1abc", "t1abc", "k2abc", "t2abc", "plainword", "bob", "frag")
+
+
+def test_no_key_password_or_path_is_left_of_the_run(tmp_path: Path) -> None:
+    kept = {"model_name": "Qwen/Qwen2.5-1.5B", "max_tokens": 48, "dataset": "hotpotqa"}
+    records = sampled_records(3)
+    write_traces(records, tmp_path / "r.parquet", run={**SECRETS, **kept})
+    redact_traces(tmp_path / "r.parquet", tmp_path / "out.parquet")
+    run = suffice.read_traces(tmp_path / "out.parquet").origin.run
+    assert not [word for word in TELLING if word in json.dumps(run)], run
+    assert {name: run[name] for name in kept} == kept
+    assert "models.example/v1" in run["base_url"]
+
+
+@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
+def test_nor_in_a_watched_record(tmp_path: Path, texts: str) -> None:
+    watch = suffice.Watch(record=tmp_path / "rec", texts=texts, run=SECRETS)  # type: ignore[arg-type]
+    with watch, watch.question("Who?") as loop:
+        loop.observe(answer="Oslo")
+    for file in (tmp_path / "rec").iterdir():
+        content = file.read_bytes().decode("utf-8", "replace")
+        assert not [word for word in TELLING if word in content], file
+
+
+@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
+def test_it_says_field_by_field_what_stays(tmp_path: Path, texts: str) -> None:
+    """What it names is as it was, and of all else nothing is."""
+    whole = pq.read_table(RECORD)
+    written = redact_traces(RECORD, tmp_path / "out.parquet", texts=texts)  # type: ignore[arg-type]
+    out = pq.read_table(written.out)
+    keys = [("question_id", "ascending"), ("round", "ascending")]
+    whole, out = whole.sort_by(keys), out.sort_by(keys)
+    for name in whole.column_names:
+        if name in {*out.column_names} - {"signals", "score"} and out[name].null_count < len(out):
+            same = out[name].to_pylist() == whole[name].to_pylist()
+            blank = not any(whole[name].to_pylist())
+            assert blank or same == (name in written.stays), name
+    assert "run document" in written.stays
+    assert ("group" in written.stays) == (texts == "no-texts")

@@ -13,9 +13,8 @@ from tests.builders import drawn_records
 from tests.cut_population import run_live
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
+from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
 from suffice.numbers.maps.platt import fit_platt
-from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import policy_document

@@ -15,7 +15,7 @@ from tests.properties import examples
 from suffice.errors import InternalError, MissingExtra
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.estimate import Estimate
-from suffice.results.markup import join
+from suffice.results.markup import join, visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
 
 HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u202e=1+1'
@@ -408,9 +408,33 @@ def test_hostile_text_in_text() -> None:
     assert len(text.split("\n")) == len(hostile().text(None).split("\n")) == 9
 
 
-def test_hostile_text_stays_as_it_is_in_csv() -> None:
+def test_hostile_text_in_csv() -> None:
+    """The words stay; in data frames every letter does."""
     read = list(csv.reader(io.StringIO(hostile().csv(), newline="")))
-    assert read == [[HOSTILE, "n"], [HOSTILE, "1"], ["[x] *y", "-2"]]
+    assert read == [[visible(HOSTILE), "n"], [visible(HOSTILE), "1"], ["[x] *y", "-2"]]
+    assert hostile().to_arrow().column(0).to_pylist() == [HOSTILE, "[x] *y"]
+
+
+STEERING = ["\x1b[2J", "\x9b2J", "\x07", "a\rb", "\u202eabc", "\u2066x", "\x7f", "\x00"]
+
+
+@pytest.mark.parametrize("letters", STEERING)
+@pytest.mark.parametrize("form", ["text", "csv", "latex", "markdown", "html"])
+def test_nothing_steers_a_terminal(form: str, letters: str) -> None:
+    """Neither in the name of a table or a column, nor its head, a cell, the title or a note."""
+    column = Column(name=f"policy{letters}", head=f"head{letters}")
+    table = Table(
+        name=f"name{letters}",
+        title=f"title{letters}",
+        columns=(Column(name=f"x{letters}"), column),
+        rows=((f"fixed{letters}", Cell("v", f"shown{letters}")),),
+        notes=(f"note{letters}",),
+    )
+    shown = getattr(table, form)()
+    assert not any(ord(c) < 32 and c != "\n" for c in shown)
+    assert not {*shown} & {*"\x7f\x9b\u202e\u2066"}
+    bare = Table(name="n", title=f"title{letters}", notes=(f"note{letters}",))
+    assert not {*getattr(bare, form)()} & ({*letters} - {*"[2Jabcx\n"})
 
 
 def test_data_frames_are_typed() -> None:
@@ -473,7 +497,7 @@ def test_csv_gives_back_every_value(table: Table) -> None:
     for read, row in zip(rows, table.rows, strict=True):
         for column, text, value in zip(table.columns, read, row, strict=True):
             if column.kind == "text":
-                assert text == value
+                assert text.removeprefix("'") == visible(str(value)).removeprefix("'")
             elif value is None or (isinstance(value, float) and math.isnan(value)):
                 assert text == ""
             else:
@@ -495,11 +519,14 @@ def test_every_form_of_every_table(table: Table, width: int) -> None:
     assert table.to_arrow().num_rows == len(table.rows)
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "＝1"])
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "＝1", " =1"]
+)
 def test_csv_computes_nothing(cell: str) -> None:
-    table = Table(name="t", columns=[Column(name="name")], rows=[(cell,)])
-    (row,) = list(csv.reader(table.csv().splitlines()))[1:]
-    assert row == [f"'{cell}"]
+    table = Table(name="t", columns=[Column(name=cell)], rows=[(cell,), ("\r" + cell,)])
+    head, row, other = csv.reader(table.csv().splitlines())
+    assert head == row == [f"'{cell}"]
+    assert other == [f"[U+000D]{cell}"]
 
 
 @pytest.mark.parametrize("cell", ["-", "-0.5", "+3%", "-1e-9", "a=1", "fixed-1"])
@@ -510,3 +537,10 @@ def test_csv_leaves_numbers_and_words(cell: str) -> None:
         rows=[(cell, -1.0)],
     )
     assert list(csv.reader(table.csv().splitlines()))[1] == [cell, "-1.0"]
+
+
+def test_a_command_in_a_note_is_not_broken_at_a_hyphen() -> None:
+    note = "draw splits with: suffice traces split traces-labelled --splits tune=0.4,eval=0.6"
+    table = Table(name="x", title="", columns=(), rows=(), notes=(note,))
+    for width in range(24, 90):
+        assert "traces-labelled" in table.text(width)

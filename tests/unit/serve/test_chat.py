@@ -8,9 +8,10 @@ import pytest
 from tests.serving import Heard, chat, client, service
 
 from suffice.costs.prices import parse_prices
+from suffice.errors import BackendError
 from suffice.pipelines.live.ask import AskSettings
 from suffice.pipelines.live.budgets import Budgets
-from suffice.protocols import GenerationRequest
+from suffice.protocols import Generation, GenerationRequest
 from suffice.serve.settings import LimitSettings
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
@@ -207,3 +208,28 @@ def test_a_model_that_fails_is_a_bad_gateway_until_a_round_was_answered() -> Non
     assert begun["suffice"]["stopped_by"] == "error"
     assert begun["suffice"]["rounds"] == 1
     assert begun["choices"][0]["message"]["content"]
+
+
+class BreaksOff(ScriptedModel):
+    """Tells the beginning of a reply and fails, so many times; then it replies."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(lambda *_: "Answer: Skien")
+        self.left = times
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        if self.left and request.tell is not None:
+            self.left -= 1
+            for piece in ("Answer: Oslo is", " the town"):
+                request.tell(piece)
+            raise BackendError("the connection was lost")
+        return super().generate(request)
+
+
+def test_after_a_reply_that_broke_off_no_second_answer_is_streamed() -> None:
+    with client(service(BreaksOff(1))) as asked:
+        reply = chat(asked, model="two", stream=True)
+    *chunks, last = lines_of(reply)
+    pieces = [part["delta"].get("content") for chunk in chunks for part in chunk["choices"]]
+    assert "".join(filter(None, pieces)) == "Oslo is the town"
+    assert last["error"]["code"] == "model_failed"

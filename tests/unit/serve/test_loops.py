@@ -16,7 +16,7 @@ from suffice.policies.file import PolicyFile
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.settings import LoopSettings
+from suffice.serve.settings import LimitSettings, LoopSettings
 from suffice.trace.rounds.journal import journals
 from suffice.trace.rounds.reader import read_traces
 
@@ -117,6 +117,43 @@ def test_a_wrong_number_is_refused_with_the_right_one(client: TestClient) -> Non
     assert send(client, rounds, {"round": 2, "answer": "b"})["round"] == 2  # nothing was observed
 
 
+def test_who_began_a_loop_with_a_key_is_told_it_again(client: TestClient) -> None:
+    asked = {**QUESTION, "question_id": "q1"}
+    begun = send(client, "/v1/loops", asked, 201, key="a random text")
+    assert send(client, "/v1/loops", asked, key="a random text") == begun  # its reply was lost
+    send(client, f"/v1/loops/{begun['id']}/rounds", {"round": 1, "answer": "a"})
+    assert send(client, "/v1/loops", asked, key="a random text")["rounds"] == 1
+
+
+def test_a_loop_has_so_many_bytes(record: Path) -> None:
+    app, _ = loop_app(record, taken=LimitSettings(loop_bytes=2_000))
+    with TestClient(app) as client:
+        loop = begin(client)
+        send(client, f"{loop}/rounds", {"round": 1, "answer": "é" * 400})
+        said = refused(
+            client, f"{loop}/rounds", {"round": 2, "answer": "é" * 600}, 413, "loop_too_large"
+        )
+        assert "2,000 bytes" in said
+        refused(client, f"{loop}/answer", {"answer": "é" * 600}, 413, "loop_too_large")
+        send(client, f"{loop}/rounds", {"round": 2, "answer": "b"})
+        assert send(client, f"{loop}/end", {})["rounds"] == 2
+
+
+def test_labels_are_taken_at_a_rate() -> None:
+    clock = Clock()
+    app, _ = loop_app(taken=LimitSettings(labels_per_minute=2), clock=clock)
+    with TestClient(app) as client:
+        loop = begin(client)
+        for _ in range(2):
+            client.post("/v1/labels", json={"question_id": "q", "score": 1})
+        for path in ("/v1/labels", f"{loop}/label"):
+            reply = client.post(path, json={"question_id": "q", "score": 1})
+            assert (reply.status_code, reply.headers["Retry-After"]) == (429, "30")
+            assert "2 labels a minute" in reply.json()["error"]["message"]
+        clock.now += 30
+        assert client.post(f"{loop}/label", json={"score": 1}).status_code != 429
+
+
 def test_a_key_is_of_one_body(client: TestClient) -> None:
     send(client, "/v1/loops", QUESTION, 201, key="k")
     error = send(client, "/v1/loops", {"question": "another"}, 409, key="k")["error"]
@@ -128,11 +165,11 @@ def test_a_key_is_of_one_body(client: TestClient) -> None:
 
 def test_a_question_has_one_loop_at_a_time(client: TestClient) -> None:
     loop = begin(client, question_id="q1")
-    again = send(client, "/v1/loops", {**QUESTION, "question_id": "q1"})
-    assert loop.endswith(again["id"])  # its reply was lost
-    send(client, f"{loop}/rounds", {"round": 1, "answer": "a"})
     said = refused(client, "/v1/loops", {**QUESTION, "question_id": "q1"}, 409, "under_way")
-    assert loop in said
+    assert loop.removeprefix("/v1/loops/") not in said  # somebody else may ask
+    send(client, f"{loop}/rounds", {"round": 1, "answer": "a"})
+    error = send(client, "/v1/loops", {**QUESTION, "question_id": "q1"}, 409, key="mine")
+    assert loop.removeprefix("/v1/loops/") not in str(error)
     send(client, f"{loop}/end", {"error": "the search broke"})
     assert begin(client, question_id="q1") != loop
 
@@ -240,14 +277,38 @@ def test_a_policy_read_anew_between_loops_leaves_no_writer_behind(tmp_path: Path
             assert writers() == before + 1
 
 
-def test_labels_that_differ_are_refused_since_the_record_could_not_be_read(
-    client: TestClient,
+def test_a_repeated_id_is_told_with_its_number_and_labels_reach_their_own_loops(
+    client: TestClient, record: Path
 ) -> None:
+    loops = []
+    for answer in ("Skien", "Oslo"):
+        begun = send(client, "/v1/loops", {"question": "Where?", "question_id": "q7"}, 201)
+        loops.append((begun["question_id"], f"/v1/loops/{begun['id']}"))
+        send(client, f"{loops[-1][1]}/rounds", {"round": 1, "answer": answer})
+        assert send(client, f"{loops[-1][1]}/end", {})["question_id"] == loops[-1][0]
+    assert [name for name, _ in loops] == ["q7", "q7#2"]
+    told = send(client, f"{loops[1][1]}/label", {"gold_answers": ["Rome"]})
+    assert told["question_id"] == "q7#2"
+    send(client, f"{loops[0][1]}/label", {"gold_answers": ["Skien"]})
+    client.__exit__()
+    kept = {one.question.id: one.gold.answers for one in read_traces(record).records()}
+    assert kept == {"q7": ("Skien",), "q7#2": ("Rome",)}
+
+
+def test_labels_that_differ_are_refused_after_a_restart_too(tmp_path: Path) -> None:
     label = {"question_id": "q9", "gold_answers": ["a", "b"], "score": 0.5}
-    send(client, "/v1/labels", label)
-    send(client, "/v1/labels", {**label, "gold_answers": ["b", "a"]})
-    said = refused(client, "/v1/labels", {**label, "score": 1.0}, 409, "labelled")
-    assert "was labelled 0.5 before" in said
+    with TestClient(loop_app(tmp_path)[0]) as client:
+        begun = send(client, "/v1/loops", {"question": "Where?", "question_id": "q9"}, 201)
+        refused(client, "/v1/labels", {**label, "question_id": "q"}, 404, "question_not_found")
+        send(client, f"/v1/loops/{begun['id']}/rounds", {"round": 1, "answer": "a"})
+        send(client, "/v1/labels", label)
+        send(client, "/v1/labels", {**label, "gold_answers": ["b", "a"]})
+    with TestClient(loop_app(tmp_path)[0]) as client:
+        for wrong in ({"score": 1.0}, {"gold_answers": ["c"]}):
+            refused(client, "/v1/labels", {**label, **wrong}, 409, "labelled")
+
+
+def test_labels_without_content_or_out_of_range_are_refused(client: TestClient) -> None:
     assert "a label needs" in refused(client, "/v1/labels", {"question_id": "q"}, 400, None)
     assert "score" in refused(client, "/v1/labels", {"question_id": "q", "score": 7}, 400, None)
 

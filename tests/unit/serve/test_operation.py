@@ -146,11 +146,12 @@ def test_a_service_that_ends_or_cannot_answer_is_not_ready(
         assert (reply.status_code, [*reply.json()["problems"]]) == (503, ["model"])
         assert ask(client).status_code == 200
         assert client.get("/health/ready").status_code == 200  # it answered lately
-    (tmp_path / "file").touch()
-    full = ServeSettings(record=RecordSettings(folder=str(tmp_path / "r")))
+    recorded = RecordSettings(folder=str(tmp_path / "r"))
+    full = ServeSettings(record=recorded, watch=WatchSettings(seconds=0))
     with served(full) as (client, around):
         assert client.get("/health/ready").status_code == 200
-        monkeypatch.setattr(operation, "_writable", lambda _: False)
+        (tmp_path / "r").rename(tmp_path / "away")
+        (tmp_path / "r").touch()  # a file
         assert [*client.get("/health/ready").json()["problems"]] == ["record"]
         around.hooks(print).ending()
         assert client.get("/health/ready").json() == {"status": "ending"}
@@ -194,8 +195,11 @@ def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> Non
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("suffice.trace.rounds.background._Work._append", _no_room)
             assert ask(client).status_code == 200
-        assert metrics(client)["suffice_record_failing"] == 1
+            unready = client.get("/health/ready")
+            assert (unready.status_code, *unready.json()["problems"]) == (503, "record")
+            assert metrics(client)["suffice_record_failing"] == 1
         assert ask(client).status_code == 200
+        assert client.get("/health/ready").status_code == 200
     assert read_traces(tmp_path / "r").n_questions >= 2
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError
-from suffice.signals.by_columns.tokens import BLANKS
+from suffice.signals.model_confidence import BLANKS
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal
 from suffice.signals.table import signal_columns

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
-from suffice.trace.durable import FailureFile, Shard, locked, replace_file, writable, written_aside
+from suffice.trace.durable import (
+    FailureFile,
+    Shard,
+    locked,
+    replace_file,
+    replaced_together,
+    writable,
+    written_aside,
+)
 
 
 def test_it_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -51,6 +61,126 @@ def test_a_full_disk_keeps_what_stood_there(
         save_policy(FixedPolicy(3), tmp_path / "p.json")
     assert (tmp_path / "p.json").read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["p.json"]
+
+
+NAMES = ("policy.json", "guess.json", "index.html", "never.json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What an older run and its user left: no index.html, and a file and a folder that are the user's."""
+    place = tmp_path / "chosen"
+    (place / "notes").mkdir(parents=True)
+    (place / "notes" / "mine.txt").write_text("mine")
+    (place / "mine.txt").write_text("mine")
+    for name in ("policy.json", "guess.json"):
+        (place / name).write_text("old")
+    return place
+
+
+def replace(folder: Path) -> None:
+    """A newer run, which makes no guess."""
+    with replaced_together(folder, NAMES) as aside:
+        for name in ("policy.json", "index.html"):
+            (aside / name).write_text("new")
+
+
+def stands(folder: Path) -> dict[str, str]:
+    """Every file of the folder, and that the user's are as they were."""
+    files = {
+        file.relative_to(folder).as_posix(): file.read_text()
+        for file in folder.rglob("*")
+        if file.is_file() and ".tmp" not in file.as_posix()
+    }
+    assert (files.pop("mine.txt"), files.pop("notes/mine.txt")) == ("mine", "mine")
+    return files
+
+
+def interrupt(done: object) -> None:
+    """Ctrl-C, after what must be so."""
+    assert done
+    raise KeyboardInterrupt
+
+
+OLDER = {"policy.json": "old", "guess.json": "old"}
+NEWER = {"policy.json": "new", "index.html": "new"}
+
+
+def at_the_renames(monkeypatch: pytest.MonkeyPatch, at: Callable[[int], None]) -> None:
+    """Have ``at`` called with the number of every rename, before it."""
+    rename, count = Path.rename, iter(range(1000))
+
+    def renamed(self: Path, target: Any) -> Path:
+        at(next(count))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+
+
+def test_files_are_replaced_together_and_nothing_else_is_touched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[set[str]] = []
+    at_the_renames(monkeypatch, lambda _: seen.append(set(stands(folder).values())))
+    replace(folder)
+    assert stands(folder) == NEWER
+    assert all(len(values) <= 1 for values in seen)  # never some of both
+    assert len(seen) == 2 * len(NAMES) + 1
+    assert not list(folder.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+@pytest.mark.parametrize("step", range(2 * len(NAMES) + 1))
+def test_files_that_are_not_all_replaced_are_all_the_old_ones(
+    folder: Path, step: int, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(number: int) -> None:
+        if number == step:
+            raise error
+
+    at_the_renames(monkeypatch, fail)
+    wanted = StorageError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(wanted):
+        replace(folder)
+    assert stands(folder) == OLDER
+    assert not list(folder.rglob("*.tmp"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the process forks")
+@pytest.mark.parametrize("step", range(2 * len(NAMES) + 1))
+def test_killed_between_two_renames_no_two_runs_are_mixed_and_the_next_run_mends_it(
+    folder: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(number: int) -> None:
+        if number == step:
+            os._exit(9)
+
+    if (child := os.fork()) == 0:
+        with pytest.MonkeyPatch.context() as patched:
+            at_the_renames(patched, die)
+            replace(folder)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert len(set(stands(folder).values())) <= 1
+    (left,) = folder.glob(".policy.json.*.tmp")
+    with pytest.raises(KeyboardInterrupt), replaced_together(folder, NAMES):
+        interrupt(stands(folder) == OLDER and not left.exists())
+    replace(folder)
+    assert stands(folder) == NEWER
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_of_a_new_folder_that_could_not_be_filled_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), replaced_together(tmp_path / "a", NAMES) as aside:
+        interrupt((aside / "policy.json").write_text("new"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_the_way_of_a_file_is_named(folder: Path) -> None:
+    (folder / "index.html").mkdir()
+    with pytest.raises(StorageError, match=r"index\.html is a directory"):
+        replace(folder)
+    assert stands(folder) == OLDER
 
 
 def test_a_place_that_can_be_written_is_made_by_nobody(

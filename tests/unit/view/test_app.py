@@ -342,3 +342,15 @@ def test_a_policy_that_ran_is_watched_as_monitor_does(
     assert "promised at most 10" in alarm
     monkeypatch.setattr(data, "MOST_WATCHED", 23)
     assert "suffice monitor" in shown()["note"]
+
+
+def test_a_folder_that_may_not_be_read_is_told_on_the_page(tmp_path: Path) -> None:
+    def forbidden() -> Any:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    shown = Shown(None, tmp_path, forbidden, forbidden)
+    shown.open()
+    client = TestClient(viewer_app(shown), base_url="http://localhost")
+    reply = client.get("/api/record")
+    assert reply.status_code == 400
+    assert "Permission denied" in reply.text

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,9 @@ APP = """
     from suffice.web.run import Hooks, Listening, run
 
     folder = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
 
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":
@@ -50,7 +54,8 @@ APP = """
         reload=lambda: print("reloaded", flush=True),
         watched=lambda: [folder / "policy.json"],
     )
-    listening = Listening(port=0, poll_s=0.05, head_s=0.3, end_s=2, connections=50)
+    listening = Listening(port=0, poll_s=0.05, head_s=float(sys.argv[3]) if len(sys.argv) > 3 else 0.3,
+        end_s=2, connections=50)
     run(Guard(app, Door(body_s=0.3)), listening, hooks)
     print("ended", flush=True)
 """
@@ -90,13 +95,21 @@ def _rest(client: socket.socket) -> bytes:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
+    with started(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def started(tmp_path: Path, *words: str) -> Iterator[Running]:
+    """The app; words are how many files it may open, and seconds for the head of a request."""
     (tmp_path / "policy.json").write_text("one")
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(APP), str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    with (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(APP), str(tmp_path), *words],
+            stdout=subprocess.PIPE,
+            stderr=err,
+            text=True,
+        )
     assert process.stdout is not None
     port = int(process.stdout.readline().strip().rpartition(":")[2])
     yield Running(process, port, tmp_path)
@@ -135,7 +148,7 @@ def test_it_reloads_on_changes_and_ends_after_what_is_under_way(running: Running
 @pytest.mark.parametrize(
     ("parts", "status"),
     [
-        ((b"GET /", b" HTTP/1.1\r\nHost: local"), b""),  # a head that does not end
+        ((b"GET /", b" HTTP/1.1\r\nHost: local"), b"HTTP/1.1 408"),  # a head that does not end
         (
             (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"ab"),
             b"HTTP/1.1 408",
@@ -168,6 +181,54 @@ def test_what_is_no_request_is_sent_away(
     assert said.startswith(status)
     assert b"/b 0" not in said
     assert b"/well 0" in running.say(get("/well"))
+
+
+def test_half_open_connections_give_way_to_whole_requests(tmp_path: Path) -> None:
+    with started(tmp_path, "400", "30") as running, ExitStack() as held:
+        half = [held.enter_context(running.connect()) for _ in range(450)]
+        for client in half:
+            with suppress(OSError):  # let go already
+                client.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        assert b"/health/live 0" in running.say(get("/health/live"))
+        assert b"/well 0" in running.say(get("/well"))
+        assert len([*Path(f"/proc/{running.process.pid}/fd").iterdir()]) < 150
+        first = half[0].recv(4096)
+        assert first.startswith(b"HTTP/1.1 503")
+        assert b"too_many_connections" in first
+    assert len((tmp_path / "err").read_text().splitlines()) < 5
+
+
+def test_requests_beyond_the_limit_are_told_so_and_health_is_answered(running: Running) -> None:
+    with ExitStack() as held:
+        for _ in range(50):
+            held.enter_context(running.connect()).sendall(get("/slow"))
+        assert b"/health/live 0" in running.say(get("/health/live"))
+        more = running.say(get("/well"))
+        assert more.startswith(b"HTTP/1.1 503")
+        assert b"too_many_connections" in more
+        assert b"Retry-After" in more.title()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_connections_stay_below_the_files_that_may_be_open() -> None:
+    def said(soft: int, hard: int, wanted: int) -> list[str]:
+        code = f"""
+            import resource
+            from suffice.web.run import open_at_once
+            resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
+            try:
+                print(open_at_once({wanted}), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            except Exception as error:
+                print(type(error).__name__, str(error).split()[0])
+            """
+        done = [sys.executable, "-c", textwrap.dedent(code)]
+        return subprocess.run(done, capture_output=True, text=True, check=True).stdout.split()
+
+    allowed, files = map(int, said(256, 4096, 1024))  # raised as far as is needed
+    assert (allowed, files > 1024) == (1024, True)
+    allowed, files = map(int, said(1024, 1024, 1024))
+    assert 500 < allowed < files == 1024
+    assert said(256, 256, 1024) == ["UsageError", "256"]
 
 
 def test_a_reply_of_two_pieces_does_not_wait_for_the_first_to_be_acknowledged(

@@ -79,11 +79,6 @@ def ab_rag_study(traces: TraceSet, settings: ABRagStudySettings | None = None) -
 
     The corrected preset takes part where there is a tune split to learn on. A threshold above the one
     the record was stopped at cannot be replayed truly; ``beyond_record`` counts the questions.
-
-    Raises
-    ------
-    UsageError
-        When the record does not hold the signals of AB-RAG, naming the first it lacks.
     """
     settings = ABRagStudySettings() if settings is None else settings
     wanted = settings.comparison

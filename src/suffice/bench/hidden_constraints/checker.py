@@ -39,18 +39,6 @@ def satisfies(constraint: Constraint, plan: str) -> Verdict:
     What affirming and denying mean, and what these rules cannot see, stands at
     :func:`suffice.bench.hidden_constraints.negation.stance`.
 
-    Parameters
-    ----------
-    constraint
-        The token and the requirement's words.
-    plan
-        Numbered text; its first 20,000 letters are read.
-
-    Returns
-    -------
-    Verdict
-        ``parsed`` is ``rule``; ``reason`` names the step, from 1. There is no confidence.
-
     Notes
     -----
     Groups decide without the sentence between them: a step with a word of each counts whatever else it
@@ -85,13 +73,7 @@ class CheckerJudge:
         return cls({constraint.token: constraint for constraint in constraints})
 
     def judge(self, constraint: str, plan: str) -> Verdict:
-        """The verdict on a plan.
-
-        Raises
-        ------
-        UsageError
-            For a token that it was not given.
-        """
+        """The verdict on a plan."""
         known = self._constraints.get(constraint)
         if known is None:
             raise UsageError(

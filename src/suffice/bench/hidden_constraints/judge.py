@@ -85,11 +85,6 @@ class LLMJudge:
         How it is asked.
     sleep
         Waits so many seconds.
-
-    Raises
-    ------
-    UsageError
-        When the settings want requirements and there are none.
     """
 
     def __init__(
@@ -138,15 +133,7 @@ class LLMJudge:
         return self._counts["unreadable"]
 
     def judge(self, constraint: str, plan: str) -> Verdict:
-        """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no.
-
-        Raises
-        ------
-        BackendError
-            When every request failed.
-        UsageError
-            For a token whose requirement is wanted and not known.
-        """
+        """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no."""
         told = self._told(constraint)
         failure: BackendError | None = None
         silent = False
@@ -330,17 +317,7 @@ class Agreement:
 def agreement(
     judge_verdicts: Sequence[Verdict | bool], checker_verdicts: Sequence[Verdict | bool]
 ) -> Agreement:
-    """Compare verdicts on the same plans in the same order.
-
-    Raises
-    ------
-    UsageError
-        When there are more of one than of the other.
-
-    >>> found = agreement([True, True, False, False], [True, False, False, False])
-    >>> found.share, found.kappa
-    (0.75, 0.5)
-    """
+    """Compare verdicts on the same plans in the same order."""
     if len(judge_verdicts) != len(checker_verdicts):
         raise UsageError(
             f"{len(judge_verdicts)} verdicts of the judge cannot be compared with "

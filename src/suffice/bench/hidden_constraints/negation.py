@@ -143,16 +143,6 @@ def stance(clause: Sequence[str], at: int, words: Collection[str] = ()) -> Stanc
     Two denials cancel ("never skip X", "without removing X"), and so do a refusal and "without" ("reject
     calls without X").
 
-    Parameters
-    ----------
-    clause
-        From :func:`clauses`.
-    at
-        Where the item stands in it.
-    words
-        The requirement's own words. Denials among them are what is required and do not count, and
-        other denials reach through them.
-
     Notes
     -----
     Rules over words know no grammar. A denial farther away ("do not, for lack of time, enforce X"), one

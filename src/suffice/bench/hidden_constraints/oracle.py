@@ -20,11 +20,6 @@ class OracleRetriever:
     ----------
     documents
         Of one task.
-
-    Raises
-    ------
-    UsageError
-        When there are none.
     """
 
     def __init__(self, documents: Iterable[Passage]) -> None:
@@ -35,13 +30,7 @@ class OracleRetriever:
             raise UsageError("an oracle gives the documents of a task, found none")
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:  # noqa: ARG002 - asked in vain
-        """The first ``k`` of the task's documents.
-
-        Raises
-        ------
-        UsageError
-            For a ``k`` below 1.
-        """
+        """The first ``k`` of the task's documents."""
         check_k(k)
         return self._documents[:k]
 

@@ -98,13 +98,6 @@ def hidden_constraints_study(
 
     ``benchmark`` must be the one of the settings where it is given. With a folder, what was recorded
     before is not run again. ``None`` when interrupted; run the same again to go on.
-
-    Raises
-    ------
-    UsageError
-        When the folder was recorded with other settings, or a model cannot be used as asked.
-    BackendError
-        When the first runs all fail.
     """
     wanted = HiddenConstraintsSettings() if settings is None else settings
     if wanted.folder is None:

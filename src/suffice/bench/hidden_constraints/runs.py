@@ -260,13 +260,7 @@ class VariantSettings:
 def built_retrievers(
     names: Sequence[str], benchmark: Benchmark, encoder: Encoder | None, folder: Path | None
 ) -> dict[str, Retriever | None]:
-    """Retrievers over the corpus by the name of their regime; ``None`` for the oracle, which has one a task.
-
-    Raises
-    ------
-    UsageError
-        When one needs an encoder and there is none.
-    """
+    """Retrievers over the corpus by their regime; ``None`` for the oracle, which has one a task."""
     retrievers: dict[str, Retriever | None] = {}
     make = IndexMaker(encoder=encoder)
     for name in names:

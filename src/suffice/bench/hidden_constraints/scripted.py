@@ -73,11 +73,6 @@ class ScriptedPlanner:
     ----------
     benchmark
         Whose tasks it is asked about.
-
-    Raises
-    ------
-    UsageError
-        When two tasks have the same goal and context.
     """
 
     name = "scripted-planner"
@@ -94,13 +89,7 @@ class ScriptedPlanner:
         self._checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
 
     def generate(self, request: GenerationRequest) -> Generation:
-        """The replies; a token counts as four letters.
-
-        Raises
-        ------
-        UsageError
-            For a prompt that is not of a planning agent or judge, or of a task it does not know.
-        """
+        """The replies; a token counts as four letters."""
         if isinstance(request.prompt, str):
             raise UsageError("the scripted planner takes chat prompts, found a text")
         system = request.prompt[0].content

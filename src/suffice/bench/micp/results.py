@@ -27,7 +27,7 @@ from suffice.results.tabular import Tabular
 if TYPE_CHECKING:
     from suffice.bench.micp.run import LabelledRecord
 
-Way = Literal["composite", "no early stop", "rounds", "answer-rate"]
+Way = Literal["rounds", "no early stop", "answer-rate", "composite", "composite-rates"]
 WAYS: tuple[Way, ...] = get_args(Way)
 BASELINE: Way = "no early stop"
 ALPHAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -82,11 +82,6 @@ class MiCPStudySettings:
         else the first.
     fit
         How MiCP is fitted; its alphas, objective, allocation, share and seed play no part.
-
-    Raises
-    ------
-    UsageError
-        For numbers outside their range.
     """
 
     alphas: Annotated[
@@ -301,11 +296,12 @@ class MiCPStudy(Tabular):
             "seeds": [wanted.seed + number for number in range(wanted.divisions)],
             "shares": dict(zip(PARTS, wanted.shares, strict=True)),
             "fit": {
+                "grid": fit.grid,
                 "steps": fit.steps,
                 "weight": fit.weight,
                 "stop_on": fit.stop_on,
                 "penalty": fit.penalty,
-                "clusters": fit.clusters,
+                "clusters": fit.clusters or "string",
                 "match_f1": fit.match_f1,
             },
             "band": "mean, least and greatest over divisions of the same questions",
@@ -329,10 +325,12 @@ class StudyNotes:
         """Look at the questions a division calibrates on."""
         self._held.update(dict.fromkeys(unsampled_notes(calibration)))
 
-    def fitted(self, alpha: Fraction, thresholds: Stage2, objective: Objective) -> None:
+    def fitted(
+        self, alpha: Fraction, levels: Sequence[Fraction], thresholds: Stage2, objective: Objective
+    ) -> None:
         """Look at the thresholds of one fit."""
         self._asked[alpha] = self._asked.get(alpha, 0) + 1
-        if few_notes(self.sizes[:2], alpha, thresholds, objective):
+        if few_notes(self.sizes[:2], alpha, levels, thresholds, objective):
             self._never[alpha] = self._never.get(alpha, 0) + 1
 
     def said(self) -> tuple[str, ...]:

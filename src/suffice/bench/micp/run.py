@@ -27,9 +27,10 @@ from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
+from suffice.policies.draws import lots
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy
-from suffice.policies.micp.policy import MiCPPolicy, lots
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import Relevances, scored_by
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.search import search_allocations
@@ -100,20 +101,12 @@ class LabelledRecord:
 
     def drawn_by(self, seed: int) -> Sampled:
         """The samples, with ties broken by this seed."""
-        drawn = [lots(seed, self.question_ids, number + 1) for number in range(self.rounds)]
+        drawn = [lots(f"{seed}:{number + 1}", self.question_ids) for number in range(self.rounds)]
         return replace(self.sampled, draws=np.stack(drawn, axis=1))
 
 
 def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
-    """Read scores, clusters and relevance of the labelled questions.
-
-    Raises
-    ------
-    UsageError
-        When none is labelled, there are no samples, or fewer rounds than asked for.
-    DataError
-        Where the number of samples differs between rounds, or they were not clustered by meaning.
-    """
+    """Read scores, clusters and relevance of the labelled questions."""
     source = traces.origin.source
     labelled = gold_answers(traces).labelled
     if not labelled.any():
@@ -200,15 +193,7 @@ class Division:
 
 
 def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = None) -> MiCPStudy:
-    """Evaluate MiCP on every trace set.
-
-    Raises
-    ------
-    UsageError
-        When a record lacks samples or gold answers, or a part of a division would be empty.
-    DataError
-        For a record that MiCP cannot be fitted on.
-    """
+    """Evaluate MiCP on every trace set."""
     wanted = MiCPStudySettings() if settings is None else settings
     return MiCPStudy(
         settings=wanted, traces=tuple(_study(trace_set, wanted) for trace_set in traces)
@@ -216,13 +201,7 @@ def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = 
 
 
 def divide(n: int, shares: Sequence[float], seed: int) -> Division:
-    """A random division of ``n`` questions by these shares.
-
-    Raises
-    ------
-    UsageError
-        When a part would be empty.
-    """
+    """A random division of ``n`` questions by these shares."""
     order = np.random.default_rng(seed).permutation(n)
     ends = [round(n * share) for share in np.cumsum(shares).tolist()]
     parts = []
@@ -295,14 +274,20 @@ def _scored(
         for alpha in settings.alphas:
             level = exact_level(alpha)
             best = search_allocations(
-                optimise, level, preset, OBJECTIVES, steps=fit.steps, weight=fit.weight
+                optimise,
+                level,
+                preset,
+                OBJECTIVES,
+                steps=fit.steps,
+                weight=fit.weight,
+                grid=fit.grid,
             )
             thresholds: dict[Way, Stage2] = {
                 BASELINE: calibrate_without_stopping(held, level, preset)
             }
             for objective, chosen in best.items():
                 thresholds[objective] = calibrate(held, level, chosen.levels, preset)
-                notes.fitted(level, thresholds[objective], objective)
+                notes.fitted(level, chosen.levels, thresholds[objective], objective)
             scored += [
                 ((alpha, preset, way), _score(divided, threshold, fit.weight))
                 for way, threshold in thresholds.items()
@@ -368,7 +353,16 @@ STUDY = Study(
             settings=MiCPSettings,
             title="fitting",
             about="as in 'suffice fit micp'",
-            only=("rounds", "weight", "steps", "stop_on", "penalty", "clusters", "match_f1"),
+            only=(
+                "rounds",
+                "weight",
+                "grid",
+                "steps",
+                "stop_on",
+                "penalty",
+                "clusters",
+                "match_f1",
+            ),
         ),
     ),
     run=_run,

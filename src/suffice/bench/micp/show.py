@@ -17,7 +17,7 @@ from suffice.results.formats import counted, percent
 from suffice.results.markup import Html, data_table, element, join, visible
 from suffice.results.table import Cell, Column, Table, Value, notes_table
 
-OURS: Way = "composite"
+OURS: Way = "rounds"
 _ROUNDS = Column(name="rounds", kind="number", digits=2, interval=True)
 _COVERAGE = Column(name="coverage", head="coverage %", kind="percent", interval=True)
 
@@ -228,7 +228,7 @@ def _coverage(study: MiCPStudy, traces: MiCPTraces) -> Chart:
     caption = (
         "Share of questions whose set holds the right answer, or says that it cannot answer where none was "
         "sampled. On or above the dashed line: as promised. Whiskers: exact 95% interval of one division's "
-        f"thresholds (seed {study.settings.seed}). Budget divided for the composite."
+        f"thresholds (seed {study.settings.seed}). Budget divided for mean rounds."
     )
     table = data_table("Coverage against target", head, rows)
     chart = _lines("Coverage against target", "coverage, %", drawn, shares=True)
@@ -279,8 +279,8 @@ def _rounds(study: MiCPStudy, traces: MiCPTraces) -> Chart:
         ]
     head = ("preset, target %", "mean rounds, band", "set size, band")
     caption = (
-        f"Mean rounds; without early stop each takes {traces.record.rounds}. Budget divided for the "
-        "composite."
+        f"Mean rounds; without early stop each takes {traces.record.rounds}. Budget divided for "
+        "mean rounds."
     )
     table = data_table("Rounds against target", head, rows)
     chart = _lines("Rounds against target", "mean rounds", drawn, shares=False)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.retrieval.results import DEPTHS, RetrievalStudy, RetrieverRecall
 from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_names
 from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import count
+from suffice.results.table import Column, Kind, Table, notes_table
+from suffice.results.tabular import Tabular
 from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.pairs.training_record import trained_on
 from suffice.retrieval.retrievers import (
@@ -31,6 +34,82 @@ from suffice.retrieval.retrievers import (
     retriever_name,
 )
 from suffice.trace.rounds.records import Passage
+
+DEPTHS = (5, 10, 20, 50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrieverRecall:
+    """One retriever's recall.
+
+    ``recall[k]`` is the mean over questions of the share of gold passages, by title, among the first k;
+    ``gold_hits[k]`` their number in all; ``against_bm25[k]`` the paired difference (``None`` for BM25).
+    """
+
+    retriever: RetrieverName
+    recall: dict[int, Interval]
+    gold_hits: dict[int, int]
+    against_bm25: dict[int, Interval] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        against = self.against_bm25
+        return {
+            "retriever": self.retriever,
+            **{f"recall@{k}": interval.estimate for k, interval in self.recall.items()},
+            "gold_hits": as_json(self.gold_hits),
+            "intervals": _by_depth(self.recall),
+            "against_bm25": None if against is None else _by_depth(against),
+        }
+
+
+def _by_depth(intervals: dict[int, Interval]) -> dict[str, Any]:
+    return {f"recall@{k}": as_json(interval) for k, interval in intervals.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RetrievalStudy(Tabular):
+    """Every retriever on the same questions over the same corpus."""
+
+    questions: int
+    passages: int
+    gold_passages: int
+    results: tuple[RetrieverRecall, ...]
+    notes: tuple[str, ...] = ()
+
+    def tables(self) -> Sequence[Table]:
+        """Recall with its intervals, the differences to BM25, and notes."""
+        recalls = Table(
+            name="recall",
+            title=f"{count(self.questions)} questions with {count(self.gold_passages)} gold passages over "
+            f"{count(self.passages)} pooled passages; the share of gold titles among the first k, in "
+            "percent.",
+            columns=[Column(name="retriever"), *_depths("recall@", "percent")],
+            rows=[
+                (result.retriever, *(result.recall[k] for k in DEPTHS)) for result in self.results
+            ],
+        )
+        differences = Table(
+            name="differences",
+            title="Differences to BM25 in points, paired by question.",
+            columns=[Column(name="retriever"), *_depths("@", "points")],
+            rows=[
+                (result.retriever, *(result.against_bm25[k] for k in DEPTHS))
+                for result in self.results
+                if result.against_bm25 is not None
+            ],
+        )
+        tables = tuple(table for table in (recalls, differences) if table.rows)
+        return (*tables, *notes_table(f"{note}." for note in self.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return fields_as_json(self)
+
+
+def _depths(head: str, kind: Kind) -> Iterator[Column]:
+    for k in DEPTHS:
+        yield Column(name=f"recall@{k}", head=f"{head}{k} [95%]", kind=kind, interval=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +198,7 @@ class RetrievalOptions:
 def retrieval_study(
     examples: Sequence[Example], settings: RetrievalSettings, make: IndexMaker
 ) -> RetrievalStudy:
-    """Ask every question over the paragraphs of all questions.
-
-    Raises
-    ------
-    UsageError
-        When no question with gold passages is left.
-    """
+    """Ask every question over the paragraphs of all questions."""
     passages = pooled_passages(example.passages for example in examples)
     asked = [example for example in examples if _gold_titles(example)]
     notes = [f"{len(examples) - len(asked)} questions name no gold passage and are left out"]

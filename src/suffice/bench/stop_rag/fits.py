@@ -67,13 +67,7 @@ class FittedPolicy:
 
 
 def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mapping[str, TraceSet]:
-    """The questions fitted on, by split: those trained on, then those that validate, if there are such.
-
-    Raises
-    ------
-    DataError
-        When there is no split to train on.
-    """
+    """The questions fitted on, by split: those trained on, then those that validate, if there are such."""
     splits = [settings.fit_split]
     if VALIDATION_SPLIT in traces.splits and settings.fit_split != VALIDATION_SPLIT:
         splits.append(VALIDATION_SPLIT)
@@ -96,15 +90,6 @@ def fit_variants(
 
     A policy that the folder holds is taken if it was fitted on the same questions in the same way; a
     training that was killed goes on where its checkpoint stands.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``learn`` is not installed.
-    UsageError
-        When the record holds nothing to learn from.
-    DataError
-        When the folder holds a policy of other questions or settings.
     """
     questions = fitting_questions(traces, settings)
     wanted = [(variant, seed) for variant in settings.variants for seed in settings.all_seeds]

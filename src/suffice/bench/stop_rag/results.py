@@ -60,11 +60,6 @@ class StopRAGStudySettings:
         Of the questions.
     folder
         Where fitted policies are kept, ``VARIANT-SEED`` each, and found again.
-
-    Raises
-    ------
-    UsageError
-        For numbers outside their range, unknown variants, or a split that is fitted on and scored.
     """
 
     variants: Annotated[

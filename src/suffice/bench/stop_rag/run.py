@@ -47,17 +47,7 @@ def stop_rag_study(
     settings: StopRAGStudySettings | None = None,
     on_progress: Callable[[FitProgress], None] | None = None,
 ) -> StopRAGStudy:
-    """Train every variant in every seed, and compare them on questions that none has seen.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``learn`` is not installed.
-    UsageError
-        When the record holds nothing to learn from or to score.
-    DataError
-        When a split is missing, or the folder holds policies of another study.
-    """
+    """Train every variant in every seed, and compare them on questions that none has seen."""
     wanted = StopRAGStudySettings() if settings is None else settings
     asked = traces.only_split(wanted.split)
     questions = Questions.read(asked, wanted.f1_kind)

@@ -37,13 +37,7 @@ class Questions:
 
     @classmethod
     def read(cls, traces: TraceSet, f1_kind: F1Kind) -> Questions:
-        """Score every recorded round.
-
-        Raises
-        ------
-        UsageError
-            When no question has gold answers.
-        """
+        """Score every recorded round."""
         labelled = _labelled(traces)
         measures = Measures(labelled)
         return cls(
@@ -122,11 +116,6 @@ def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int
 
     Of equal ones the fewest; questions without gold answers do not count, and one recorded for fewer
     rounds stays at its last.
-
-    Raises
-    ------
-    UsageError
-        When none has gold answers.
     """
     scores: list[NDArray[np.float64]] = []
     for trace_set in fitting:
@@ -161,15 +150,7 @@ def contrasts(
     resamples: int,
     seed: int,
 ) -> F1Differences:
-    """Mean differences of F1, the first of a pair minus the second, over the same resampled questions.
-
-    Parameters
-    ----------
-    f1_of
-        F1 of each question (n_questions,), by name.
-    pairs
-        At least one.
-    """
+    """Mean differences of F1, the first of a pair minus the second, over the same resampled questions."""
     differences = np.stack([f1_of[of] - f1_of[against] for of, against in pairs], axis=1)
     (band,) = simultaneous_bands(
         len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed

@@ -69,15 +69,6 @@ def logistic_weights(
     """Penalised logistic regression, (n_features + 1,), the offset last.
 
     It minimises the summed log-loss plus ``ridge / 2`` times the squared weights, the offset left free.
-
-    Parameters
-    ----------
-    features
-        (n_rows, n_features).
-    labels
-        (n_rows,), of both kinds.
-    ridge
-        Above 0: the minimum is then the only one.
     """
     design = np.vstack([features.T, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)
@@ -96,13 +87,7 @@ def learn_pole(vector_of: VectorOf, *, ridge: float) -> NDArray[np.float64]:
 def train(
     encoder: Encoder, settings: ContradictionSettings = ContradictionSettings()
 ) -> HeadWeights:
-    """The head of the training families; the same encoder and settings give the same weights.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
-    """
+    """The head of the training families; the same encoder and settings give the same weights."""
     vector_of = kept_vectors(encoder)
     pole = learn_pole(vector_of, ridge=settings.pole_ridge)
     pairs = make_pairs("train", per_family=settings.pairs, seed=settings.seed)
@@ -140,18 +125,7 @@ class DetectorScores:
 
 
 def counted_metrics(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """:data:`METRICS` of counts, (4, n).
-
-    Parameters
-    ----------
-    counts
-        (4, n): contradictions flagged, others flagged, contradictions missed, others left.
-
-    Returns
-    -------
-    Values in [0, 1]. Precision is NaN where nothing is flagged, recall where there is no contradiction,
-    F1 where both are so.
-    """
+    """:data:`METRICS` of counts, (4, n)."""
     hit, alarm, missed, left = counts
     with np.errstate(invalid="ignore"):
         return np.array(
@@ -172,22 +146,7 @@ def measure(
     resamples: int = 1000,
     seed: int = 42,
 ) -> DetectorScores:
-    """Ask a detector about every pair.
-
-    Parameters
-    ----------
-    threshold
-        Values of at least this flag a contradiction.
-    resamples, seed
-        Of the families, for the intervals.
-
-    Raises
-    ------
-    UsageError
-        Without pairs.
-    BackendError
-        When the detector's model fails.
-    """
+    """Ask a detector about every pair."""
     if not pairs:
         raise UsageError("there are no pairs to measure a detector on")
     started = time.perf_counter()

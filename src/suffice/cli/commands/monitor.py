@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from suffice.cli.options import natural, number, positive
+from suffice.cli.options import natural, number, positive, share
 from suffice.cli.output import INTERRUPTED, add_format, print_result, put, say
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.monitor.arrivals import Arrivals
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-loss",
-        type=number,
+        type=share,
         metavar="LOSS",
         help="the loss of stopping, per question, above which there is an alarm (default: as certified)",
     )
@@ -94,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--level",
-        type=number,
+        type=share,
         default=0.05,
         metavar="P",
         help="the probability of a false alarm of each kind, ever (default: 0.05)",

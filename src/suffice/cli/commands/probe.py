@@ -1,4 +1,4 @@
-"""``suffice probe``: ask for the answers that a loop was not asked for."""
+"""``suffice probe``: ask for an answer in every round."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.cli.commands.record import show_summary
 from suffice.cli.options import (
+    TRACES,
     add_json,
     add_model,
     add_shard,
@@ -28,11 +29,12 @@ from suffice.pipelines.record.probe import (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Asks a model for the answer in every round that has none, from the evidence as recorded, and writes "
-        "the record again with these answers, marked probed, and what they cost. The loop's own answers and "
-        "all other columns stay. Resumable: run the same command again and it goes on where it stopped."
+        "Asks a model for an answer in every round, from the evidence as recorded and by one prompt. "
+        "Writes the record again with these answers, marked probed, and what they cost. The loop's own "
+        "answers are kept in columns such as loop_answer; all other columns stay. Resumable: run the same "
+        "command again and it goes on where it stopped."
     )
-    parser.add_argument("traces", metavar="TRACES", help="a Parquet file or a directory of them")
+    parser.add_argument("traces", metavar="TRACES", help=TRACES)
     parser.add_argument(
         "--out",
         required=True,
@@ -64,6 +66,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask, and say what was asked."""
     settings = read_settings(arguments, ProbeSettings, seed=arguments.seed)
+
+    def tell(plan: ProbePlan) -> None:
+        _tell(plan, settings)
+
     with waiting(f"probing {arguments.traces}"):
         summary = probe_traces(
             arguments.traces,
@@ -73,11 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
             corpus=arguments.corpus,
             skip_invalid=arguments.skip_invalid,
             shard=arguments.shard,
-            on_plan=_tell,
+            on_plan=tell,
             on_progress=question_progress("probed"),
         )
     more: dict[str, Any] = {}
-    if settings.all_rounds and summary.recorded + summary.before:
+    if not settings.missing_only and summary.recorded + summary.before:
         agreeing, compared = probe_agreement(arguments.out)
         more["agreement"] = {"rounds": compared, "agreeing": agreeing}
         if compared:
@@ -87,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     return show_summary(summary, arguments, done="probed", **more)
 
 
-def _tell(plan: ProbePlan) -> None:
+def _tell(plan: ProbePlan, settings: ProbeSettings) -> None:
     """Say, before it starts, what will be asked, from what, and what is left out."""
     for why, questions in plan.left_out.items():
         say(f"{questions:,} questions are left out, since they {why}")
@@ -95,6 +101,16 @@ def _tell(plan: ProbePlan) -> None:
         say(
             f"{plan.calls:,} model calls: {plan.asked:,} of {plan.rounds:,} rounds of {plan.questions:,} "
             "questions"
+        )
+    if plan.own and settings.missing_only:
+        say(
+            f"two prompts mix in this record: {plan.own:,} answers are the loop's, {plan.asked:,} will be "
+            "this prompt's; without --missing-only all rounds are asked by one prompt"
+        )
+    elif plan.own:
+        say(
+            f"{plan.own:,} of these rounds have an answer by the loop's own prompt, kept in loop_answer "
+            "(to ask only where none is: --missing-only)"
         )
     if plan.blind:
         say(

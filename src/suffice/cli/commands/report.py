@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from suffice.cli.options import (
@@ -12,12 +13,15 @@ from suffice.cli.options import (
     comparison_settings,
     names,
     open_measures,
+    open_more,
     out_path,
+    sampled,
 )
 from suffice.cli.output import fit_progress, print_json, put, say, waiting
 from suffice.errors import unknown_name
 from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
+from suffice.replay.diagnose.cells import cells as side_by_side
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
 from suffice.replay.run.compare import Comparison, compare
@@ -32,11 +36,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Writes one self-contained HTML file: scores against calls, stop rounds, "
         "reliability, cost, signals, calibrators, thresholds, selective prediction, guarantees, and "
         "every question with where each policy stops and why. What a trace does not allow is left out, "
-        "and the report says why. Without --policy it shows every fixed-K, the oracles and, where the "
+        "and the report says why. Without --policy it shows fixed budgets, the oracles and, where the "
         "trace allows, TASR."
     )
     add_traces(parser, sampled=True, measured=True)
     add_replay(parser)
+    parser.add_argument(
+        "--macro",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="TRACES2",
+        help="show these records beside the first: scores at equal cost of each and over all, each counting "
+        "the same, and margins and ratings of right answers and of wrong ones",
+    )
     _add_parts(parser)
     parser.add_argument(
         "--out",
@@ -98,6 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     with waiting("computing the report"):
         parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
+        others = [
+            compare(sampled(open_more(path, arguments, say), arguments, say), settings)
+            for path in arguments.macro
+        ]
+        cells = side_by_side([comparison, *others]) if others else None
+        if cells is not None:
+            parts = replace(parts, contents={**parts.contents, "cells": cells})
         size = write_report(comparison, Path(arguments.out), parts)
     if arguments.search and "search" in parts.left_out:
         say(f"no search: {parts.left_out['search']}")
@@ -110,6 +130,11 @@ def run(arguments: argparse.Namespace) -> int:
                 "questions": result.questions,
                 "replay": result.to_json(),
                 "parts": parts.to_json(),
+                **(
+                    {}
+                    if cells is None
+                    else {"macro": cells.macro.to_json(), "cells": cells.to_json()}
+                ),
             }
         )
     else:

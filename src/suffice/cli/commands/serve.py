@@ -13,7 +13,7 @@ from suffice._optional import require
 from suffice.cli.options import add_json, connect_model, given_prices
 from suffice.cli.output import print_json, put, say, waiting
 from suffice.cli.settings_options import add_settings, given_options
-from suffice.errors import UsageError
+from suffice.errors import StorageError, UsageError
 from suffice.serve.settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
@@ -98,6 +98,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     hooks = surroundings.hooks(lambda address: put(f"listening at {address}/v1"))
     serve(app, surroundings.listening, hooks)
+    service.close()  # where a second signal left no time for it
+    rounds, questions, why = service.lost
+    if questions:
+        raise StorageError(
+            f"{rounds:,} rounds of {questions:,} questions are not in the record "
+            f"{settings.record.folder}: {why}; make room, or name another folder: --record DIR"
+        )
     return 0
 
 
@@ -174,8 +181,9 @@ def _ground(settings: ServeSettings) -> Ground:
         finds_its_own,
         tell_skipped,
     )
-    from suffice.pipelines.live.ask import AskSettings, LiveLoop, choose_policy
+    from suffice.pipelines.live.ask import AskSettings, LiveLoop
     from suffice.pipelines.live.budgets import Budgets
+    from suffice.pipelines.live.chosen import choose_policy
     from suffice.retrieval.corpus import read_corpus
     from suffice.retrieval.indexes import IndexMaker
     from suffice.retrieval.retrievers import corpus_retriever

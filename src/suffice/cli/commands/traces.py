@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.cli.options import add_json, add_traces, natural, out_path
+from suffice.cli.options import TRACES, add_json, add_traces, natural, out_path
 from suffice.cli.output import add_format, print_json, print_result, put, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.recordings.columns import parse_roles
@@ -71,7 +71,7 @@ def _add_validate(actions: Any) -> None:
         "problem with file, row and column. The files of a directory are compared whole with its list, "
         "files.sha256. Exit code 2 when there is a problem.",
     )
-    validate.add_argument("traces", metavar="TRACES", help="a Parquet file or a directory of them")
+    validate.add_argument("traces", metavar="TRACES", help=TRACES)
     validate.add_argument(
         "--skip-invalid",
         action="store_true",
@@ -148,7 +148,7 @@ def _add_merge(actions: Any) -> None:
         "refused. Where they differ in data set, model or loop, columns of these names (dataset, model, "
         "pipeline) say which a question is of.",
     )
-    add_traces(merge, several=True)
+    add_traces(merge, several="two or more")
     _add_out(merge)
     merge.set_defaults(run=_merge)
 
@@ -169,10 +169,10 @@ def _add_filter(actions: Any) -> None:
 def _add_label(actions: Any) -> None:
     label = actions.add_parser(
         "label",
-        help="add gold answers, scores or types that became known later",
-        description="Writes a record again with labels of a file: gold answers, types, and scores of what "
-        "was returned (of the last round, or of the round named). Labels that differ from each other, or "
-        "from what the record says, are refused. The record itself is left as it is.",
+        help="add gold answers, scores, types or groups that became known later",
+        description="Writes a record again with labels of a file: gold answers, types, groups, and scores of "
+        "what was returned (of the last round, or of the round named). Labels that differ from each other, "
+        "or from what the record says, are refused. The record itself is left as it is.",
     )
     add_traces(label)
     label.add_argument(
@@ -182,8 +182,8 @@ def _add_label(actions: Any) -> None:
         "--columns",
         metavar="MAP",
         help="which columns hold what: question_id=.., gold_answers=.., score=.., round=.., "
-        "question_type=..; question=.. in place of question_id: a label is of every question of that text; "
-        "default: columns of these names",
+        "question_type=.., group=..; question=.. in place of question_id: a label is of every question of "
+        "that text; default: columns of these names",
     )
     label.add_argument(
         "--replace", action="store_true", help="labels take the place of others in the record"
@@ -237,9 +237,28 @@ def _add_import(actions: Any) -> None:
         "--columns",
         metavar="MAP",
         help="for columns: which hold what: question_id=..,round=..,question=..,answer=..,gold_answers=.. "
-        "(these also by name), any other column of the schema, passage_ids=.., passage_texts=.. (lists of "
-        "ids, of texts), signals.NAME=..; default: every column that bears a name of the schema. No round: "
-        "rows are numbered in the file's order; no question_id: a question is known by its text",
+        "(these also by name), any other column of the schema, passage_ids=.., passage_texts=.. (lists; also "
+        "passage_titles, passage_scores), latency_ms=.., signals.NAME=..; a field within a column is "
+        "usage.in, or hits[].doc of each in a list; default: every column that bears a name of the schema. "
+        "No round: rows are numbered in the file's order; no question_id: a question is known by its text",
+    )
+    taken.add_argument(
+        "--rounds-from",
+        type=int,
+        choices=(0, 1),
+        help="the number of a question's first round in the table; 1: round 0 is the closed-book answer "
+        "(default: 1, but asked where most questions have a round 0 or one retrieved something)",
+    )
+    taken.add_argument(
+        "--duplicates",
+        choices=("refuse", "first", "last"),
+        default="refuse",
+        help="which of several rows of one round in the table stands (default: refuse)",
+    )
+    taken.add_argument(
+        "--skip-invalid",
+        action="store_true",
+        help="leave out questions of the table that lack a round or have a wrong cell, and count them",
     )
     _add_out(taken)
     taken.set_defaults(run=_import)
@@ -352,7 +371,13 @@ def _import(arguments: argparse.Namespace) -> int:
     columns = None if arguments.columns is None else parse_roles(arguments.columns)
     with waiting(f"reading {', '.join(arguments.files)}"):
         written = import_traces(
-            arguments.files, arguments.out, format=arguments.format, columns=columns
+            arguments.files,
+            arguments.out,
+            format=arguments.format,
+            columns=columns,
+            rounds_from=arguments.rounds_from,
+            duplicates=arguments.duplicates,
+            skip_invalid=arguments.skip_invalid,
         )
     return _tell(written, arguments)
 
@@ -373,7 +398,8 @@ def _tell(written: Written, arguments: argparse.Namespace) -> int:
     for note in written.notes:
         say(note)
     if arguments.json:
-        print_json(asdict(written))
+        document = asdict(written)
+        print_json({name: value for name, value in document.items() if name != "stays" or value})
         return 0
     put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
     if written.splits:
@@ -381,6 +407,10 @@ def _tell(written: Written, arguments: argparse.Namespace) -> int:
         put(f"  splits: {told}")
     if written.failures:
         put(f"  {written.failures:,} questions failed when recorded")
+    if written.stays:
+        put("stays as it is:")
+    for name, said in written.stays.items():
+        put(f"  {name}: {said}")
     return 0
 
 

@@ -12,7 +12,6 @@ from suffice._optional import require
 from suffice.cli.options import add_traces, natural, open_traces, out_path, workers_of
 from suffice.cli.output import put, say, waiting
 from suffice.concurrency import started
-from suffice.errors import DataError
 from suffice.scoring import METRICS
 
 _PORT = 7577
@@ -25,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Opens a record in the browser: every question round by round with its evidence, signals and "
         "decisions, filters and sorting over any number of them, a rule tried as it is typed, two policies "
         "side by side, new questions of a folder that is being recorded, promises. It listens on this "
-        "machine alone. Without --policy it shows every fixed-K and, where the trace allows, the usual "
+        "machine alone. Without --policy it shows fixed budgets and, where the trace allows, the usual "
         "methods."
     )
     add_traces(parser, measured=True)
@@ -77,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
+    from suffice.trace.reader import parquet_files
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
@@ -110,12 +110,17 @@ def run(arguments: argparse.Namespace) -> int:
         for line in written.lines():
             put(line)
         return 0
-    if not place.exists():
-        raise DataError("no such file or directory", file=arguments.traces)
+    if not place.is_dir():
+        parquet_files(place)  # what is not there is told before the browser opens
+
+    def opening() -> None:
+        shown.open()
+        if shown.trouble:
+            say(shown.trouble, lead="suffice view:")
 
     def up(address: str) -> None:
         say(f"showing {arguments.traces} at {address}/; end with Ctrl-C")
-        started(shown.open, "record")
+        started(opening, "record")
         if not arguments.no_browser:
             started(partial(webbrowser.open, f"{address}/"), "browser")
 

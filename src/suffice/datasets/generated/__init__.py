@@ -10,16 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 
 from suffice.datasets.example import Example
 from suffice.datasets.generated.questions import QUESTION_TYPES, build_examples
 from suffice.datasets.generated.world import build_region
 
-__all__ = ["QUESTION_TYPES", "SHIPPED_RECORD", "generate"]
-
-SHIPPED_RECORD = Path(__file__).with_name("record.parquet")
-"""Questions 0 to 39 of the world 42, recorded with the embedded model; see examples/traces/README.md."""
+__all__ = ["QUESTION_TYPES", "generate"]
 
 _MIX = ("1hop",) * 8 + ("bridge",) * 6 + ("comparison",) * 2 + ("3hop",) * 3 + ("4hop",)
 """Types of the questions of one region, in an order that each region shuffles."""

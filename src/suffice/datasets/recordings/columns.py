@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.datasets.files import Row, no_column, open_table, parse_column_map, text_id
+from suffice.datasets.files import FileTable, Row, no_column, open_table, parse_column_map, text_id
 from suffice.errors import DataError
-from suffice.trace.rounds.records import Gold, Question, QuestionRecord
+from suffice.protocols import strict_json
+from suffice.trace.rounds.records import MOST_INT16, Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
 from suffice.trace.schema import columns_of, from_cells
 
@@ -23,11 +24,23 @@ _HELD = {column.name: column for column in COLUMNS}
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
 _SHARED = (*(column.name for column in (*_QUESTION, *_GOLD)), "propensity", "policy_hash")
 _SIGNAL = "signals."
-_PASSAGES = {"passage_ids": "id", "passage_texts": "text"}
-ROLES: tuple[str, ...] = (*_HELD, *_PASSAGES)
-"""What a column may hold: the columns of the schema, and passages as a list of ids or of texts."""
+_PASSAGES = {
+    "passage_ids": "id",
+    "passage_titles": "title",
+    "passage_texts": "text",
+    "passage_scores": "score",
+}
+_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many are a second
+_UNIT = re.compile(r"(?:[ _.-]|(?<=[a-z])(?=[A-Z]))(s|ms|us|ns)$", re.IGNORECASE)
+_SECONDS = tuple(name for name in _HELD if name.endswith("_s"))
+_TIMES = {f"{name[:-2]}_{unit}": name for unit in ("ms", "us", "ns") for name in _SECONDS}
+ROLES: tuple[str, ...] = (*_HELD, *_PASSAGES, *_TIMES)
+"""What a column may hold: the columns of the schema, lists of passages' parts, seconds in smaller units."""
 
 _USUAL = ("question_id", "round", "question", "answer", "gold_answers")
+_FORM = "".join(f"{role}=NAME," for role in _USUAL) + "..."
+_RETRIEVED = ("passages", "query", "retrievals")
+_MOST_SHOWN = 3
 
 TASR: Mapping[str, str] = {
     "question_id": "qid",
@@ -42,6 +55,17 @@ TASR: Mapping[str, str] = {
 """The columns of the files that TASR's experiments write, with their published names."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a table is to be read, see :func:`suffice.import_traces`; ``notes`` takes what is to be known."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rounds_from: Literal[0, 1] | None = None
+    duplicates: Literal["refuse", "first", "last"] = "refuse"
+    skip_invalid: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
 def parse_roles(text: str) -> dict[str, str]:
     """``question=q,answer=a,signals.margin=m`` as columns by role.
 
@@ -50,48 +74,171 @@ def parse_roles(text: str) -> dict[str, str]:
     UsageError
         When a part names nothing, something unknown, or a thing twice.
 
-    >>> parse_roles("question=q, answer=a, signals.margin=m")
-    {'question': 'q', 'answer': 'a', 'signals.margin': 'm'}
+    >>> parse_roles("question=q, prompt_tokens=usage.in, passage_ids=hits[].doc")
+    {'question': 'q', 'prompt_tokens': 'usage.in', 'passage_ids': 'hits[].doc'}
     """
-    form = "question_id=NAME,round=NAME,question=NAME,answer=NAME,gold_answers=NAME,..."
-    return parse_column_map(text, ROLES, form, free=_SIGNAL)
+    return parse_column_map(text, ROLES, _FORM, free=_SIGNAL)
 
 
-def read_columns(path: Path, roles: Mapping[str, str]) -> tuple[QuestionRecord, ...]:
-    """Records of a file whose columns hold ``roles``.
+def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
+    """Records of a file whose columns hold the roles of ``layout.columns``.
 
     Id, round, question, answer and gold answers are also read from columns of the schema's names, and without
-    any roles every column that bears one.
-
-    Cells are read by what their column holds; where cells are text, lists are written as JSON. A blank
-    cell there, and a null, is no value. Without a column of rounds, a question's rows are numbered in the
-    order of the file, and without one of ids, a question is known by its text.
-
-    Raises
-    ------
-    DataError
-        Naming file, row and column.
+    any roles every column that bears one. Cells are read by what their column holds; where cells are text,
+    lists are JSON. A blank cell there, and a null, is no value. All that is wrong is said in one error.
     """
-    table = open_table(path)
-    command = f"--format columns {path}"
+    broken: list[DataError] = []
+    table = open_table(path, broken)
+    held = _columns(table, layout, f"--format columns {path}")
+    lines, problems = _lines(table, held, f"--format columns {path}")
+    problems += [_Problem("line", None, error) for error in broken]
+    zeros = [line for rows in lines.values() for line in rows if line.cells.get("round") == 0]
+    begun = len({line.cells["question_id"] for line in zeros})
+    most = 2 * begun > len(lines)
+    retrieved = any(line.cells.get(name) for line in zeros for name in _RETRIEVED)
+    asked = layout.rounds_from is None and (most or retrieved)
+    first = 0 if (asked and most) or layout.rounds_from == 0 else 1
+    records: dict[str, QuestionRecord] = {}
+    wrong = {problem.question for problem in problems}
+    for question, rows in lines.items():
+        if question in wrong:
+            continue
+        kept = dict(enumerate(rows, start=1))
+        if "round" in held:
+            kept = _by_round(rows, first, layout.duplicates, problems)
+        try:
+            if kept:
+                records[question] = _record(kept)
+        except DataError as error:
+            problems.append(_Problem("cell", question, error))
+    repeats = sum(problem.kind == "repeat" for problem in problems)
+    if repeats and layout.duplicates != "refuse":
+        problems = [problem for problem in problems if problem.kind != "repeat"]
+        layout.notes.append(
+            f"{repeats:,} rows that repeat a round were left out; of each the {layout.duplicates} stands"
+        )
+    if asked or (problems and not layout.skip_invalid):
+        from_0 = f"{begun:,} of {len(lines):,}" if asked else ""
+        raise _refusal(problems, from_0, zeros, skips=bool(records))
+    out = {problem.question for problem in problems} - {None}
+    if problems:
+        layout.notes.append(
+            f"{len(out):,} of {len(lines):,} questions were left out: {_said(problems)}"
+        )
+    if "round" not in held and len(lines) < sum(map(len, lines.values())):
+        unread = ", ".join(sorted({*table.names} - {_head(table, one) for one in held.values()}))
+        layout.notes.append(
+            "the rounds of a question were numbered in the file's order; where a column numbers them: "
+            f"--columns round=NAME (not read: {unread or 'none'})"
+        )
+    left = tuple(record for question, record in records.items() if question not in out)
+    if not left:
+        raise DataError(f"no question can be read: {_said(problems)}", file=str(path))
+    return left
+
+
+# --- which columns ----------------------------------------------------------------------------------
+def _columns(table: FileTable, layout: Layout, command: str) -> dict[str, str]:
+    """The columns of the file, or the fields within them, by what they hold."""
+    roles = layout.columns
     for role, column in roles.items():
-        if column not in table.names:
-            raise no_column(table, role, column, command)
-    own = _USUAL if roles else ROLES
+        if _head(table, column) not in table.names:
+            raise no_column(_with_fields(table), role, column, command)
+        if role in _SECONDS and _UNIT.search(column) is None:
+            layout.notes.append(
+                f"{column} was read as seconds; if it is milliseconds: --columns {role[:-1]}ms={column}"
+            )
     free = set(table.names) - set(roles.values())
-    usual = {role: role for role in own if role in free and role not in roles}
-    held = {**usual, **roles}
-    if not {"question", "question_id"} & set(held):
-        raise no_column(table, "question", "question", command)
-    if not {"answer", "score"} & set(held):
-        raise no_column(table, "answer", "answer", command)
-    lines = [_line(row, held) for row in table.rows(tuple(dict.fromkeys(held.values())))]
-    by_question: dict[str, list[_Line]] = {}
-    for line in lines:
-        by_question.setdefault(line.cells["question_id"], []).append(line)
-    return tuple(_record(rows, numbered="round" in held) for rows in by_question.values())
+    own = _USUAL if roles else ROLES
+    held = {role: role for role in own if role in free and role not in roles} | dict(roles)
+    needed = (("question", "question_id"), ("answer", "score"))
+    if missing := [" or ".join(names) for names in needed if not {*names} & {*held}]:
+        raise DataError(
+            f"no column is named for {' and '.join(missing)}; it has: "
+            f"{', '.join(_with_fields(table).names)}; say which holds what: --columns {_FORM}",
+            file=table.file,
+        )
+    return held
 
 
+def _with_fields(table: FileTable) -> FileTable:
+    """The table with the fields within its columns for names."""
+    fields = (name for row in table.rows(table.names) for name in _fields(row.values))
+    return replace(table, names=tuple(dict.fromkeys(fields)))
+
+
+def _head(table: FileTable, column: str) -> str:
+    """The column that a field lies in: ``tok`` of ``tok.in``, ``hits`` of ``hits[].doc``."""
+    return column if column in table.names else re.split(r"\[\]|\.", column)[0]
+
+
+def _lines(
+    table: FileTable, held: Mapping[str, str], command: str
+) -> tuple[dict[str, list[_Line]], list[_Problem]]:
+    """The rows by question, and what is wrong with others."""
+    heads = {column: _head(table, column) for column in held.values()}
+    missing = {column: role for role, column in held.items() if column not in table.names}
+    lines: dict[str, list[_Line]] = {}
+    problems: list[_Problem] = []
+    fields: dict[str, None] = {}
+    for whole in table.rows(tuple(dict.fromkeys(heads.values()))):
+        question = None
+        try:
+            row = replace(whole, values={name: _at(whole, name, heads[name]) for name in heads})
+            question = _question_id(row, held)
+            lines.setdefault(question, []).append(_line(row, held, question))
+        except DataError as error:
+            problems.append(_Problem("cell", question, error))
+        if missing:
+            fields |= dict.fromkeys(_fields(whole.values))
+            missing = {c: r for c, r in missing.items() if c not in fields and not _in(c, fields)}
+    for column, role in missing.items():
+        if _in(heads[column], fields):  # else it is null or empty in every row
+            raise no_column(replace(table, names=tuple(fields)), role, column, command)
+    return lines, problems
+
+
+def _in(column: str, fields: Iterable[str]) -> bool:
+    """Whether some of the fields lie in it."""
+    return any(name.startswith((f"{column}.", f"{column}[]")) for name in fields)
+
+
+def _fields(value: Any, name: str = "") -> Iterator[str]:
+    """The fields of a value, as a map names them."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _fields(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield from _fields(item, f"{name}[]")
+    else:
+        yield name
+
+
+def _at(row: Row, column: str, head: str) -> Any:
+    """What a row holds in a column, or in a field within it."""
+    value = row.values.get(head)
+    if column == head:
+        return value
+    if row.untyped and isinstance(value, str):
+        value = _json(row, value, head) if value.strip() else None
+    return _within(row, value, re.findall(r"\[\]|[^.\[\]]+", column.removeprefix(head)), column)
+
+
+def _within(row: Row, value: Any, parts: Sequence[str], column: str) -> Any:
+    if value is None or not parts:
+        return value
+    part, *rest = parts
+    if not isinstance(value, list) if part == "[]" else not isinstance(value, dict):
+        said = "a list" if part == "[]" else f"an object with {part!r}"
+        raise row.error(f"needs {said}, found {value!r:.60}", column)
+    if part != "[]":
+        return _within(row, value.get(part), rest, column)
+    items = [_within(row, item, rest, column) for item in value]
+    return [one for item in items for one in item or ()] if "[]" in rest else items
+
+
+# --- a row ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Line:
     """A row of the file with its cells by column of the schema; ``names``: the file's own columns."""
@@ -104,49 +251,81 @@ class _Line:
         return self.row.error(message, self.names.get(column, column))
 
 
-def _line(row: Row, held: Mapping[str, str]) -> _Line:
+def _question_id(row: Row, held: Mapping[str, str]) -> str:
+    role = "question_id" if "question_id" in held else "question"
+    value = row.values.get(held[role])
+    text = None if value is None else _cell(row, value, held[role], _HELD[role].type)
+    text = text and (text.strip() if row.untyped or role == "question_id" else text)
+    if not text:
+        raise row.error("is empty; it tells the questions apart", held[role])
+    return str(text) if role == "question_id" else text_id(text)
+
+
+def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
     cells: dict[str, Any] = {}
     signals: dict[str, float] = {}
-    parts: dict[str, list[str]] = {}
+    parts: dict[str, list[Any]] = {}
     for role, column in held.items():
         value = row.values.get(column)
-        if isinstance(value, str) and (row.untyped or role == "question_id"):
+        if isinstance(value, str) and row.untyped:
             value = value.strip() or None
         if value is None:
             continue
         if role in _PASSAGES:
-            parts[role] = row.texts(row.listed(column), column)
+            listed = row.listed(column)
+            listed = listed if isinstance(listed, list) else [listed]
+            parts[role] = [_part(row, item, column, role) for item in listed]
         elif role == "signals":
             signals |= _signals(row, value, column)
         elif role.startswith(_SIGNAL):
             signals[role.removeprefix(_SIGNAL)] = _number(row, value, column)
+        elif (name := _TIMES.get(role, role)) in _SECONDS:
+            unit = _UNIT.search(column if name == role else role)
+            seconds = _cell(row, value, column, _HELD[name].type)
+            seconds = seconds and seconds / (_UNITS[unit[1].lower()] if unit else 1.0)
+            cells.setdefault(name, seconds)
         else:
             cells[role] = _cell(row, value, column, _HELD[role].type)
     if parts:
         cells["passages"] = _passages(row, parts, held)
     if signals:
         cells["signals"] = list(signals.items())
-    if "question_id" not in cells:
-        if "question_id" in held or not cells.get("question"):
-            wanted = "question_id" if "question_id" in held else "question"
-            raise row.error("is empty; it tells the questions apart", held.get(wanted, wanted))
-        cells["question_id"] = text_id(cells["question"])
-    return _Line(row, cells, held)
+    number = cells.get("round", None if "round" in held else 1)
+    if number is None or not 0 <= number <= MOST_INT16:
+        raise row.error(
+            f"must be a whole number from 0 or 1 to {MOST_INT16:,}, found {number}", held["round"]
+        )
+    return _Line(row, cells | {"question_id": question}, held)
+
+
+def _part(row: Row, value: Any, column: str, role: str) -> str | float | None:
+    """Of a passage its id, title, text or score."""
+    if value is None or role == "passage_scores":
+        return None if value is None else _number(row, value, column)
+    _refuse_objects(row, [value], column)
+    texts = row.texts([value], column)
+    return texts[0] if texts else None
 
 
 def _passages(
-    row: Row, parts: Mapping[str, list[str]], held: Mapping[str, str]
+    row: Row, parts: Mapping[str, list[Any]], held: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     counts = {role: len(items) for role, items in parts.items()}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{count} in {held[role]}" for role, count in counts.items())
-        raise row.error(f"as many ids as texts are needed, found {told}", held["passage_texts"])
+        raise row.error(f"each passage needs all its parts, found {told}", held[[*parts][-1]])
     blank = {"id": None, "title": None, "text": None, "score": None, "rerank_score": None}
     rows = [
         {**blank, **dict(zip((_PASSAGES[role] for role in parts), items, strict=True))}
         for items in zip(*parts.values(), strict=True)
     ]
-    return [{**passage, "id": passage["id"] or text_id(str(passage["text"]))} for passage in rows]
+    known = [passage for passage in rows if any(passage.values())]
+    for passage in known:
+        own = passage["id"] or passage["text"] or passage["title"]
+        if own is None:
+            raise row.error("a passage needs an id or a text", held["passage_scores"])
+        passage["id"] = passage["id"] or text_id(own)
+    return known
 
 
 def _signals(row: Row, value: Any, column: str) -> dict[str, float]:
@@ -167,7 +346,7 @@ def _signals(row: Row, value: Any, column: str) -> dict[str, float]:
 
 def _json(row: Row, text: str, column: str) -> Any:
     try:
-        return json.loads(text)
+        return strict_json(text)
     except (ValueError, RecursionError) as error:
         raise row.error(f"no JSON ({error}), found {text!r:.60}", column) from error
 
@@ -197,12 +376,19 @@ def _moment(row: Row, value: Any, column: str) -> datetime:
         ) from error
 
 
+def _refuse_objects(row: Row, value: Any, column: str) -> None:
+    if any(isinstance(item, dict) for item in (value if isinstance(value, list) else [value])):
+        fields = ", ".join(dict.fromkeys(_fields(value, column))) or "none"
+        raise row.error(f"holds an object; name one of its fields: {fields}", column)
+
+
 def _cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
     """The value as the schema's column takes it; NaN, as a table writes a missing number: none."""
     if kind.num_fields:
         return _items(row, value, column, kind)
     if isinstance(value, float) and math.isnan(value):
         return None
+    _refuse_objects(row, value, column)
     if str(kind) == "string":
         texts = [] if isinstance(value, list) else row.texts(value, column)
         if len(texts) != 1:
@@ -225,6 +411,7 @@ def _items(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
     """Lists, and of passages and tokens the parts that the schema knows."""
     item = kind.value_type
     if str(item) == "string":
+        _refuse_objects(row, value, column)
         return row.texts(row.listed(column) if isinstance(value, str) else value, column)
     if isinstance(value, str):
         value = _json(row, value, column)
@@ -253,9 +440,85 @@ def _items(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
     return structs
 
 
-def _record(lines: Sequence[_Line], *, numbered: bool) -> QuestionRecord:
-    """A question of its rows."""
-    rows = _numbered(lines) if numbered else dict(enumerate(lines, start=1))
+# --- a question -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What is wrong with a question; ``None``: with a line or a row that names none."""
+
+    kind: Literal["cell", "line", "repeat", "gap"]
+    question: str | None
+    error: DataError
+
+
+def _said(problems: Sequence[_Problem]) -> str:
+    """How many there are of each kind, and the first of them."""
+    names = {
+        "repeat": "repeated rounds",
+        "gap": "questions with gaps",
+        "cell": "wrong cells",
+        "line": "broken lines",
+    }
+    told = []
+    for kind, name in names.items():
+        errors = [problem.error for problem in problems if problem.kind == kind]
+        places = [
+            f"row {e.row}{f', column {e.column}' if e.column else ''}: {e.message}"
+            for e in errors[:_MOST_SHOWN]
+        ]
+        more = [f"{len(errors) - _MOST_SHOWN:,} more"] if len(errors) > _MOST_SHOWN else []
+        if errors:
+            told.append(f"{len(errors):,} {name} ({'; '.join((*places, *more))})")
+    return ", ".join(told)
+
+
+def _refusal(
+    problems: Sequence[_Problem], from_0: str, zeros: Sequence[_Line], *, skips: bool
+) -> DataError:
+    """All that is wrong, and the options that mend it; ``skips``: something is left without it."""
+    kinds = {problem.kind for problem in problems}
+    ways = ["--duplicates last (or first) to keep one of each"] if "repeat" in kinds else []
+    if skips and kinds - {"repeat"}:
+        ways.append(
+            "--skip-invalid to leave out lines and questions with something missing or wrong"
+        )
+    error = problems[0].error if problems else zeros[0].error("", "round")
+    said = error.message if not from_0 and len(problems) == 1 else _said(problems)
+    if from_0:
+        asks = f"{from_0} questions have a round 0"
+        said = f"{asks}, {said}" if said else asks
+        ways.insert(
+            0,
+            "--rounds-from 0 where the log counts from 0, or 1 where round 0 is an answer without passages",
+        )
+    said += f"; add {'; '.join(ways)}" if ways else ""
+    return DataError(said, file=error.file, row=error.row, column=error.column)
+
+
+def _by_round(
+    rows: Sequence[_Line], first: int, duplicates: str, problems: list[_Problem]
+) -> dict[int, _Line]:
+    """Rows by round, counted from 1, perhaps with 0, each once; none where a round is missing."""
+    kept: dict[int, _Line] = {}
+    question = rows[0].cells["question_id"]
+    for line in rows:
+        number = line.cells["round"] + 1 - first
+        if (before := kept.get(number)) is not None:
+            said = f"question {question!r} has this round already, in row {before.row.number}"
+            problems.append(_Problem("repeat", question, line.error(said, "round")))
+        if before is None or duplicates == "last":
+            kept[number] = line
+    missing = next(number for number in range(1, len(kept) + 2) if number not in kept)
+    if missing <= max(*kept, 1):
+        there = ", ".join(str(number - 1 + first) for number in sorted(kept)[:20])
+        said = f"question {question!r} has rounds {there} and no round {missing - 1 + first}"
+        problems.append(_Problem("gap", question, rows[-1].error(said, "round")))
+        return {}
+    return kept
+
+
+def _record(rows: dict[int, _Line]) -> QuestionRecord:
+    """A question of its rows by round."""
+    lines = tuple(rows.values())
     shared = _agreed(lines)
     closed = rows.pop(0, None)
     last = {**rows[len(rows)].cells, **{name: shared.get(name) for name in _SHARED}}
@@ -274,36 +537,6 @@ def _record(lines: Sequence[_Line], *, numbered: bool) -> QuestionRecord:
         raise at.error(
             f"question {shared['question_id']!r}: {error.message}", error.column or "question_id"
         ) from error
-
-
-def _numbered(lines: Sequence[_Line]) -> dict[int, _Line]:
-    """Rows by round: 1 to the last, each once, and perhaps 0."""
-    rows: dict[int, _Line] = {}
-    question = lines[0].cells["question_id"]
-    for line in lines:
-        number = line.cells.get("round")
-        if number is None or number < 0:
-            raise line.error(
-                f"must be a whole number from 1 (0: the closed-book answer), found {number}",
-                "round",
-            )
-        if number in rows:
-            raise line.error(
-                f"question {question!r} has round {number} already, in row {rows[number].row.number}; a "
-                "round is one row, and different runs need ids of their own",
-                "round",
-            )
-        rows[number] = line
-    last = max(rows)
-    missing = next((number for number in range(1, last + 1) if number not in rows), None)
-    if missing is not None or last == 0:
-        raise lines[-1].error(
-            f"question {question!r} has rounds {', '.join(map(str, sorted(rows)[:20]))} and no round "
-            f"{missing or 1}; rounds count from 1 without gaps (0 is the closed-book answer). Rename the "
-            "column to number the rows in the order of the file",
-            "round",
-        )
-    return rows
 
 
 def _agreed(lines: Sequence[_Line]) -> dict[str, Any]:

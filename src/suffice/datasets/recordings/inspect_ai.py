@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 import zipfile
@@ -27,6 +26,7 @@ from suffice.datasets.recordings.runs import (
     text_of,
 )
 from suffice.errors import DataError, SufficeWarning
+from suffice.protocols import strict_json
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -119,7 +119,7 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
             )
         for part in parts:
             try:
-                sample = json.loads(_unpacked(path, archive, part))
+                sample = strict_json(_unpacked(path, archive, part))
             except (*_DAMAGED, ValueError, RecursionError, OSError, zlib.error) as error:
                 raise DataError(
                     f"{part.filename!r:.80} cannot be read ({error}); the log is damaged",

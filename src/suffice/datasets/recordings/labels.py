@@ -27,7 +27,7 @@ def parse_label_roles(text: str) -> dict[str, str]:
     >>> parse_label_roles("question=q,gold_answers=gold")
     {'question': 'q', 'gold_answers': 'gold'}
     """
-    form = "question_id=NAME,gold_answers=NAME,score=NAME,round=NAME,question_type=NAME"
+    form = "question_id=NAME,gold_answers=NAME,score=NAME,round=NAME,question_type=NAME,group=NAME"
     return parse_column_map(text, LABEL_ROLES, form)
 
 
@@ -41,7 +41,7 @@ def label_traces(
     skip_unknown: bool = False,
     skip_invalid: bool = False,
 ) -> Written:
-    """Write the record again with gold answers, types or scores that became known later.
+    """Write the record again with gold answers, types, groups or scores that became known later.
 
     Parameters
     ----------
@@ -53,8 +53,7 @@ def label_traces(
         A ``.parquet`` file or a directory, neither of which may be there yet.
     columns
         The file's columns by what they hold: ``question_id`` (or ``question``, its text: the label is of
-        every question of that text), ``gold_answers``, ``question_type``, ``score``, ``round``; default:
-        those of the same name.
+        every question of that text) and others of :data:`LABEL_ROLES`; default: those of the same name.
     replace
         Where the record says otherwise the label holds, instead of an error.
     skip_unknown
@@ -105,7 +104,7 @@ def label_traces(
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
     step = {
         "by": "label",
-        "from": read.name,
+        "from": Path(read.name).name,
         "labels": place,
         "questions": len(fitted.questions),
     }

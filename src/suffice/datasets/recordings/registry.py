@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from suffice.datasets.recordings.atif import read_atif
-from suffice.datasets.recordings.columns import ROLES, TASR, read_columns
+from suffice.datasets.recordings.columns import ROLES, TASR, Layout, read_columns
 from suffice.datasets.recordings.flashrag import read_flashrag
 from suffice.datasets.recordings.inspect_ai import read_inspect
 from suffice.datasets.recordings.loopgain import read_loopgain
@@ -17,7 +18,7 @@ from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.writer import write_traces
+from suffice.trace.rounds.writer import write_new
 
 _RUN = (
     "a round is a search or another use of a tool with the calls that led to it; the agent's last message "
@@ -39,7 +40,7 @@ class Format:
         What to know of what was read.
     """
 
-    read: Callable[[Path, Mapping[str, str]], tuple[QuestionRecord, ...]]
+    read: Callable[[Path, Layout], tuple[QuestionRecord, ...]]
     meaning: str
     note: str = ""
 
@@ -60,7 +61,7 @@ FORMATS: Mapping[str, Format] = {
         "where the loop computed its error from a label, no live loop has the signal",
     ),
     "tasr": Format(
-        read=lambda path, _: read_columns(path, TASR),
+        read=lambda path, layout: read_columns(path, replace(layout, columns=TASR)),
         meaning="Parquet files of TASR's experiments",
         note="score is current_f1; the margin, overlap and gap are the recorded ones",
     ),
@@ -88,6 +89,9 @@ def import_traces(
     *,
     format: str,  # noqa: A002
     columns: Mapping[str, str] | None = None,
+    rounds_from: Literal[0, 1] | None = None,
+    duplicates: Literal["refuse", "first", "last"] = "refuse",
+    skip_invalid: bool = False,
 ) -> Written:
     """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
 
@@ -101,9 +105,19 @@ def import_traces(
         ``columns``, ``flashrag``, ``loopgain``, ``tasr``, ``atif``, ``otlp`` or ``inspect``.
     columns
         For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
-        ``passage_texts`` and ``signals.NAME``. Without it every column that bears a name of the
-        schema is read, with it of the others ``question_id``, ``round``, ``question``, ``answer`` and
-        ``gold_answers``.
+        ``passage_titles``, ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field within a
+        column is named as ``usage.in``, or of each item of a list as ``hits[].doc``. Seconds may be in
+        smaller units, as ``latency_ms``: what holds them, or the column, ends in the unit. Without a map
+        every column that bears a name of the schema is read, with it of the others ``question_id``,
+        ``round``, ``question``, ``answer`` and ``gold_answers``.
+    rounds_from
+        Of ``columns`` and ``tasr``, as the rest: the number of a question's first round. 1: a round 0 is
+        the closed-book answer. ``None``: 1, and an error where most questions have a round 0, or one
+        retrieved something.
+    duplicates
+        Which of several rows of one round stands, or ``refuse``.
+    skip_invalid
+        Leave out questions that lack a round or have a wrong cell, with a note, instead of an error.
 
     Returns
     -------
@@ -130,6 +144,26 @@ def import_traces(
             f"columns: {unknown[0]!r} is none of {', '.join(ROLES)}, signals.NAME"
             f"{did_you_mean(unknown[0], ROLES)}"
         )
+    if rounds_from not in (None, 0, 1) or duplicates not in ("refuse", "first", "last"):
+        raise UsageError(
+            "rounds_from is 0 or 1, duplicates 'refuse', 'first' or 'last'; "
+            f"found {rounds_from!r:.40}, {duplicates!r:.40}"
+        )
+    if format not in ("columns", "tasr") and (rounds_from, duplicates, skip_invalid) != (
+        None,
+        "refuse",
+        False,
+    ):
+        raise UsageError(
+            f"the rounds of {format} are known; --rounds-from, --duplicates and --skip-invalid go with "
+            "--format columns"
+        )
+    layout = Layout(
+        columns=columns or {},
+        rounds_from=rounds_from,
+        duplicates=duplicates,
+        skip_invalid=skip_invalid,
+    )
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise UsageError("no file to import; name at least one")
@@ -137,7 +171,7 @@ def import_traces(
     records: dict[str, QuestionRecord] = {}
     sources: dict[str, Path] = {}
     for path in paths:
-        for record in _read(path, kind, columns or {}):
+        for record in _read(path, kind, layout):
             name = record.question.id
             if name in records:
                 raise DataError(
@@ -151,8 +185,9 @@ def import_traces(
         "format": format,
         "files": [{"file": path.name, "sha256": sha256_of(path)} for path in paths],
         **({"columns": dict(columns)} if columns else {}),
+        **({} if rounds_from is None else {"rounds_from": rounds_from}),
     }
-    write_traces(records.values(), out, run={"imported": came_from})
+    write_new(records.values(), Path(out), {"imported": came_from})
     notes = tuple(_lacking(list(records.values()), out))
     return Written(
         out=str(out),
@@ -165,14 +200,14 @@ def import_traces(
             )
             if name is not None
         },
-        notes=(*([kind.note] if kind.note else []), *notes),
+        notes=(*([kind.note] if kind.note else []), *dict.fromkeys(layout.notes), *notes),
     )
 
 
-def _read(path: Path, kind: Format, columns: Mapping[str, str]) -> tuple[QuestionRecord, ...]:
+def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...]:
     """The records of a file; an error names it, and what it should be where the whole is not that."""
     try:
-        return kind.read(path, columns)
+        return kind.read(path, layout)
     except DataError as error:
         whole = error.row is None and error.column is None
         raise DataError(

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from suffice.datasets.files import text_id
+from suffice.protocols import strict_json
 from suffice.trace.rounds.records import MOST_INT32, Passage, Round, Token, Usage
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
@@ -206,7 +207,7 @@ def loaded(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        return json.loads(text)
+        return strict_json(text)
     except (ValueError, RecursionError):
         return text
 

@@ -41,11 +41,6 @@ NEVER = Threshold(-math.inf)
 def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
     """An error level as the decimal it is written as, 0.29 as 29/100.
 
-    Raises
-    ------
-    UsageError
-        Unless it lies strictly between 0 and 1.
-
     >>> exact_level(0.29) * 100
     Fraction(29, 1)
     """

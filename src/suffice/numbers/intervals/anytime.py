@@ -67,13 +67,7 @@ class MeanSequence:
         self._counts: dict[float, int] = {}
 
     def take(self, value: float, times: int = 1) -> None:
-        """A value, so many times.
-
-        Raises
-        ------
-        UsageError
-            Outside the range.
-        """
+        """A value, so many times."""
         if not self._least <= value <= self._most:
             raise UsageError(
                 f"a value from {self._least:g} to {self._most:g} is wanted, found {value!r}"
@@ -119,13 +113,7 @@ class MeanSequence:
 
     @classmethod
     def from_json(cls, document: object, least: float, most: float) -> MeanSequence:
-        """What :meth:`to_json` gave.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be.
-        """
+        """What :meth:`to_json` gave."""
         fields: Mapping[str, Any] = map_fields(document, "a saved mean", ("values", "counts"))
         values, counts = numbers(fields.get("values"), "values"), fields.get("counts")
         if not isinstance(counts, list) or len(counts) != len(values):

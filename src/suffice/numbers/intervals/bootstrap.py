@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.units import numbered_units
 
 _MAX_CELLS = 4_000_000  # indices drawn at a time
 
@@ -23,20 +24,30 @@ class Interval:
 
 
 def resampled_counts(
-    n_questions: int, *, resamples: int = 1000, seed: int = 42
+    n_questions: int,
+    *,
+    resamples: int = 1000,
+    seed: int = 42,
+    units: NDArray[np.intp] | None = None,
 ) -> Iterator[NDArray[np.float64]]:
     """How often each question is drawn, in blocks of resamples (n_draws, n_questions).
 
-    The draws are those of :func:`resampled_means`, for statistics that are no means.
+    The draws are those of :func:`resampled_means`, for statistics that are no means. Questions of one of
+    ``units`` (n_questions,) are drawn together.
     """
+    if units is not None:
+        unit = numbered_units(units)
+        for drawn in resampled_counts(int(unit.max()) + 1, resamples=resamples, seed=seed):
+            yield drawn[:, unit]
+        return
     generator = np.random.default_rng(seed)
     step = max(1, _MAX_CELLS // n_questions)
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
         # drawn in blocks: the generator's stream is the same as in one call
-        drawn = generator.integers(0, n_questions, size=(count, n_questions))
+        chosen = generator.integers(0, n_questions, size=(count, n_questions))
         offsets = np.arange(count)[:, None] * n_questions
-        flat = (drawn + offsets).ravel()
+        flat = (chosen + offsets).ravel()
         counts = np.bincount(flat, minlength=count * n_questions)
         yield counts.reshape(count, n_questions).astype(np.float64)
 
@@ -44,18 +55,13 @@ def resampled_counts(
 def resampled_means(
     values: NDArray[np.float64], *, resamples: int = 1000, seed: int = 42
 ) -> NDArray[np.float64]:
-    """Column means over resampled questions, (resamples, n_columns).
+    """Column means over resampled questions, (resamples, n_columns), of values (n_questions, n_columns).
 
-    Parameters
-    ----------
-    values
-        (n_questions, n_columns), questions sorted by id; all columns share every draw, so differences
-        of columns are paired.
-    resamples, seed
-        The draws are ``default_rng(seed).integers(0, n, size=(resamples, n))`` (METHODS 1; published);
-        of more than :data:`~suffice.numbers.intervals.sums.SUMS_ABOVE` questions those of
-        :meth:`~suffice.numbers.intervals.sums.Sums.draws`.
+    Questions are sorted by id, and the draws ``default_rng(seed).integers(0, n, size=(resamples, n))``
+    (METHODS 1; published), the same for every column; of more than ``SUMS_ABOVE`` they come from sums.
     """
+    if len(values) == 1:
+        return np.broadcast_to(values, (resamples, values.shape[1]))
     if from_sums(len(values)):
         return Sums.of(values).draws(resamples=resamples, seed=seed)
     means = np.empty((resamples, values.shape[1]))
@@ -79,20 +85,9 @@ def with_rare_weights(
     A resample holds no weighted question that the sample lacks, so where few stand for many its percentiles
     are too narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is
     added what Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event.
-
-    Parameters
-    ----------
-    draws
-        (resamples, n_columns), as :func:`resampled_means` gives them.
-    values
-        What they are means of, (n_questions, n_columns), of scores in [0, 1].
-    largest
-        (n_columns,), the greatest weight in each; 0: none is weighted, and its draws stay as they are.
-        Columns of equal values get the same, others each their own, so that differences widen to both sides.
-    centred
-        For values that are differences from a mean: half of it to either side.
-    seed
-        Of what is added.
+    ``largest`` (n_columns,) is the greatest weight in each, 0 where none is weighted; columns of equal values
+    get the same. Values that differ from what was expected (``centred``) get it to either side, with as much
+    variance.
     """
     if not largest.any():
         return draws
@@ -100,7 +95,7 @@ def with_rare_weights(
     shape = (draws.shape[0], int(alike.max()) + 1)
     more = np.random.default_rng([seed, 1]).gamma(0.5, size=shape)
     if centred:
-        more = (more - np.random.default_rng([seed, 2]).gamma(0.5, size=shape)) / 2.0
+        more = (more - np.random.default_rng([seed, 2]).gamma(0.5, size=shape)) / np.sqrt(2.0)
     return np.asarray(draws + more[:, alike] * largest / len(values))
 
 

@@ -70,20 +70,9 @@ def simultaneous_bands(
     resamples: int = 1000,
     seed: int = 42,
 ) -> tuple[SimultaneousBand, ...]:
-    """Bands of the columns' means, once for every reference that is subtracted first.
+    """Bands of the columns' means, once for every reference (n_questions,) that is subtracted first.
 
-    Parameters
-    ----------
-    n_columns
-        Size of the family.
-    columns
-        ``columns(slice)`` gives those columns, (n_questions, n), questions sorted by id. They are
-        asked for in blocks, so that a large family need not be held at once.
-    references
-        Each ``None`` or (n_questions,), subtracted from every column: paired differences.
-    resamples, seed
-        The draws of :func:`suffice.numbers.intervals.bootstrap.resampled_means`; all columns and references
-        share them.
+    ``columns(slice)`` gives some of them, (n_questions, n), asked for in blocks.
 
     Notes
     -----
@@ -134,19 +123,7 @@ def bands_from_sums(
     resamples: int = 1000,
     seed: int = 42,
 ) -> tuple[SimultaneousBand, ...]:
-    """Bands as :func:`simultaneous_bands` gives them, of a record too large to resample.
-
-    Parameters
-    ----------
-    sums
-        Of the family's columns and, behind them, of what is subtracted.
-    n_columns
-        Size of the family.
-    references
-        Each ``None`` or the number of a column among the sums.
-    resamples, seed
-        Of :meth:`suffice.numbers.intervals.sums.Sums.draws`; errors are those of the sums themselves.
-    """
+    """Bands as :func:`simultaneous_bands` gives them, of a record too large to resample."""
     if n_columns < 1:
         raise UsageError("a family needs at least one member")
     draws, bands = sums.draws(resamples=resamples, seed=seed), []
@@ -218,17 +195,6 @@ def questions_to_tell(
     difference: float, spread: float, *, level: float = 0.05, power: float = 0.8
 ) -> float:
     """How many questions a paired test needs to find a mean difference that is truly there.
-
-    Parameters
-    ----------
-    difference
-        The mean difference, any unit; 0 needs infinitely many.
-    spread
-        Standard deviation of a question's difference: a mean's standard error times the root of its count.
-    level
-        Of the two-sided test, in (0, 1); of ``m`` tests together 0.05 / m.
-    power
-        The chance of finding it, in (0, 1).
 
     Notes
     -----

@@ -79,13 +79,7 @@ class PerRoundCalibrator:
 
 # --- documents ------------------------------------------------------------------------------------
 def read_map(document: object) -> Calibrator:
-    """The map of a JSON object; without ``kind`` an isotonic one.
-
-    Raises
-    ------
-    DataError
-        When it is none, naming the field.
-    """
+    """The map of a JSON object; without ``kind`` an isotonic one."""
     kind = document.get("kind", _PLAIN) if isinstance(document, Mapping) else _PLAIN
     if not isinstance(kind, str) or kind not in _MAPS:
         raise DataError(f"unknown map {kind!r}; known: {', '.join(sorted(_MAPS))}", column="kind")
@@ -107,13 +101,7 @@ def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
 
 
 def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
-    """The calibrator that :func:`calibrator_document` wrote; ``column`` is its place in the file.
-
-    Raises
-    ------
-    DataError
-        Naming the field below ``column``.
-    """
+    """The calibrator that :func:`calibrator_document` wrote; ``column`` is its place in the file."""
     if not isinstance(document, dict) or not isinstance(document.get("rounds"), list):
         raise DataError('must be an object with a list "rounds"', column=column)
     beyond = document.get("beyond")

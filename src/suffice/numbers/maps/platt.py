@@ -91,13 +91,7 @@ class LogisticMap:
 
     @classmethod
     def from_json(cls, document: object) -> LogisticMap:
-        """The map of a JSON object.
-
-        Raises
-        ------
-        DataError
-            When it is none, naming the field.
-        """
+        """The map of a JSON object."""
         fields = map_fields(document, "a logistic map", _FIELDS)
         return cls(
             slope=number(fields.get("slope"), "slope"),
@@ -116,20 +110,6 @@ def fit_platt(
     both are defined, one distinct x or one class of outcome, the map is the constant mean of y over
     all labelled rows, as in :func:`~suffice.numbers.maps.isotonic.fit_isotonic`. The direction of the
     signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
-
-    Parameters
-    ----------
-    x
-        Signal values, (n,); NaN and infinities are left out.
-    y
-        Outcomes in [0, 1], (n,); NaN: unlabelled. A fraction counts as that share of a right answer.
-    undefined
-        What the map gives for NaN; ``None``: NaN.
-
-    Raises
-    ------
-    DataError
-        For a y outside [0, 1], or lengths that differ.
 
     Three right of six, smoothed to 0.8 and 0.2, rise from about 0.2 to about 0.8:
 

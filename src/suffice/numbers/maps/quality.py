@@ -18,24 +18,13 @@ CLIP = 1e-15
 
 
 def squared_errors(predicted: ArrayLike, outcome: ArrayLike) -> NDArray[np.float64]:
-    """The squared difference of every row, in the shape given; NaN where either is.
-
-    Raises
-    ------
-    DataError
-        For a value outside [0, 1], or shapes that differ.
-    """
+    """The squared difference of every row, in the shape given; NaN where either is."""
     probabilities, outcomes = _checked(predicted, outcome)
     return np.asarray((probabilities - outcomes) ** 2, np.float64)
 
 
 def brier(predicted: ArrayLike, outcome: ArrayLike) -> float:
     """Mean squared difference of probability and outcome, in [0, 1]; NaN rows left out.
-
-    Raises
-    ------
-    DataError
-        For a value outside [0, 1], or shapes that differ.
 
     >>> brier([0.0, 0.5, 1.0], [0, 1, 1])
     0.08333333333333333
@@ -49,11 +38,6 @@ def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
 
     Probabilities are clipped to [1e-15, 1 - 1e-15]: a certain prediction that is wrong costs 34.5,
     not infinity. An isotonic map gives 0 and 1 freely, so a few such rows can decide its log loss.
-
-    Raises
-    ------
-    DataError
-        For a value outside [0, 1], or shapes that differ.
 
     >>> round(log_loss([0.5, 0.25], [1, 0]), 4)
     0.4904
@@ -74,23 +58,6 @@ def expected_calibration_error(
 
     It is biased upwards on few rows, and more buckets find more error: compare equal numbers of
     both. A constant that equals the base rate scores 0.
-
-    Parameters
-    ----------
-    predicted, outcome
-        Probabilities and outcomes in [0, 1].
-    buckets
-        How many, at most: equal probabilities are never split, so ties make fewer.
-    kind
-        ``equal-size``: as many rows in each; ``equal-width``: [0, 0.1), [0.1, 0.2), ... with 1 in the
-        last.
-
-    Raises
-    ------
-    DataError
-        For a value outside [0, 1], or shapes that differ.
-    UsageError
-        For fewer than one bucket, or another kind.
 
     >>> round(expected_calibration_error([0.2, 0.4, 0.6, 0.8], [0, 0, 1, 1], buckets=2), 9)
     0.3

@@ -116,13 +116,7 @@ class StepMap:
 
     @classmethod
     def from_json(cls, document: object) -> StepMap:
-        """The map of a JSON object.
-
-        Raises
-        ------
-        DataError
-            When it is none, naming the field.
-        """
+        """The map of a JSON object."""
         fields = map_fields(document, "a step map", _FIELDS)
         return cls(
             x=numbers(fields.get("x"), "x"),
@@ -139,11 +133,6 @@ def multiprobabilities(
     sums: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(p0, p1) in every gap between calibration values, each (n_distinct + 1,).
-
-    Parameters
-    ----------
-    sums, counts
-        Sum of the outcomes and number of the rows at each distinct calibration value, in order.
 
     Notes
     -----
@@ -194,20 +183,6 @@ def fit_venn_abers(
     Never 0 or 1: n rows that are all wrong still leave 1 / (n + 2) or more. With fewer than five
     rows where both are defined, or one distinct x, the map is the constant mean of y over all
     labelled rows, as in :func:`~suffice.numbers.maps.isotonic.fit_isotonic`.
-
-    Parameters
-    ----------
-    x
-        Signal values, (n,); NaN and infinities are left out.
-    y
-        Outcomes in [0, 1], (n,); NaN: unlabelled.
-    undefined
-        What the map gives for NaN; ``None``: NaN.
-
-    Raises
-    ------
-    DataError
-        For a y outside [0, 1], or lengths that differ.
 
     >>> fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1]).predict([0.0, 3.5, 9.0]).round(9).tolist()
     [0.2, 0.5, 0.75]

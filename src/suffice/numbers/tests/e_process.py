@@ -96,13 +96,7 @@ class Capital:
 
     @classmethod
     def from_json(cls, document: object, gamblers: int) -> Capital:
-        """What :meth:`to_json` gave.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be.
-        """
+        """What :meth:`to_json` gave."""
         fields: Mapping[str, Any] = map_fields(document, "capital", _FIELDS)
         seen = whole(fields.get("seen"), "seen")
         held = numbers(fields.get("in_play"), "in_play")

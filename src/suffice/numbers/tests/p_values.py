@@ -45,10 +45,12 @@ def fixed_sequence(p_values: NDArray[np.float64], delta: float) -> NDArray[np.bo
     return np.logical_and.accumulate(np.asarray(p_values, np.float64) <= delta)
 
 
-_BET_CAP = 0.75
-_LEAST_VARIANCE = 1e-6
-_MOST_CAPITAL = 1e200
-_BLOCK = 2048  # members whose gamblers stay in cache together
+_MOST_STAKED = 0.98
+"""Share of what ruin would take that is staked at most."""
+_PRIOR_VARIANCE, _PRIOR_WEIGHT = 0.03, 20.0
+_AIM = 2.0
+"""Times the target that a gambler aims at whose capital is averaged with others'."""
+_CELLS = 1 << 14  # gamblers that stay in cache together
 
 
 def betting_p_values(
@@ -56,71 +58,70 @@ def betting_p_values(
     limit: float,
     *,
     delta: float = 0.05,
-    prior_variance: NDArray[np.float64] | None = None,
-    prior_weight: float = 1.0,
+    orders: NDArray[np.intp] | None = None,
 ) -> NDArray[np.float64]:
-    """Test by betting on bounded losses (Waudby-Smith and Ramdas 2024, sections 3.2 and 4).
+    """Test by betting on bounded losses.
 
-    A gambler starts with one unit and bets before each question that its loss is below the limit;
-    under H no strategy gains in expectation, so by Ville's inequality the inverse of the greatest
-    capital is a p-value. The stake is ``sqrt(2 log(1 / delta) / (n v))`` with v the variance of
-    earlier losses, which suits a test at level delta with n questions; it never exceeds 3/4 of what
-    ruin would take.
+    A gambler starts with one unit and bets before each question that its loss is below the limit; under H
+    no strategy gains in expectation (Waudby-Smith and Ramdas 2024). The stake is
+    ``sqrt(2 log(target / capital) / (n left * v))`` with v the variance of earlier losses, which suits a
+    test with n questions (STaR bets, Voracek and Orabona 2025), and stays below ruin. Who has reached the
+    target stops.
+
+    One gambler's greatest capital is the inverse of a p-value (Ville). Of several, each with the questions
+    in an order of its own, it is the greatest mean capital of the first one, two, ... (Ramdas and Manole
+    2025, exchangeable e-values): the outcome hangs less on the order.
 
     Parameters
     ----------
     losses
-        (n_questions, n_members) in [0, 1], in an order that does not depend on them.
+        (n_questions, n_members) in [0, 1].
     limit
         In (0, 1).
     delta
         The level that will be tested at.
-    prior_variance, prior_weight
-        (n_members,), of losses of other questions, and how many those were: known before the first
-        bet. Default: 0.25, the greatest possible, as if seen once.
+    orders
+        (n_gamblers, n_questions), permutations that do not depend on the losses. Default: one, as given.
 
     Returns
     -------
     (n_members,), in (0, 1].
     """
     _check(losses, limit)
-    n_members = losses.shape[1]
-    prior = np.full(n_members, 0.25) if prior_variance is None else prior_variance
+    orders = np.arange(len(losses))[None, :] if orders is None else orders
+    alone = len(orders) == 1
+    target = (1.0 + 1e-9 if alone else _AIM) / delta  # reached, though sums of logarithms round
+    step = max(1, _CELLS // len(orders))
     parts = [
-        _betting(
-            losses[:, start : start + _BLOCK],
-            limit,
-            delta,
-            prior[start : start + _BLOCK],
-            prior_weight,
-        )
-        for start in range(0, n_members, _BLOCK)
+        _betting(losses[:, start : start + step], limit, target, orders)
+        for start in range(0, losses.shape[1], step)
     ]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
 def _betting(
-    losses: NDArray[np.float64],
-    limit: float,
-    delta: float,
-    prior: NDArray[np.float64],
-    weight: float,
+    losses: NDArray[np.float64], limit: float, target: float, orders: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    n_questions, n_members = losses.shape
-    capital, greatest = np.ones(n_members), np.ones(n_members)
-    most = _BET_CAP / (1.0 - limit)
-    aim = 2.0 * np.log(1.0 / delta) / n_questions
-    total = np.zeros(n_members)
-    squares = np.maximum(prior, _LEAST_VARIANCE) * weight
+    n_questions = len(losses)
+    shape = (len(orders), losses.shape[1])
+    logs, total = np.zeros(shape), np.zeros(shape)
+    squares = np.full(shape, _PRIOR_VARIANCE * _PRIOR_WEIGHT)
+    most, aim = _MOST_STAKED / (1.0 - limit), np.log(target)
+    greatest = np.zeros(shape)
     for index in range(n_questions):
-        loss = losses[index]
-        stake = np.minimum(np.sqrt(aim * (index + weight) / squares), most)
-        capital *= 1.0 + stake * (limit - loss)
-        np.minimum(capital, _MOST_CAPITAL, out=capital)  # less than won: still a valid bet
-        np.maximum(greatest, capital, out=greatest)
+        loss = losses[orders[:, index]]
+        missing = np.maximum(aim - logs, 0.0)
+        left = n_questions - index
+        stake = np.sqrt(2.0 * missing * (index + _PRIOR_WEIGHT) / (left * squares))
+        np.minimum(stake, most, out=stake)
+        logs += np.log1p(stake * (limit - loss))
+        np.maximum(greatest, logs, out=greatest)
         total += loss
         squares += (loss - total / (index + 1.0)) ** 2
-    return np.asarray(1.0 / greatest)
+    if len(orders) == 1:
+        return np.asarray(np.exp(-greatest[0]))
+    means = np.cumsum(np.exp(logs), axis=0) / np.arange(1, len(orders) + 1)[:, None]
+    return np.asarray(1.0 / np.maximum(means.max(axis=0), 1.0))
 
 
 def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:

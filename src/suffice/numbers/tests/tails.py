@@ -111,6 +111,37 @@ def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> NDArr
     return np.where(k < 0, 0.0, np.where(k >= n, 1.0, value))
 
 
+def fisher_p_value(first: tuple[int, int], second: tuple[int, int]) -> float:
+    """Fisher's exact test, two-sided, that two groups have one share: of each how many have it, and its size.
+
+    >>> round(fisher_p_value((3, 4), (1, 4)), 4)
+    0.4857
+    """
+    with_it, size = first[0] + second[0], first[1] + second[1]
+    has = np.arange(max(0, with_it - second[1]), min(first[1], with_it) + 1)
+    # the hypergeometric law's logarithm, but for what all have in common
+    parts = [has, first[1] - has, with_it - has, size - first[1] - with_it + has]
+    log = -np.vectorize(lgamma, otypes=[np.float64])(np.array(parts) + 1).sum(axis=0)
+    chance = np.exp(log - log.max())
+    as_rare = chance <= chance[first[0] - has[0]] * (1 + 1e-9)
+    return float(chance[as_rare].sum() / chance.sum())
+
+
+def welch_p_value(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
+    """Welch's t-test, two-sided, that two groups (n,) of at least two have one mean.
+
+    >>> round(welch_p_value(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])), 4)
+    0.0213
+    """
+    errors = np.array([group.var(ddof=1) / len(group) for group in (some, others)])
+    apart = abs(float(some.mean() - others.mean()))
+    if errors.sum() == 0.0:
+        return float(apart == 0.0)
+    least = np.array([len(some) - 1, len(others) - 1])
+    degrees = errors.sum() ** 2 / (errors**2 / least).sum()
+    return float(2.0 * student_t_upper(apart / np.sqrt(errors.sum()), degrees))
+
+
 def student_t_upper(t: ArrayLike, degrees: ArrayLike) -> NDArray[np.float64]:
     """P(T > t) for Student's t with ``degrees`` of freedom, broadcast; 0 at infinity."""
     t, degrees = np.broadcast_arrays(np.asarray(t, np.float64), np.asarray(degrees, np.float64))

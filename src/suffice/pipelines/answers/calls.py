@@ -14,11 +14,14 @@ from suffice.options import Option
 from suffice.pipelines.answers.prompts import Prompt, PromptName, asks_marker
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.scoring import answer_form
+from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
 from suffice.trace.rounds.records import Round, Usage
 
-ANSWER_MARKER = "Answer:"
-_CONFIDENCE = re.compile(r"^[ \t]*Confidence:(?P<value>[^\n]*)", re.MULTILINE)
-_LONE_RATING = re.compile(r"\s*+([1-5])\s*+\.?+\s*+")
+_CONFIDENCE = re.compile(
+    r"^(?:[ \t]*[-+>•#]+[ \t])?[ \t*_`]*Confidence[*_`]*:[\s*_`]*+(?P<value>[^\n]*)", re.MULTILINE
+)
+_LONE_RATING = re.compile(r"([1-5])[\s*_`]*+\.?+[\s*_`]*+")
+_SIGNS = re.compile(rf"[{MARKUP}]+")
 
 _SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
@@ -107,11 +110,6 @@ def ask_greedy(
     """A round of the greedy reply, with that many stochastic answers beside it; no passages.
 
     ``tell`` is told of the reply as it comes, where the model does so.
-
-    Raises
-    ------
-    BackendError
-        When the model fails.
     """
     greedy = model.generate(
         GenerationRequest(
@@ -131,13 +129,7 @@ def ask_greedy(
 def ask_samples(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
 ) -> Round:
-    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages.
-
-    Raises
-    ------
-    BackendError
-        When the model fails.
-    """
+    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages."""
     nothing = Round(answer=None, usage=NOTHING_ASKED)
     return _with_samples(nothing, _sampled(model, call, settings, samples))
 
@@ -165,11 +157,6 @@ def ask_majority(
     wins, and of those that normalise alike the first drawn is the answer. Whoever wants the answer
     needs all of these calls: they all count as answering calls, none as sample calls, and the plain
     token counts hold all of them.
-
-    Raises
-    ------
-    BackendError
-        When the model fails.
     """
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)
@@ -235,12 +222,12 @@ class ParsedReply:
 
 
 def parse_reply(text: str) -> ParsedReply:
-    r"""Answer: from the first ``Answer:`` to the end of its line, or the first line without a marker.
+    r"""Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
 
-    Confidence: a lone 1-5 after ``Confidence:``; "10", "4/5" or words leave it undefined
-    (METHODS 1; corrected).
+    Where that is a lower line that begins with ``Confidence:``, there is none. Confidence: a lone 1-5
+    behind ``Confidence:``; "10", "4/5" or words leave it undefined (METHODS 1; corrected).
 
-    >>> parse_reply("Answer: Oslo\nConfidence: 4")
+    >>> parse_reply("**Answer:** Oslo\n**Confidence:** 4")
     ParsedReply(answer='Oslo', confidence=4.0, failure=None)
     >>> parse_reply("Answer:\nConfidence: 10")
     ParsedReply(answer='', confidence=None, failure='empty answer line')
@@ -256,14 +243,28 @@ def parse_reply(text: str) -> ParsedReply:
 def _answer_line(text: str) -> tuple[str, str | None]:
     if not text.strip():
         return "", "empty reply"
-    _, marker, rest = text.partition(ANSWER_MARKER)
-    if marker:
-        answer = rest.split("\n", 1)[0].strip()
+    if span := labelled_span(text):
+        answer = _with_own_signs(text, span)
         return answer, None if answer else "empty answer line"
-    first = text.strip().split("\n", 1)[0].strip()
-    if _CONFIDENCE.match(first):
+    if _CONFIDENCE.match(text.lstrip()):
         return "", "no answer line"
-    return first, None
+    answer = _with_own_signs(text, span_behind(text, 0))
+    return answer, None if answer else "no answer line"
+
+
+def _with_own_signs(text: str, span: tuple[int, int]) -> str:
+    """The answer with signs at one end that belong to no markup, as in "A*" and "*args"."""
+    start, end = span
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    runs = _SIGNS.findall(line)
+    opened = {run for run, times in Counter(runs).items() if times % 2}
+    closing = _SIGNS.match(text, end)
+    after = closing.group() if closing and start < end else ""
+    if not set(after) & set("".join(opened)):
+        end += len(after)
+    if start < end and line[-1:] in MARKUP and runs and not set(runs[-1]) & set(after):
+        start -= len(runs[-1]) if runs[-1] in opened else 0
+    return text[start:end]
 
 
 class ComingAnswer:
@@ -275,31 +276,32 @@ class ComingAnswer:
     """
 
     def __init__(self) -> None:
-        self._before = ""  # the marker, as long as it did not come
-        self._in_line = False
+        self._text = ""
         self._over = False
-        self._held = ""  # white space, which is part of the answer where more follows
         self.told = ""
 
     def feed(self, piece: str) -> str:
         """What is certain of the answer now and was not before."""
         if self._over:
             return ""
-        if not self._in_line:
-            self._before += piece
-            _, marker, piece = self._before.partition(ANSWER_MARKER)
-            if not marker:
-                return ""
-            self._in_line, self._before = True, ""
-        line, end, _ = piece.partition("\n")
-        self._over = bool(end)
-        certain = self._held + line
-        if not self.told:
-            certain = certain.lstrip()
-        more = certain.rstrip()
-        self._held = certain[len(more) :]
+        self._text += piece
+        more = self._certain().removeprefix(self.told)
         self.told += more
         return more
+
+    def _certain(self) -> str:
+        span = labelled_span(self._text)
+        if span is None:
+            return ""
+        line = self._text[span[0] :]
+        self._over = "\n" in line
+        if self._over:
+            return _with_own_signs(self._text, span)
+        said = self._text[span[0] : span[1]]
+        # what follows may close a mark, or make it a list's sign or the line of the rating
+        bare = said in "-+>•" or not said.strip("#") or "Confidence".startswith(said)
+        held = bare or self._text[span[0] - 1] in MARKUP
+        return "" if held else said
 
 
 def sampling_seed(seed: int, question_id: str, number: int) -> int:

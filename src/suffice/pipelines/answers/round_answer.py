@@ -35,13 +35,6 @@ class Answerer:
         which cosine. ``None``: they do not.
     passage_filter
         Drops passages before they are shown; ``None``: all are.
-
-    Raises
-    ------
-    UsageError
-        When samples are to be clustered and there is no encoder, or there are no samples.
-    MissingExtra
-        When samples are to be clustered and scikit-learn is not installed.
     """
 
     def __init__(
@@ -113,13 +106,7 @@ class Answerer:
         prompt: Prompt,
         tell: Callable[[str], None] | None = None,
     ) -> Draft:
-        """The answer of round ``number`` alone, without samples that it is not made of.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The answer of round ``number`` alone, without samples that it is not made of."""
         started = time.perf_counter()
         samples = self.samples if self.majority else 0
         made = self.ask(question, number, prompt, samples=samples, tell=tell)
@@ -137,11 +124,6 @@ class Answerer:
 
         Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
         earlier ones.
-
-        Raises
-        ------
-        BackendError
-            When the model or the encoder fails.
         """
         if self._encoder is not None:
             started = time.perf_counter()
@@ -157,13 +139,7 @@ class Answerer:
         return rounds[-1]
 
     def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """Round 0: the model's answer without passages, one greedy call."""
         started = time.perf_counter()
         prompt = render_closed_book(question.text, api=self._model.api, name=self._loop.prompt)
         call = AnswerCall(prompt=prompt, question_id=question.id, number=0)

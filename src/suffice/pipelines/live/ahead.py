@@ -19,19 +19,7 @@ ToBeAsked = tuple[Step, Callable[[], Round]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wasted:
-    """What was done for rounds that were not wanted.
-
-    Parameters
-    ----------
-    rounds
-        Those that were begun.
-    calls
-        Calls to the model.
-    cut
-        Those of them that were cut before they gave a reply: nobody knows what of them a server charges.
-    tokens
-        Of the others; ``None``: the server counts none.
-    """
+    """What was done for rounds that were not wanted."""
 
     rounds: int = 0
     calls: int = 0

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from suffice.errors import InternalError, SufficeError, UsageError
-from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.answers.calls import usage_of, usage_sum
 from suffice.pipelines.live.ahead import Ahead, ToBeAsked, Wasted
 from suffice.pipelines.live.budgets import Budgets, Meter
-from suffice.pipelines.live.conversation import put_alone
 from suffice.pipelines.live.loop import answer_round
 from suffice.pipelines.live.requirements import check_confidence, has_confidence
 from suffice.pipelines.loops.ranked import CumulativeSettings
@@ -22,6 +21,7 @@ from suffice.protocols import (
     ChatModel,
     Decision,
     Encoder,
+    GenerationRequest,
     Message,
     PassageFilter,
     Retriever,
@@ -34,6 +34,42 @@ from suffice.signals.asking.embedded_novelty import NOVELTY
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, judge_tokens
 from suffice.signals.spec import given_by
 from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy, Usage
+
+_MOST_TOKENS = 96
+_MOST_LETTERS = 1_000  # of a message, from its beginning
+_INSTRUCTIONS = (
+    "Rewrite the user's last message as one question that can be understood without the conversation. Put "
+    "names in place of words such as he, it or there, and change nothing else.\n\n"
+    "User: Who wrote Hedda Gabler?\n"
+    "Assistant: Henrik Ibsen\n"
+    "User: And where was he born?\n"
+    "Question: Where was Henrik Ibsen born?"
+)
+
+
+def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
+    """The question as one that needs no conversation, by one greedy call, and what that cost.
+
+    Where the reply holds none, the question stays as it is.
+    """
+    said = [*earlier, Message(role="user", content=question)]
+    lines = [
+        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_LETTERS]}"
+        for turn in said
+    ]
+    prompt = "\n".join([_INSTRUCTIONS, "", *lines, "Question:"])
+    chats = model.api == "chat"
+    reply = model.generate(
+        GenerationRequest(
+            prompt=(Message(role="user", content=prompt),) if chats else prompt,
+            max_tokens=_MOST_TOKENS,
+            stop=("\n\n",) if chats else ("\n",),
+        )
+    )
+    first, _, _ = reply.completions[0].text.strip().partition("\n")
+    usage = replace(usage_of(reply, calls=1), latency_s=reply.latency_s)
+    return first.removeprefix("Question:").strip() or question, usage
+
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
@@ -68,37 +104,7 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """How a question is answered.
-
-    Parameters
-    ----------
-    loop
-        Settings of the loop; their class says which.
-    budgets
-        Limits beside the policy and the loop's rounds.
-    encoder
-        For policies that compare answers with their evidence.
-    passage_filter
-        Drops passages before the answerer sees them.
-    choose
-        Which round's answer is returned: ``latest``, ``most-confident`` (by the policy), ``highest:NAME`` or
-        ``lowest:NAME`` (by a signal); of equal ones the latest. As replay chooses it.
-    decline_below
-        Without at least this confidence, in [0, 1], in the returned round, the answer is
-        :data:`DECLINED`. ``None``: every answer is returned.
-    speculate
-        Whether the next round is begun while one is answered and decided about; see
-        :class:`suffice.pipelines.live.ahead.Ahead`. The answer is the same, and the model is asked from
-        two threads.
-    every_answer
-        Whether each round is asked for an answer although nothing reads it, as in a recording.
-    earlier
-        What was said before the question, oldest first. It is then put so that it can be understood alone, by
-        one call more, which is a cost of round 1; that is what is searched, answered and followed.
-    tell
-        Told of the returned answer's text as it is generated, where a round is asked for it at the end and
-        it is surely returned; see :class:`suffice.protocols.GenerationRequest`.
-    """
+    """How a question is answered."""
 
     loop: LoopSettings = field(default_factory=CumulativeSettings)
     budgets: Budgets = field(default_factory=Budgets)
@@ -305,17 +311,6 @@ def answer(
 
     A round is asked for an answer where something reads it: the policy, or the choice among answers. Else the
     last one alone is, when the loop has ended.
-
-    Raises
-    ------
-    BackendError, UsageError, DataError
-        As model, retriever and encoder raise them before the policy decided about a first round; a
-        later one returns an answer of the rounds decided about, with ``stopped_by = "error"``.
-    UsageError
-        For a question without text, a policy without confidence where one is needed, and when the
-        retriever gives no passage at all.
-    InternalError
-        A defect is never an answer.
     """
     if not question.strip():
         raise UsageError("the question is empty; type what you want to know")
@@ -462,7 +457,7 @@ def _with_answer(
         except InternalError:
             raise
         except SufficeError as error:
-            failed = failed or error
+            failed, tell = failed or error, None  # what was told of it cannot be taken back
             number //= 2
             if not number:
                 raise failed from None

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice.concurrency import computes_here
-from suffice.errors import UsageError, did_you_mean, unknown_name
+from suffice.errors import UsageError, unknown_name
 from suffice.pipelines.live.answering import Answered, Answering, Follower, answer
 from suffice.pipelines.live.budgets import Budgets
+from suffice.pipelines.live.chosen import ChosenPolicy, choose_policy
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import (
     LoopOutput,
@@ -26,13 +27,9 @@ from suffice.pipelines.loops.ranked import (
 )
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
-from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty, ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
-from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.records import Passage
 
 Tell = Callable[[str], None]
@@ -41,106 +38,6 @@ _TAKES_PROCESSORS = (
     "under way: at best some percent sooner, beside other programs a third later, for up to 1.6 times the "
     "work, and answers may differ where others are nearly as likely; leave --speculate off here"
 )
-
-
-# --- which policy -----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenPolicy:
-    """What is to decide.
-
-    Parameters
-    ----------
-    policy
-        The policy.
-    max_rounds
-        The budget it was made for; ``None``: any.
-    for_model
-        The same for what a model gives; ``None``: it is as it is for every model.
-    """
-
-    policy: StopPolicy
-    max_rounds: int | None = None
-    for_model: Callable[[Certainty], StopPolicy] | None = None
-
-
-def choose_policy(
-    wanted: StopPolicy | str | Path | None,
-    *,
-    pipeline: str | None = None,
-    abstention: tuple[str, ...] | None = None,
-) -> ChosenPolicy:
-    """The policy meant: itself, or a policy file, ``fixed-K``, a method that runs unfitted, or a rule.
-
-    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting. ``abstention`` are the
-    phrases by which a rule takes an answer for an abstention; ``None``: the usual ones.
-
-    Raises
-    ------
-    UsageError
-        For phrases beside what is no rule's text and may state its own; a method that must be fitted
-        first, an oracle, a rule with fitted parts, or a policy that stops no loop, with what to type
-        instead.
-    """
-    if wanted is None:
-        loop = LoopSettings if pipeline is None else LOOPS[pipeline]
-        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
-    if isinstance(wanted, str | Path):
-        return _named(str(wanted), abstention)
-    return _checked(ChosenPolicy(policy=wanted, max_rounds=wanted.facts.max_rounds))
-
-
-def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
-    refusal = chosen.policy.needs.refusal
-    if refusal:
-        raise UsageError(refusal)
-    return chosen
-
-
-def _named(name: str, abstention: tuple[str, ...] | None) -> ChosenPolicy:
-    ready = _ready(name)
-    if ready is None:
-        if rule_needs(name).fitting:
-            raise UsageError(
-                f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule "
-                "RULE TRACES --out policy.json, then --policy policy.json"
-            )
-        return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
-    if abstention is not None:
-        raise UsageError(
-            f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "
-            "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
-        )
-    return ready
-
-
-def _ready(name: str) -> ChosenPolicy | None:
-    """What is named and needs no making; ``None``: a rule's text, perhaps."""
-    ready = unfitted_policy(name)
-    if ready is not None:
-        return ChosenPolicy(policy=ready, max_rounds=ready.facts.max_rounds)
-    if name.startswith("oracle-"):
-        raise UsageError(f"{name} needs gold answers and cannot run live; use 'suffice replay'")
-    if name == "closed-book":
-        raise UsageError(
-            "closed-book answers without passages and decides nothing live; use fixed-1"
-        )
-    named = method_and_preset(name)
-    if named is not None:
-        method, preset = named
-        unfitted = method.unfitted.get(preset)
-        if unfitted is not None:
-            return ChosenPolicy(policy=unfitted("token_probability"), for_model=unfitted)
-        raise UsageError(
-            f"policy {name!r} must be fitted first: suffice fit {method.name} TRACES --out policy.json, "
-            "then --policy policy.json"
-        )
-    if names_policy_file(name):
-        file = load_policy(name)
-        return _checked(ChosenPolicy(policy=file.policy, max_rounds=file.max_rounds))
-    near = did_you_mean(name, ("fixed-3", *nameable_methods()))
-    if near and name not in SIGNALS:
-        raise UsageError(f"unknown policy {name!r}{near}")
-    return None
 
 
 # --- which loop -------------------------------------------------------------------------------------
@@ -211,13 +108,7 @@ class LiveLoop:
     def of(
         cls, chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
     ) -> LiveLoop:
-        """Settle what hangs on the model; ``tell`` hears what was settled and what has no effect.
-
-        Raises
-        ------
-        UsageError
-            For settings that do not go together, or that the policy cannot serve.
-        """
+        """Settle what hangs on the model; ``tell`` hears what was settled and what has no effect."""
         check_confidence(
             chosen.policy, choose=settings.choose, decline_below=settings.decline_below
         )
@@ -244,11 +135,6 @@ class LiveLoop:
 
         ``retrieval`` is how its passages are found; ``None``: nobody knows, and what they carry is not
         checked. ``tell`` hears where this is not the loop that the policy's promise was calibrated on.
-
-        Raises
-        ------
-        UsageError
-            Naming what the policy reads and this loop does not give, and what to type or use instead.
         """
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)
@@ -349,7 +235,7 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
     loop_fields: dict[str, Any] = {
         **settings.loop,
         **kind.writing(chosen.policy.signals),
-        "rounds": settings.rounds or chosen.max_rounds,
+        "rounds": settings.rounds or chosen.max_rounds or chosen.policy.facts.max_rounds,
         "seed": settings.seed,
         "samples": (settings.samples or wanted) if wanted else 0,
     }

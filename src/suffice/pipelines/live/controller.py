@@ -16,6 +16,7 @@ from suffice.policies.file import (
     PolicyFile,
     check_version,
     load_policy,
+    names_policy_file,
     pack_policy,
     policy_hash,
     unpack_policy,
@@ -56,32 +57,18 @@ class QuestionState:
 
 
 class Decider:
-    """A policy under a budget, for any number of questions.
-
-    Parameters
-    ----------
-    policy
-        What decides.
-    max_rounds
-        The budget: at this round the loop stops whatever the policy says. ``None``: that of a policy file,
-        or no budget.
-    strict
-        Whether a loop that does not give what the policy decides by is refused in its first round rather
-        than warned of, once.
-    """
+    """A policy under a budget, for any number of questions."""
 
     def __init__(
-        self, policy: StopPolicy | PolicyFile, *, max_rounds: int | None, strict: bool
+        self, policy: StopPolicy | PolicyFile | str | Path, *, max_rounds: int | None, strict: bool
     ) -> None:
+        if isinstance(policy, str | PurePath):
+            from suffice.pipelines.live.chosen import named_policy
+
+            policy = named_policy(policy)
         if isinstance(policy, PolicyFile):
             max_rounds = policy.max_rounds if max_rounds is None else max_rounds
             policy = policy.policy
-        if isinstance(policy, str | PurePath):
-            raise UsageError(
-                f"a controller is given a policy, found the text {str(policy)!r}; write "
-                "suffice.Controller.load(PATH) for a policy file, suffice.Controller("
-                "suffice.RulePolicy(rule=TEXT)) for a rule"
-            )
         if max_rounds is not None and max_rounds < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         self.policy = policy
@@ -95,18 +82,7 @@ class Decider:
         return {spec.name: [] for spec in self._specs}
 
     def decide(self, now: QuestionState, finished: Round) -> Decision:
-        """Take in a round and decide; a round that could not be decided about was not taken in.
-
-        Raises
-        ------
-        UsageError
-            If it is strict, when a first round does not hold what the policy decides by.
-
-        Warns
-        -----
-        SufficeWarning
-            When it does not, naming the signals and their inputs.
-        """
+        """Take in a round and decide; a round that could not be decided about was not taken in."""
         try:
             return self._decide(now, finished)
         except BaseException:
@@ -206,7 +182,7 @@ class Controller:
 
     def __init__(
         self,
-        policy: StopPolicy | PolicyFile,
+        policy: StopPolicy | PolicyFile | str | Path,
         *,
         max_rounds: int | None = None,
         strict: bool = False,
@@ -219,14 +195,9 @@ class Controller:
     def load(
         cls, path: str | Path, *, max_rounds: int | None = None, strict: bool = False
     ) -> Controller:
-        """A controller from a policy file; its budget is the file's unless given here.
-
-        Raises
-        ------
-        DataError
-            When the file is not a policy this version can read.
-        """
-        return cls(load_policy(path), max_rounds=max_rounds, strict=strict)
+        """A controller from a policy file; its budget is the file's unless given here."""
+        given = load_policy(path) if names_policy_file(str(path)) else path
+        return cls(given, max_rounds=max_rounds, strict=strict)
 
     @property
     def policy(self) -> StopPolicy:

@@ -17,14 +17,17 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
+from suffice.numbers.series import occurrences, running_best
 from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.privacy import Privacy
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy, whole_text
-from suffice.scoring import AnswerChoice
+from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished, Reached
@@ -50,7 +53,7 @@ _KEPT_WITHIN_S = 5.0
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
 class Watching:
     """What the loops of one watch share: how they are decided about, and where they are recorded."""
 
@@ -61,6 +64,7 @@ class Watching:
     explore: float
     seed: int
     max_rounds: int | None
+    full_budget: int | None
     budgets: Budgets
     choice: AnswerChoice
     writer: BackgroundWriter | None
@@ -91,14 +95,40 @@ class Watching:
         if self.writer is not None:
             self.writer.put(event)
 
+    def close(self) -> None:
+        """End the recording and say what it lost."""
+        if self.writer is not None and (said := ended(self.writer)):
+            self.said.add("record")
+            self.warn("lost", said)
+        self.complain()
+
+    def kept(self) -> bool:
+        """Wait until what was put is written; whether it is, or nothing is recorded."""
+        asked = Reached()
+        self.put(asked)
+        with suppress(TooLate):
+            return self.writer is None or asked.kept.result(_KEPT_WITHIN_S)
+        return False
+
     def complain(self) -> None:
         """Say what the record's writer cannot say."""
         if self.writer is not None and self.writer.problem is not None:
             self.warn(
                 "record",
-                f"loops are not recorded as they should be: {self.writer.problem}. The loops go on; "
-                "watch.counts says how many rounds were lost",
+                f"loops are not recorded as they should be: {self.writer.problem}. The loops go on; what is "
+                "not written by the end is lost and counted (lost_rounds)",
             )
+
+
+def ended(writer: BackgroundWriter) -> str:
+    """Close a record; what it lost, in words."""
+    writer.close()
+    lost = writer.lost
+    if not lost.questions:
+        return ""
+    what = f"{lost.rounds:,} rounds of" if lost.rounds else "the ends of"
+    said = f"{what} {lost.questions:,} questions are not in the record"
+    return f"{said}: {writer.problem or 'its files were removed'}"
 
 
 def answer_round(
@@ -116,22 +146,25 @@ def answer_round(
     if choice.rule == "latest" or not there:
         return there[-1] if there else None
 
-    def value(number: int) -> float:
-        if choice.rule == "most-confident":
-            confidence = decisions[number - 1].confidence
-            return math.nan if confidence is None else confidence
+    def read(name: str, number: int) -> float:
+        if name in signals:
+            return signals[name][number - 1]
         so_far = LoopView(view.question, view.rounds[:number])
-        if choice.signal in signals:
-            by = signals[choice.signal][number - 1]
-        else:
-            by = signal_value(resolve(choice.signal, also=(choice.signal,)), so_far)
-        return -by if choice.rule == "lowest" else by
+        return signal_value(resolve(name, also=(name,)), so_far)
 
-    known = [(by, number) for number in there if math.isfinite(by := value(number))]
-    if not known:
-        return there[-1]
-    sign = -1 if choice.first else 1
-    return max(known, key=lambda one: (one[0], sign * one[1]))[1]
+    if choice.rule == "majority":
+        forms: dict[str, int] = {}
+        given = [answer_form(view.rounds[number - 1].answer_text) for number in there]
+        codes = [forms.setdefault(form, len(forms)) for form in given]
+        abstain = [read("abstained", number) != 0.0 for number in there]
+        values = occurrences(np.where([abstain], np.nan, [codes]))
+    elif choice.rule == "most-confident":
+        values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
+    else:
+        values = np.array([[read(choice.signal, number) for number in there]])
+        values = -values if choice.rule == "lowest" else values
+    values = np.where(np.isfinite(values), values, np.nan)
+    return there[int(running_best(values, first=choice.first)[0, -1]) - 1]
 
 
 class Loop:
@@ -144,15 +177,12 @@ class Loop:
 
     def __init__(self, watch: Watching, question: Question, gold: Gold, *, named: bool) -> None:
         self._watch = watch
-        self._asked = question
         self._gold = gold
         self._named = named
         decider = watch.decider
-        self._state = QuestionState(
-            loop=LoopView(question.text, ()),
-            question_id=question.id,
-            signals={} if decider is None else decider.no_signals(),
-        )
+        signals = {} if decider is None else decider.no_signals()
+        self._state = QuestionState(loop=LoopView("", ()), question_id="", signals=signals)
+        self._ask_for(question)
         self._decisions: list[Decision] = []
         self._begun: list[WorkAhead[Any]] = []
         self._ids: set[str] = set()
@@ -164,7 +194,6 @@ class Loop:
         self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
         self._limited = watch.budgets.limited
-        self._veiled = None if watch.privacy is None else watch.privacy.question(question, gold)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
         self.explored = watch.mode == "live" and watch.explores(question.id)
@@ -178,7 +207,7 @@ class Loop:
 
     @property
     def question_id(self) -> str:
-        """Its id in the record, by which it is labelled."""
+        """Its id in the record, by which it is labelled; settled when the question is entered."""
         return self._asked.id
 
     @property
@@ -288,7 +317,7 @@ class Loop:
         """
         asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
-            return self._after_the_end()
+            return self._after_the_end(asked, score)
         if probe is not None and self._wants_draft(asked):
             asked = self._drafted(asked, self._ask(probe, asked))
         decision = self._take(asked, score)
@@ -307,7 +336,7 @@ class Loop:
         """As :meth:`observe`, with a probe that may be a coroutine function."""
         asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
-            return self._after_the_end()
+            return self._after_the_end(asked, score)
         if probe is not None and self._wants_draft(asked):
             draft = await self._aask(probe, asked)
             asked = self._drafted(asked, draft)
@@ -427,6 +456,12 @@ class Loop:
     def _effective(self, decision: Decision) -> Decision:
         """What the mode and the budgets make of it."""
         watch, number = self._watch, len(self._decisions)
+        if watch.max_rounds is None and number - 1 == watch.full_budget:
+            watch.warn(
+                "past",
+                f"a loop in shadow goes past round {watch.full_budget}, the full budget by the policy file, "
+                f"and nothing ends it; to end it there, give max_rounds={watch.full_budget}",
+            )
         if watch.max_rounds is not None and number >= watch.max_rounds:
             self._full = not decision.stop or not self._stops
             if self._full:
@@ -454,14 +489,21 @@ class Loop:
         """Whether the policy's stop ends the loop."""
         return self._watch.mode == "live" and not self.explored
 
-    def _after_the_end(self) -> Decision:
+    def _after_the_end(self, asked: Round, score: float | None) -> Decision:
+        """Record what the loop did all the same; what ended it stays what it was."""
         self._watch.warn(
             "after",
-            f"a loop that was told to end ({self._reason}) went on; the round is not counted. End the loop "
-            "where loop.done is true",
+            f"a loop that was told to end ({self._reason}) went on, and its further rounds are recorded. End "
+            "the loop where loop.done is true",
         )
-        last = self._decisions[-1] if self._decisions else _UNASKED
-        return replace(last, action=Action.STOP, reason=self._reason)
+        ended = self._stopped_by, self._reason, self._full
+        self._state.loop, self._last = self.view, None
+        decision = self._take(asked, score)
+        self._stopped_by, self._reason, self._full = ended
+        by: Literal["policy", "budget"] | None = None
+        if self._stopped_by == "policy" or self._stopped_by == "budget":  # noqa: PLR1714
+            by = self._stopped_by
+        return replace(decision, action=Action.STOP, reason=self._reason, stopped_by=by)
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
@@ -473,7 +515,9 @@ class Loop:
 
     @property
     def _reads_answers(self) -> bool:
-        return self._watch.policy is not None and self._watch.policy.needs.answers
+        """Whether the policy does, or the choice among them."""
+        policy, chooses = self._watch.policy, self._watch.choice.rule != "latest"
+        return chooses or (policy is not None and policy.needs.answers)
 
     def _wants_final(self) -> bool:
         return self.done and self.rounds[-1].answer is None
@@ -546,13 +590,7 @@ class Loop:
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
         """Wait until a kill loses none of the rounds observed; whether that is so, or nothing is recorded."""
-        if self._watch.writer is None:
-            return True
-        asked = Reached()
-        self._watch.put(asked)
-        with suppress(TooLate):
-            return asked.kept.result(_KEPT_WITHIN_S)
-        return False
+        return self._watch.kept()
 
     def _record(self, asked: Round, score: float | None) -> None:
         watch = self._watch
@@ -566,7 +604,7 @@ class Loop:
                 propensity=watch.explore or None,
                 policy_hash=watch.policy_hash,
             )
-            watch.put(Begun(watched=begun, named=self._named))
+            watch.put(Begun(watched=begun))
         stop = None if watch.policy is None else self.would_stop is not None
         watch.put(
             Finished(
@@ -589,13 +627,15 @@ class Loop:
         """
         if self.rounds:
             raise UsageError("a question has its text before its first round")
-        self._asked = replace(self._asked, text=whole_text(question))
-        self._state.loop = LoopView(self._asked.text, ())
-        privacy = self._watch.privacy
-        self._veiled = None if privacy is None else privacy.question(self._asked, self._gold)
+        self._ask_for(replace(self._asked, text=whole_text(question)))
+
+    def _ask_for(self, question: Question) -> None:
+        self._asked, privacy = question, self._watch.privacy
+        self._state.loop, self._state.question_id = LoopView(question.text, ()), question.id
+        self._veiled = None if privacy is None else privacy.question(question, self._gold)
 
     def begin(self) -> Loop:
-        """Enter the question, where a ``with`` block cannot stand.
+        """Enter the question, where a ``with`` block cannot stand; its id in the record is settled here.
 
         Raises
         ------
@@ -606,10 +646,13 @@ class Loop:
             raise UsageError("a question is entered once; ask watch.question(...) for another")
         if self.question_id in self._watch.under_way:
             raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
+        if self._watch.writer is not None:
+            if self._named:
+                name = self._watch.writer.names.settle(self.question_id)
+                self._ask_for(replace(self._asked, id=name))
+            self._watch.writer.expect(1)
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
-        if self._watch.writer is not None:
-            self._watch.writer.expect(1)
         self._phase = "open"
         self._ticked = time.perf_counter()
         return self
@@ -654,6 +697,8 @@ class Loop:
             return None
         self._watch.writer.expect(-1)
         if not self._decisions:
+            if self._named:
+                self._watch.writer.names.release(self.question_id)
             return None
         last = self._last
         if last is not None and self._veiled is not None:

@@ -11,25 +11,108 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, plain_file, struck, without_credentials
 from suffice.scoring import answer_form
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_value
-from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round
+from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round, Usage
+from suffice.trace.rounds.schema import COLUMNS
 
 Texts = Literal["all", "no-texts", "hashes"]
 _Kind = Literal["answer", "query", "passage"]
 _KEY_BYTES = 32
 _HASH_DIGITS = 32  # of 4 bits
+
+
+_STAYS: Mapping[str, str] = {
+    "question_id": "the name of the question",
+    "round": "its number",
+    "question_type": "as it is",
+    "split": "as it is",
+    "group": "as it is",
+    "sample_clusters": "which samples agree",
+    "verbalized_confidence": "the number",
+    "usage": "the number",
+    "candidate_scores": "the numbers",
+    "probed": "yes or no",
+    "score": "the number",
+    "propensity": "the number",
+    "stopped_by": "one of the schema's words",
+    "policy_hash": "the hash",
+    "time": "the moment",
+    "signals": "names and numbers",
+}
+"""What stays of a record without its texts, by column; ``usage`` is calls, tokens and seconds."""
+
+
+def stays(texts: Texts) -> dict[str, str]:
+    """What stays as it is in a record without texts, field by field."""
+    kept = {
+        column.name: said
+        for column in COLUMNS
+        if (said := _STAYS.get("usage" if column.of is Usage else column.name))
+    }
+    if texts == "hashes":
+        del kept["group"]
+    for name in ("passages", "refound"):
+        kept[f"{name}.score"] = kept[f"{name}.rerank_score"] = "the number"
+    kept["run document"] = (
+        "names and values; of URLs the host and the path, of keys, passwords and file paths nothing"
+    )
+    return kept
+
+
+_STRUCK = "[struck]"
+_CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
+_SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"\b({_CREDENTIAL})(\s*[=:]\s*)[^\s&\"',;]+", re.IGNORECASE)
+_FLAG = re.compile(rf"(--[\w-]*(?:{_CREDENTIAL}|key))\s+\S+", re.IGNORECASE)
+_QUERY = re.compile(r"(://[^\s?#\"'<>]*)[?#][^\s\"'<>]*")
+_URL = re.compile(r"([a-z][a-z0-9+.-]{0,30}://[^\s\"'<>]*)", re.IGNORECASE)
+_ENDINGS = (
+    "jsonl?|parquet|csv|tsv|txt|md|db|gguf|bin|safetensors|onnx|py|toml|ya?ml|key|pem|log|html?"
+)
+_PATH = re.compile(
+    rf"(?<![\w/\\.~-])(?:(?:~[\w.-]*|\.{{1,2}}|[a-z]:)?[/\\][^\s\"'<>|,;]+"
+    rf"|(?:[\w.-]+[/\\])+[\w.-]+\.(?:{_ENDINGS})\b)",
+    re.IGNORECASE,
+)
+_WHOLE_PATH = re.compile(r"(?:file:|~|\.{1,2}[/\\]|[a-z]:[/\\]|[/\\])", re.IGNORECASE)
+
+
+def without_secrets(value: Any) -> Any:
+    """What a run document says, without users, passwords and queries of URLs, keys, and file paths."""
+    if isinstance(value, Mapping):
+        return {
+            _without_secrets(str(name)): _STRUCK
+            if isinstance(held, str) and held and _SECRET_NAME.fullmatch(str(name))
+            else without_secrets(held)
+            for name, held in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_secrets(held) for held in value]
+    return _without_secrets(value) if isinstance(value, str) else value
+
+
+def _without_secrets(text: str) -> str:
+    if _WHOLE_PATH.match(text):
+        return _STRUCK
+    text = _QUERY.sub(rf"\1?{_STRUCK}", without_credentials(text))
+    parts = _URL.split(text)
+    parts[::2] = [_PATH.sub(_STRUCK, part) for part in parts[::2]]
+    parts[1::2] = [_STRUCK if part.lower().startswith("file:") else part for part in parts[1::2]]
+    text = _FLAG.sub(rf"\1 {_STRUCK}", "".join(parts))
+    return struck(_ASSIGNED.sub(rf"\1\2{_STRUCK}", text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +127,6 @@ class Privacy:
         """That of a record; ``None``: all texts are kept.
 
         The key of hashes stands beside the folder, in ``FOLDER.key``, and is made where there is none.
-
-        Raises
-        ------
-        UsageError
-            For an unknown choice, a record that was begun with another, a key that others may read, or none
-            that can be made.
         """
         if texts not in get_args(Texts):
             raise UsageError(f"texts are kept as {', '.join(get_args(Texts))}; found {texts!r:.60}")
@@ -70,13 +147,7 @@ class Privacy:
         return Veiled(self, question, gold)
 
     def gold_answers(self, answers: Sequence[str]) -> tuple[str, ...]:
-        """Accepted answers as they are kept, which are compared with kept answers.
-
-        Raises
-        ------
-        UsageError
-            When answers are not kept at all.
-        """
+        """Accepted answers as they are kept, which are compared with kept answers."""
         if answers and self.texts == "no-texts":
             raise UsageError(
                 "the record keeps no texts, so no answer can be compared with gold_answers; label it with a "
@@ -112,7 +183,7 @@ def _run_of(file: Path) -> Mapping[str, Any]:
 
         with readable(file):
             return run_document(footer_of(file).metadata or {})
-    with file.open("rb") as journal:
+    with plain_file(file).open("rb") as journal:
         run: Mapping[str, Any] = json.loads(journal.readline())["run"]
         return run
 
@@ -132,7 +203,7 @@ def _key(file: Path) -> bytes:
                 aside.unlink()
         if stat.S_IMODE(file.stat().st_mode) & 0o077:
             raise UsageError(f"others may read the key of the hashes; type: chmod 600 {file}")
-        key = bytes.fromhex(file.read_text("ascii"))
+        key = bytes.fromhex(plain_file(file).read_text("ascii"))
     except (OSError, ValueError) as error:
         raise UsageError(f"the key of the hashes {file} cannot be had: {error}") from error
     if len(key) != _KEY_BYTES:
@@ -141,22 +212,16 @@ def _key(file: Path) -> bytes:
 
 
 class Veiled:
-    """A question and its rounds as they are kept.
-
-    Parameters
-    ----------
-    privacy
-        What is kept.
-    question, gold
-        As they are.
-    """
+    """A question and its rounds as they are kept."""
 
     def __init__(self, privacy: Privacy, question: Question, gold: Gold) -> None:
         self._privacy = privacy
         self._numbers: dict[tuple[_Kind, str], int] = {}
         hashes = privacy.texts == "hashes"
         text = privacy.hashed(question.text) if hashes else f"question {question.id}"
-        self.question = replace(question, text=text)
+        # a group is compared over the whole record, so it needs the key
+        group = privacy.hashed(question.group) if question.group and privacy.key else question.group
+        self.question = replace(question, text=text, group=group)
         self.gold = Gold(
             answers=tuple(self._answer(answer) for answer in gold.answers) if hashes else (),
             passage_ids=tuple(self._name("passage", name) for name in gold.passage_ids),
@@ -173,17 +238,17 @@ class Veiled:
         return replace(named, signals={**computed, **named.signals})
 
     def named(self, held: Round) -> Round:
-        """A round with names in place of its texts."""
-        return replace(
-            held,
+        """A round with names in place of its texts; what is neither named nor in the table is left out."""
+        return Round(
+            **{
+                part.name: getattr(held, part.name) for part in fields(Round) if part.name in _STAYS
+            },
             answer=self._of(self._answer, held.answer),
             passages=self._passages(held.passages),
             refound=self._passages(held.refound),
             query=self._of(partial(self._name, "query"), held.query),
             action=self._of(self._text, held.action),
             response=self._of(self._text, held.response),
-            tokens=None,
-            answer_starts=None,
             samples=None if held.samples is None else tuple(map(self._answer, held.samples)),
             intermediate_answer=self._of(self._answer, held.intermediate_answer),
             parse_failure=self._of(self._text, held.parse_failure),

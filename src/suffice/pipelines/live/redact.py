@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.live.privacy import Privacy, Veiled
+from suffice.pipelines.live.privacy import Privacy, Veiled, stays, without_secrets
 from suffice.scoring import accuracy, exact_match, f1
-from suffice.trace.durable import check_free, written_aside
+from suffice.trace.durable import check_free
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
+from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import records_to_table
-from suffice.trace.writer import write_set, write_table
+from suffice.trace.rounds.writer import write_new
 
 RedactedScore = Literal["f1", "em", "acc"]
 _SCORES = {"f1": f1, "em": exact_match, "acc": accuracy}
@@ -69,17 +69,12 @@ def redact_traces(
     if not traces.n_questions:
         raise DataError("holds no question", file=str(source))
     privacy = Privacy(texts, secrets.token_bytes(32))
-    run = dict(traces.origin.run)
+    run = without_secrets(traces.origin.run)
     done = run.get("derived")
     step = {"by": "redact", "from": Path(source).name, "texts": texts, "score": score}
     run["derived"] = [*(done if isinstance(done, list) else []), step]
-    table = records_to_table(_redacted(traces, privacy, score), run)
-    with written_aside(Path(out)) as aside:
-        if Path(out).suffix == ".parquet":
-            write_table(table, aside)
-        else:
-            write_set(table, aside)
-    own = sorted(set(traces.table.column_names) - set(table.column_names))
+    write_new(_redacted(traces, privacy, score), Path(out), run)
+    own = sorted(set(traces.table.column_names) - {column.name for column in COLUMNS})
     lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
     return Written(
         out=str(out),
@@ -87,6 +82,7 @@ def redact_traces(
         rounds=int(traces.last_rounds.sum()),
         splits=traces.splits,
         notes=(lost,) if own else (),
+        stays=stays(texts),
     )
 
 

@@ -35,11 +35,6 @@ def reported_passages(documents: Iterable[Any], what: str = "passages") -> tuple
     Read are texts, :class:`Passage`, mappings and objects with ``text``, ``page_content`` or ``content``
     (LangChain, Haystack), LlamaIndex' nodes with scores, and pairs of a document and its score. The id is the
     document's own, else a hash of its text.
-
-    Raises
-    ------
-    DataError
-        For anything else, naming its position.
     """
     if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
         raise DataError(
@@ -115,11 +110,6 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
     Read are OpenAI's ``logprobs`` (of chats and of completions, which vLLM and llama-cpp-python give too),
     the list inside, llama.cpp's ``completion_probabilities``, LangChain's ``response_metadata``, and whole
     replies that hold one of them; as dictionaries or as the clients' objects.
-
-    Raises
-    ------
-    DataError
-        For another shape.
     """
     if reported is None:
         return None
@@ -214,11 +204,6 @@ def reported_usage(reported: Any) -> Usage:
 
     Read are :class:`Usage` as it stands, and the usage of OpenAI's chats and responses, Anthropic,
     LangChain's ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is a call.
-
-    Raises
-    ------
-    DataError
-        For another shape.
     """
     if reported is None:
         return Usage()
@@ -269,15 +254,7 @@ PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
 
 
 def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
-    """A round of what a loop has, by the names ``observe`` takes; ``earlier``: ids of passages before.
-
-    Raises
-    ------
-    UsageError
-        For a name that is none of them.
-    DataError
-        For a value of another shape, naming it; for nothing at all.
-    """
+    """A round of what a loop has, by the names ``observe`` takes; ``earlier``: ids of passages before."""
     unknown = held.keys() - PARTS
     if unknown:
         raise UsageError(f"observe() takes {', '.join(sorted(PARTS))}; found {named(unknown)}")

@@ -38,21 +38,7 @@ _UNASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOutput:
-    """What the rounds of a loop will hold.
-
-    Parameters
-    ----------
-    settings
-        Of the loop, with its certainty settled.
-    logprobs
-        Whether the model gives log-probabilities.
-    encoder
-        Whether the loop compares answers with their evidence.
-    reranker
-        Whether its passages carry a reranker's scores.
-    called
-        What it is, for messages.
-    """
+    """What the rounds of a loop will hold."""
 
     settings: LoopSettings
     logprobs: bool = True
@@ -117,13 +103,7 @@ def _asking(spec: Signal) -> Asking[Any] | None:
 
 
 def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
-    """Refuse, before the first call, a policy that reads what this loop does not produce.
-
-    Raises
-    ------
-    UsageError
-        Naming every such signal, what it needs and what to type or use instead.
-    """
+    """Refuse, before the first call, a policy that reads what this loop does not produce."""
     lacks = [lack for spec in policy.specs if (lack := output.lack(spec)) is not None]
     if lacks:
         raise UsageError(policy_lacks(policy, lacks))
@@ -159,13 +139,7 @@ def has_confidence(policy: StopPolicy) -> bool:
 def check_confidence(
     policy: StopPolicy, *, choose: str = "latest", decline_below: float | None = None
 ) -> None:
-    """Refuse to go by the confidence of a policy that has none.
-
-    Raises
-    ------
-    UsageError
-        Saying what to use instead.
-    """
+    """Refuse to go by the confidence of a policy that has none."""
     wanted = "--answer most-confident" if choose == "most-confident" else ""
     if decline_below is not None:
         wanted = "--decline-below"
@@ -178,13 +152,7 @@ def check_confidence(
 
 
 def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float | None:
-    """The cosine a loop must cluster samples at; ``None``: no such clusters are needed.
-
-    Raises
-    ------
-    UsageError
-        Without the encoder the policy was fitted with.
-    """
+    """The cosine a loop must cluster samples at; ``None``: no such clusters are needed."""
     if needs is None:
         return None
     if encoder is None:

@@ -4,37 +4,51 @@ from __future__ import annotations
 
 import json
 import uuid
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from suffice._version import VERSION
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.options import settings_of
 from suffice.pipelines.live.budgets import Budgets
+from suffice.pipelines.live.chosen import named_policy
 from suffice.pipelines.live.controller import Decider
-from suffice.pipelines.live.loop import OWN_ID, Loop, Mode, Watching
-from suffice.pipelines.live.privacy import Privacy, Texts
+from suffice.pipelines.live.loop import OWN_ID, Loop, Mode, Watching, ended
+from suffice.pipelines.live.privacy import Privacy, Texts, without_secrets
 from suffice.pipelines.live.requirements import has_confidence
-from suffice.policies.file import PolicyFile, load_policy, policy_hash
+from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.trace.rounds.background import BackgroundWriter
-from suffice.trace.rounds.records import MOST_INT16, Gold, Question, in_unicode, whole
+from suffice.trace.rounds.records import (
+    LEAST_PROPENSITY,
+    MOST_INT16,
+    Gold,
+    Question,
+    in_unicode,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from suffice.trace.rounds.labels import LabelBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCounts:
     """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
 
-    ``wasted`` counts what was begun ahead for a round that was not wanted.
+    ``lost_questions`` are those of which anything is not in the record. ``wasted`` counts what was begun
+    ahead for a round that was not wanted.
     """
 
     questions: int = 0
     rounds: int = 0
     lost_rounds: int = 0
+    lost_questions: int = 0
     failed_probes: int = 0
     failed_decisions: int = 0
     wasted: int = 0
@@ -46,7 +60,8 @@ class Watch:
     Parameters
     ----------
     policy
-        A policy, a policy file or its path. ``None``: nothing decides, loops are recorded.
+        A policy, a policy file or its path, a name such as ``fixed-3``, or a rule's text. ``None``: nothing
+        decides, loops are recorded.
     record
         The directory that rounds are recorded in, which several processes may share; ``None``: none.
     mode
@@ -55,12 +70,13 @@ class Watch:
         In ``live``, the share of questions, in [0, 1), that run on to the full budget whatever the policy
         says, drawn by the question's id. With it a record that was cut keeps telling what stopping costs.
     max_rounds
-        The full budget; ``None``: that of a policy file, or as many as the loop runs.
+        The full budget, which ends a loop in every mode. ``None``: live, that of a policy file; else none.
     budgets
         Further limits. They end a loop in every mode.
     answer
-        Which answer is returned: ``latest``, ``most-confident`` (by the policy's confidence),
-        ``highest:NAME`` or ``lowest:NAME`` (by a signal given to ``observe``, or one that the policy reads).
+        Which answer is returned: ``latest``, ``majority`` (the one given most often, abstentions apart),
+        ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
+        given to ``observe``, or one that the policy reads).
     strict
         Whether a loop that does not give what the policy decides by is refused in its first round.
     seed
@@ -75,8 +91,9 @@ class Watch:
     Raises
     ------
     UsageError
-        When built: an exploration outside [0, 1) or in shadow, an unknown mode or choice of an answer, a
-        policy that cannot stop a loop, a place that is no directory.
+        When built: an exploration outside [0, 1), in shadow, or of a policy that never stops before the
+        full budget; an unknown mode or choice of an answer, a policy that cannot stop a loop, a place that is
+        no directory.
 
     Examples
     --------
@@ -108,31 +125,38 @@ class Watch:
         if mode not in get_args(Mode):
             raise UsageError(f"no mode {mode!r}; allowed: {', '.join(get_args(Mode))}")
         share: Any = explore
-        if isinstance(share, str) or not 0.0 <= share < 1.0:
+        if isinstance(share, str) or not (share == 0.0 or LEAST_PROPENSITY <= share < 1.0):
             raise UsageError(
-                f"explore is a share of questions from 0 to below 1, found {explore!r}; with 1 nothing would "
-                'ever be stopped: mode="shadow"'
+                f"explore is 0, or a share of questions from 0.000001 to below 1, found {explore!r}; with 1 "
+                'nothing would ever be stopped: mode="shadow"'
             )
         if explore and mode == "shadow":
             raise UsageError(
                 'in shadow every question runs to the full budget; explore goes with mode="live"'
             )
         if isinstance(policy, str | PurePath):
-            policy = load_policy(policy)
+            policy = named_policy(policy)
+        full_budget = max_rounds
         if isinstance(policy, PolicyFile):
-            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
+            full_budget = policy.max_rounds if max_rounds is None else max_rounds
             policy = policy.policy
         if policy is None and mode == "live":
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
         if policy is not None and not hasattr(policy, "needs"):
             raise UsageError(
-                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write "
-                "suffice.RulePolicy(rule=...), or name the file"
+                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write a rule, a "
+                "name such as fixed-3, or the file's path"
             )
         if policy is not None and policy.needs.refusal:
             raise UsageError(policy.needs.refusal)
         if max_rounds is not None and whole(max_rounds, MOST_INT16, "max_rounds") < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
+        if explore and policy and full_budget and policy.facts.earliest >= full_budget:
+            raise UsageError(
+                "explore lets questions run on past the policy's stop, and this policy never stops before "
+                f"the full budget of {full_budget} rounds ({policy.facts.summary}); leave explore out, or "
+                "state the loop's full budget if it is larger: max_rounds=N"
+            )
         choice = AnswerChoice.parse(answer)
         if policy is not None:
             choice = choice.or_own(policy.needs.returns)
@@ -142,6 +166,7 @@ class Watch:
                 "by a signal of yours: answer='highest:NAME'"
             )
         self._folder = None if record is None else Path(record)
+        self._labels: LabelBook | None = None
         self._watching = watching = Watching(
             policy=policy,
             decider=None if policy is None else Decider(policy, max_rounds=None, strict=strict),
@@ -149,7 +174,8 @@ class Watch:
             mode=mode,
             explore=explore,
             seed=seed,
-            max_rounds=max_rounds,
+            max_rounds=full_budget if mode == "live" else max_rounds,
+            full_budget=full_budget,
             budgets=settings_of(Budgets, budgets),
             choice=choice,
             writer=None,
@@ -158,7 +184,7 @@ class Watch:
         if self._folder is not None:
             document = self._document(answer, run or {})
             watching.writer = BackgroundWriter(self._folder, document)
-            weakref.finalize(self, watching.writer.close)
+            weakref.finalize(watching, _left_behind, watching.writer)
 
     @property
     def policy(self) -> StopPolicy | None:
@@ -175,9 +201,9 @@ class Watch:
         }
         if self._watching.privacy is not None:
             watched["texts"] = self._watching.privacy.texts
-        document = {"watch": watched, "rounds": self._watching.max_rounds, "version": VERSION}
+        document = {"watch": watched, "rounds": self._watching.full_budget, "version": VERSION}
         try:
-            document |= run
+            document |= run if self._watching.privacy is None else without_secrets(run)
             json.dumps(document, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise UsageError(
@@ -203,7 +229,8 @@ class Watch:
         text
             What was asked.
         question_id
-            Its id in the record; ``None``: a new one, which :attr:`Loop.question_id` tells.
+            Its id in the record, with a number where that is recorded already; ``None``: a new one. Once the
+            question is entered :attr:`Loop.question_id` tells it.
         question_type, split, gold_answers, gold_passage_ids
             Columns of the record. No policy sees them.
 
@@ -255,13 +282,14 @@ class Watch:
         UsageError
             Without a record, or without a label; for gold answers of a record that keeps no texts.
         DataError
-            For a score outside [0, 1], or answers that are no texts.
+            For a score outside [0, 1], or answers that are no texts; for a question of which no round is
+            recorded (column ``question_id``), and for what differs from the label that it has.
         """
         if self._folder is None:
             raise UsageError(
                 "nothing is recorded, so nothing can be labelled; give record=DIRECTORY"
             )
-        from suffice.trace.rounds.labels import Label, append_label
+        from suffice.trace.rounds.labels import Label, LabelBook
 
         if self._watching.privacy is not None:
             gold = Gold(answers=gold_answers)  # type: ignore[arg-type]
@@ -274,7 +302,10 @@ class Watch:
         )
         if not any(label.parts()):
             raise UsageError("a label needs gold_answers=[...], a question_type or a score")
-        append_label(self._folder, label)
+        if question_id in self._watching.under_way:
+            self._watching.kept()
+        self._labels = self._labels or LabelBook(self._folder)
+        self._labels.take(label)
 
     @property
     def problem(self) -> str | None:
@@ -289,23 +320,35 @@ class Watch:
         return writer is not None and writer.failing
 
     @property
+    def closed(self) -> bool:
+        """Whether nothing is recorded any more."""
+        writer = self._watching.writer
+        return writer is None or writer.closed
+
+    @property
     def counts(self) -> WatchCounts:
         """What was seen so far, in this process."""
-        writer = self._watching.writer
-        lost = 0 if writer is None else writer.lost
-        return WatchCounts(**self._watching.counts, lost_rounds=lost)
+        counts, writer = dict(self._watching.counts), self._watching.writer
+        if writer is not None:
+            counts |= {"lost_rounds": writer.lost.rounds, "lost_questions": writer.lost.questions}
+        return WatchCounts(**counts)
 
     def close(self) -> None:
         """Write what is finished as Parquet and end the recording; loops under way end as unfinished.
 
-        Done at the end of the process, too.
+        Done at the end of the process, too. What cannot be written by then is lost: it is counted in
+        :attr:`counts`, and a warning says how much.
         """
-        if self._watching.writer is not None:
-            self._watching.writer.close()
-            self._watching.complain()
+        self._watching.close()
 
     def __enter__(self) -> Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _left_behind(writer: BackgroundWriter) -> None:
+    """Close the record of a watch that nobody closed, once its last loop is gone."""
+    if not writer.closed and (said := ended(writer)):
+        warnings.warn(said, SufficeWarning, stacklevel=2)

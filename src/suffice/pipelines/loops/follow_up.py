@@ -154,13 +154,7 @@ class DocumentReader:
         self._max_tokens = max_tokens
 
     def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
-        """The intermediate answer; see :class:`suffice.pipelines.loops.query_loop.QueryReader`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The intermediate answer; see :class:`suffice.pipelines.loops.query_loop.QueryReader`."""
         if not passages:
             nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
             return QueryReading(answer=_UNKNOWN, usage=nothing)

@@ -286,11 +286,6 @@ class QueryLoop(SteppedLoop):
         """Rounds as they are come to, up to the budget, also those that find nothing new.
 
         Where the chooser would end it is made to search once more: whether to stop is for a policy.
-
-        Raises
-        ------
-        BackendError
-            When the model, the retriever or the encoder fails.
         """
         loop, trail = self.settings, _Trail()
         before: tuple[Round, ...] = ()

@@ -31,11 +31,6 @@ class GrowingLoop(SteppedLoop):
         """Rounds as they are come to, up to the budget or until a round would add no passage.
 
         Where passages were found and the filter drops them all, round 1 answers without any.
-
-        Raises
-        ------
-        BackendError
-            When the model, the retriever or the encoder fails.
         """
         loop, answerer = self.settings, self._answerer
         started = time.perf_counter()
@@ -135,13 +130,6 @@ def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[Budg
     """The settings without ``auto``, and why S1 comes from where it does.
 
     Asks the model whether it gives log-probabilities, unless ``self_consistency`` was chosen.
-
-    Raises
-    ------
-    UsageError
-        When ``token_probability`` was chosen and the model gives no log-probabilities.
-    BackendError
-        When the model cannot be asked.
     """
     if settings.certainty == "self_consistency":
         return _by_majority(settings), "as asked"
@@ -169,11 +157,6 @@ class BudgetedPipeline(GrowingLoop):
     """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, a few passages more a round.
 
     ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
-
-    Raises
-    ------
-    UsageError, BackendError
-        See :func:`settle_certainty`.
     """
 
     settings_type = BudgetedSettings

@@ -92,18 +92,6 @@ def make_pipeline(
     encoder: Encoder | None = None,
     passage_filter: PassageFilter | None = None,
 ) -> Pipeline:
-    """The loop that the settings are of.
-
-    Parameters
-    ----------
-    model
-        Answers, and chooses queries where the loop does.
-    settings
-        How rounds are made.
-    encoder
-        Compares answers with their evidence; ``None``: nothing does.
-    passage_filter
-        Drops passages before the answerer sees them; ``None``: it sees all.
-    """
+    """The loop that the settings are of."""
     make = _pipeline(settings.pipeline)
     return make(model, settings, encoder=encoder, passage_filter=passage_filter)

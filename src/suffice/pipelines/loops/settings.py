@@ -83,15 +83,7 @@ class LoopSettings(AnswerSettings):
         return {"judge": JUDGE_SUPPORT.name in signals}
 
     def settled(self, model: ChatModel) -> tuple[Self, Mapping[str, str]]:
-        """The settings with nothing left to what the model gives, and why by the name of each settled.
-
-        Raises
-        ------
-        UsageError
-            When the model does not give what a setting needs.
-        BackendError
-            When the model cannot be asked.
-        """
+        """The settings with nothing left to what the model gives, and why by the name of each settled."""
         del model
         return self, {}
 

@@ -98,13 +98,7 @@ class Step:
         return self.reads.at_end or not self.last
 
     def asked(self) -> Round:
-        """The round with what is read of its answer and samples.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The round with what is read of its answer and samples."""
         answerer, reads = self.answerer, self.reads
         samples = answerer.samples if self.reads_more or answerer.majority else 0
         if not (reads.answers or (samples and not answerer.majority)):
@@ -116,13 +110,7 @@ class Step:
         return timed(_with(self.found, made), started)
 
     def finished(self, asked: Round) -> Round:
-        """The round with what is asked and measured after its answer.
-
-        Raises
-        ------
-        BackendError
-            When the model or the encoder fails.
-        """
+        """The round with what is asked and measured after its answer."""
         followed = asked if self.then is None else self.then(asked)
         rounds = (*self.before, followed)
         return self.answerer.beside(
@@ -133,11 +121,6 @@ class Step:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.
 
         ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
         """
         if self.then is not None:
             finished = self.then.ended(finished)
@@ -191,33 +174,15 @@ class SteppedLoop(ABC):
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """The rounds as they are come to, up to the budget.
-
-        Raises
-        ------
-        BackendError
-            When the model, the retriever or the encoder fails.
-        """
+        """The rounds as they are come to, up to the budget."""
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        """Rounds as they happen, up to the budget, each with all that the settings ask for.
-
-        Raises
-        ------
-        BackendError
-            When the model, the retriever or the encoder fails.
-        """
+        """Rounds as they happen, up to the budget, each with all that the settings ask for."""
         for step in self.steps(question, retriever):
             yield step.finished(step.asked())
 
     def closed_book(self, question: Question) -> Round:
-        """Round 0: the model's answer without passages, one greedy call.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """Round 0: the model's answer without passages, one greedy call."""
         return self._answerer.closed_book(question)
 
     def _step(

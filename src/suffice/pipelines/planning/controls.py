@@ -30,11 +30,6 @@ class AgentControl:
     gate
         Decides by the candidates instead; brings its own number of documents. ``None``: no gate, every
         step is executed.
-
-    Raises
-    ------
-    UsageError
-        For a ``k`` below 1, an unknown ``upfront``, and a gate beside another way to retrieve.
     """
 
     name: str
@@ -79,18 +74,7 @@ def gated(gate: GateSettings, name: str = GATED) -> AgentControl:
 
 
 def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) -> AgentControl:
-    """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, listing the known ones.
-
-    Warns
-    -----
-    SufficeWarning
-        From the published gate, about actions it can never choose.
-    """
+    """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given."""
     if name not in AGENTS:
         raise UsageError(unknown_name("agent", name, AGENTS))
     if name == GATED:

@@ -47,14 +47,6 @@ def read_loose(text: str, start: int = 0) -> tuple[object, int]:
     Taken for what they stand for: single, smart, triple and missing quotes, quotes and line ends inside
     a text, commas too many or missing, comments, Python's words and round brackets, and brackets never
     closed. Of equal keys the last that is not empty counts. Numbers stay text.
-
-    Raises
-    ------
-    TooDeep
-        When brackets are nested deeper than :data:`MAX_DEPTH`.
-
-    >>> read_loose("{'a': [True, x1,], b: 'don't', // c")[0]
-    {'a': [True, 'x1'], 'b': "don't"}
     """
     reader = _Reader(text, start)
     value = reader.value(_AFTER_VALUE, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from suffice.pipelines.planning.fields import (
     read_fields,
 )
 from suffice.pipelines.planning.loose_json import TooDeep, read_loose
-from suffice.protocols import MAX_REPLY_LETTERS
+from suffice.protocols import MAX_REPLY_LETTERS, strict_json
 from suffice.trace.plans.records import ConstraintDecision
 
 MAX_CANDIDATE = 400
@@ -106,16 +105,14 @@ def parse_plan(text: str) -> ParsedPlan:
     ``repaired``: an object with a plan, once mended: fences and text around it, quotes, commas, comments,
     brackets never closed, Python's words, escapes, wrappers, fields of other names or types. Of several
     objects the first with the most fields counts. A decision that says neither is left out.
-    ``salvaged``: no object, but numbered steps. Longer replies than 100,000 letters are not read.
+    ``salvaged``: no object, but numbered steps. The first 100,000 letters are read.
 
     >>> parse_plan("```json\n{'constraints': [], 'plan': ['Open port 443', 'Add TLS'],}").plan
     '1) Open port 443 2) Add TLS'
     >>> parse_plan("I cannot help with that.").failure
     'neither a JSON object nor numbered steps'
     """
-    if len(text) > MAX_REPLY_LETTERS:
-        return _failed(f"a reply of {len(text)} letters; at most {MAX_REPLY_LETTERS} are read")
-    text = clean_text(text)
+    text = clean_text(text[:MAX_REPLY_LETTERS])
     return _strict(text) or _loose(_without_thought(text))
 
 
@@ -163,18 +160,11 @@ def _parsed(fields: PlanFields, level: Level) -> ParsedPlan:
 
 
 def _strict(text: str) -> ParsedPlan | None:
-    doubled = False
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal doubled
-        doubled = doubled or len({key for key, _ in pairs}) < len(pairs)
-        return dict(pairs)
-
     try:
-        value = json.loads(text, object_pairs_hook=once)
+        value = strict_json(text)
     except (ValueError, RecursionError):
         return None
-    if doubled or not _has_shape(value):
+    if not _has_shape(value):
         return None
     fields = read_fields(value)
     return _parsed(fields, "json") if fields is not None else None

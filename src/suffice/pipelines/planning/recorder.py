@@ -71,14 +71,6 @@ def record_plans(
     Each finished run is durable before the next is reported. One that fails is stored in
     ``failures.jsonl`` and tried again by the next recording, after the others. An interrupt lets the steps
     under way end, keeps the runs that are finished, and returns with ``interrupted``.
-
-    Raises
-    ------
-    UsageError
-        When two jobs are the same run, ``out`` was recorded with other settings, or a model or retriever
-        cannot be used as asked.
-    BackendError
-        When the first runs all fail, with the reason, or the disk refuses.
     """
     keys = [job.key for job in jobs]
     if len(set(keys)) < len(keys):

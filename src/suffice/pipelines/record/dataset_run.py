@@ -37,6 +37,7 @@ from suffice.trace.durable import Shard, in_turn
 from suffice.trace.rounds.derive import assign_splits
 from suffice.trace.rounds.records import Gold, Passage
 from suffice.trace.rounds.writer import check_goes_on
+from suffice.trace.units import keys_of
 
 CorpusKind = Literal["own", "pooled", "files", "retriever"]
 # a recording begun before these existed goes on as one without them
@@ -130,15 +131,7 @@ def record_examples(
     recording: Recording,
     on_progress: Callable[[Progress], None],
 ) -> RecordSummary:
-    """Record every example that ``out`` does not hold yet.
-
-    Raises
-    ------
-    DataError
-        For an example without passages, naming it, unless they are skipped; nothing is recorded then.
-    UsageError
-        When the model gives no log-probabilities and they were asked for.
-    """
+    """Record every example that ``out`` does not hold yet."""
     if recording.shard is not None:
         recording.shard.check_place(out)
     if not recording.keep_replies or isinstance(model, CachedModel):
@@ -158,7 +151,8 @@ def _recorded(
     on_progress: Callable[[Progress], None],
 ) -> RecordSummary:
     usable = _usable(examples, recording)
-    labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
+    units = keys_of([example.question for example in usable])
+    labels = assign_splits(units, recording.splits, seed=recording.settings.seed)
     shown = recording.settings.shown(recording.settings.rounds)
     recording = replace(recording, retrieval=recording.retrieval.reaching(shown))
     pipeline = make_pipeline(model, recording.settings, recording.encoder, recording.passage_filter)

@@ -1,4 +1,4 @@
-"""Probe a record: ask a model for the answers that its loop was not asked for."""
+"""Probe a record: ask a model for an answer in every round, by one prompt."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.options import Option, settings_of
 from suffice.pipelines.answers.calls import AnswerSettings
 from suffice.pipelines.answers.drafts import answer_probe
+from suffice.pipelines.live.reported import without_answer
 from suffice.pipelines.record.session import (
     Progress,
     RecordSummary,
@@ -30,8 +31,17 @@ from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
-from suffice.trace.rounds.records import LoopView, Passage, Round, sampled_ids, with_draft
+from suffice.trace.rounds.records import (
+    Draft,
+    LoopView,
+    Passage,
+    Round,
+    Usage,
+    sampled_ids,
+    with_draft,
+)
 from suffice.trace.rounds.rows import (
+    OF_LOOP,
     QuestionRows,
     evidence_sha256,
     question_rows,
@@ -41,8 +51,8 @@ from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import question_writer
 from suffice.trace.writer import RowSet
 
-PROBE_ANSWER = "probe_answer"
-"""The column of what the model says where the loop has an answer of its own."""
+LOOP_ANSWER = f"{OF_LOOP}answer"
+"""The column of what the loop answered itself, where the model's answer stands in its place."""
 _NO_TEXT = "have no text"
 _TEXTLESS = "have passages without a text"
 
@@ -53,9 +63,9 @@ class ProbeSettings(AnswerSettings):
 
     Parameters
     ----------
-    all_rounds
-        Whether rounds with an answer are asked too. Theirs stay; what the model says goes into the column
-        ``probe_answer``.
+    missing_only
+        Ask in rounds without an answer alone. Answers by the loop's prompt and by this one then mix in one
+        record, so that a comparison of rounds compares prompts too.
     limit, sample
         Only the first so many questions, by id, or so many drawn by ``seed``; ``None``: all. A larger
         number later adds to them.
@@ -63,12 +73,11 @@ class ProbeSettings(AnswerSettings):
     The others are those of :class:`suffice.pipelines.answers.calls.AnswerSettings`.
     """
 
-    all_rounds: Annotated[
+    missing_only: Annotated[
         bool,
         Option(
-            name="all",
-            help="also ask in rounds that have an answer: it stays, what the model says goes into the column "
-            "probe_answer, and how often the two agree is said",
+            help="ask only in rounds without an answer; answers by two prompts, the loop's and this "
+            "one, then mix in one record"
         ),
     ] = False
     limit: Annotated[
@@ -101,8 +110,10 @@ class ProbePlan:
         How many there are still to write.
     asked
         How many of the rounds are asked.
+    own
+        How many rounds have an answer of the loop's own.
     blind
-        Those of them up to which nothing was found, which are asked from the question alone.
+        Those asked up to which nothing was found, which are asked from the question alone.
     calls
         To the model: answers and samples.
     left_out
@@ -112,6 +123,7 @@ class ProbePlan:
     questions: int
     rounds: int
     asked: int
+    own: int
     blind: int
     calls: int
     left_out: Mapping[str, int]
@@ -129,12 +141,14 @@ def probe_traces(
     on_plan: Callable[[ProbePlan], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
-    """Write the record again with an answer in every round that has none, asked of the model now.
+    """Write the record again with an answer in every round, asked of the model now by one prompt.
 
     Each is asked from the evidence as recorded, as :func:`suffice.answer_probe` does, and is marked
     ``probed``; its calls and tokens stand in the ``answer_`` columns and are added to the others where these
-    are known. All other columns stay, signals that are stored too. The run document is the record's own,
-    with what was asked under ``derived``. Resumable: see :func:`suffice.pipelines.record.recorder.record`.
+    are known. What the loop answered itself is kept in ``loop_answer``, ``loop_response`` and so on; where
+    the record does not tell what that answer cost, the round's costs stay. All other columns stay, signals
+    that are stored too. The run document is the record's own, with what was asked under ``derived``.
+    Resumable: see :func:`suffice.pipelines.record.recorder.record`.
 
     Parameters
     ----------
@@ -177,12 +191,12 @@ def probe_traces(
         warnings.warn(remark, SufficeWarning, stacklevel=2)
     traces = _chosen(inspection.valid(skip_invalid=skip_invalid), wanted)
     passages = () if corpus is None else read_corpus(corpus).passages
-    kind = rows_of(traces, *([PROBE_ANSWER] if wanted.all_rounds else []))
+    kind = rows_of(traces, beside=not wanted.missing_only)
     tasks, left_out = _askable(question_rows(traces, passages), wanted, source, skip=skip_invalid)
     if not any(_asked(task, wanted).any() for task in tasks):
         raise UsageError(
-            f"every round of {source} has an answer, so there is nothing to ask for; --all asks there too, "
-            "and says how often the model agrees"
+            f"every round of {source} has an answer, so nothing is missing; without --missing-only all are "
+            "asked again, by one prompt"
         )
     if shard is not None:
         tasks = [task for task in tasks if shard.holds(task.id)]
@@ -218,7 +232,7 @@ def _chosen(traces: TraceSet, settings: ProbeSettings) -> TraceSet:
 
 def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
     """Rounds that are asked, (n_rounds,)."""
-    return task.unanswered | settings.all_rounds
+    return task.unanswered | (not settings.missing_only)
 
 
 def _askable(
@@ -258,8 +272,9 @@ def _plan(
         questions=len(tasks),
         rounds=sum(task.rows.num_rows for task in tasks),
         asked=asked,
+        own=sum(int(task.own.sum()) for task in tasks),
         blind=sum(int((_asked(task, settings) & task.blind).sum()) for task in tasks),
-        calls=asked + settings.samples * sum(int(task.unanswered.sum()) for task in tasks),
+        calls=asked * (1 + settings.samples),
         left_out=left_out,
     )
 
@@ -272,8 +287,6 @@ class _Prober:
 
     def __init__(self, model: ChatModel, settings: ProbeSettings, kind: RowSet[Any]) -> None:
         self._ask = answer_probe(model, settings)
-        # of an answer that stands beside the loop's own nothing else is kept
-        self._ask_beside = answer_probe(model, replace(settings, samples=0))
         self._settings = settings
         self._schema = kind.schema.arrow
 
@@ -282,16 +295,28 @@ class _Prober:
 
     def record(self, task: QuestionRows, stop: threading.Event) -> Any:
         answered: dict[int, Round] = {}
-        beside: dict[int, str] = {}
         for place in np.flatnonzero(_asked(task, self._settings)).tolist():
             if stop.is_set():
                 return None
             view = LoopView(task.question, task.rounds[: place + 1])
-            if task.unanswered[place]:
-                answered[place] = with_draft(view.current, self._ask(view), probed=True)
-            else:
-                beside[place] = self._ask_beside(view).answer
-        return task.filled(answered, self._schema, {PROBE_ANSWER: beside})
+            answered[place] = _redrafted(view.current, self._ask(view))
+        return task.filled(answered, self._schema)
+
+
+def _redrafted(asked: Round, draft: Draft) -> Round:
+    """The round with the draft in place of an answer that it may have; one of unknown cost stays paid for."""
+    if asked.answer is None or asked.usage.answer_calls is not None:
+        bare = asked if asked.answer is None else without_answer(asked)
+        return with_draft(bare, draft, probed=True)
+    spent, usage = draft.usage, asked.usage
+    if draft.samples is not None:
+        names = (part.name for part in fields(Usage) if part.name.startswith("sample_"))
+        drawn = {name: getattr(spent, name) for name in names}
+        for whole, part in (("llm_calls", "sample_calls"), ("latency_s", "sample_latency_s")):
+            if (own := getattr(usage, whole)) is not None:
+                drawn[whole] = own + (drawn[part] or 0)
+        usage = replace(usage, **drawn)
+    return replace(with_draft(asked, draft, probed=True), usage=usage)
 
 
 def _run_document(
@@ -311,8 +336,7 @@ def _run_document(
         "api": model.api,
         **{setting.name: getattr(settings, setting.name) for setting in fields(AnswerSettings)},
     }
-    if settings.all_rounds:
-        step["all_rounds"] = True
+    step["missing_only"] = settings.missing_only
     if corpus:
         step["corpus_fingerprint"] = corpus_fingerprint(corpus)
     done = run.get("derived")
@@ -329,7 +353,7 @@ def probe_agreement(path: str | Path) -> tuple[int, int]:
     pairs = [
         (own, asked)
         for own, asked in zip(
-            *(rows.column(n).to_pylist() for n in ("answer", PROBE_ANSWER)), strict=True
+            *(rows.column(n).to_pylist() for n in (LOOP_ANSWER, "answer")), strict=True
         )
         if asked is not None and own is not None
     ]

@@ -65,17 +65,6 @@ def record(
 ) -> RecordSummary:
     """Record every task that ``out`` does not hold yet.
 
-    Parameters
-    ----------
-    tasks
-        Questions in the order to record them.
-    pipeline
-        The loop to run.
-    out
-        A directory, or a ``.parquet`` file.
-    settings
-        Provenance, concurrency and progress.
-
     Notes
     -----
     Each finished question is durable before the next is reported. A question that fails is stored in
@@ -84,14 +73,6 @@ def record(
 
     A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
     a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.
-
-    Raises
-    ------
-    UsageError
-        When ``out`` was recorded with other settings, another recorder is writing it, or a model or
-        retriever cannot be used as asked.
-    BackendError
-        When the first questions all fail, with the reason, or the disk refuses.
     """
     _check_ids(tasks)
     shard = settings.shard

@@ -115,13 +115,7 @@ class Recorder(Protocol[_Task_contra, _Record_co]):
         ...
 
     def record(self, task: _Task_contra, stop: threading.Event) -> _Record_co | None:
-        """The record, in any thread; ``None`` when told to stop before it was finished.
-
-        Raises
-        ------
-        BackendError, DataError
-            A failure of this task alone.
-        """
+        """The record, in any thread; ``None`` when told to stop before it was finished."""
         ...
 
 
@@ -137,13 +131,6 @@ def record_all(
     ``failures.jsonl`` beside the shards; what failed in passing is tried up to three times more when the
     others have ended, everything else by the next run, after the others. An interrupt lets what is under
     way end, keeps what is finished and returns with ``interrupted``.
-
-    Raises
-    ------
-    BackendError
-        When the backend seems to be down: nearly all of its calls failed for a minute or since the start,
-        or, where nobody counts them, the first pieces all did; when a server asks to be left alone for
-        long; or when the disk refuses.
     """
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down

@@ -23,7 +23,7 @@ from suffice.policies.ab_rag.policy import (
     Support,
     combined_confidence,
 )
-from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds, gold_of
+from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, gold_of
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -125,13 +125,7 @@ def published_ab_rag(
     certainty: Certainty | None = None,
     threshold: float | None = None,
 ) -> ABRagPolicy:
-    """The published preset with the S1 that these traces hold; nothing is fitted.
-
-    Raises
-    ------
-    UsageError
-        When the record holds one of the three signals nowhere.
-    """
+    """The published preset with the S1 that these traces hold; nothing is fitted."""
     others = ("evidence_consistency", SPREAD)
     held = _Held(Measures.of(traces), (*CERTAINTIES, *others))
     (chosen, note), *_ = all_of(
@@ -186,13 +180,7 @@ def choose_signals(
     certainty: Certainty | None = None,
     support: Support | None = None,
 ) -> ABRagSignals:
-    """What the corrected preset reads on these traces, which hold the fitting questions only.
-
-    Raises
-    ------
-    UsageError
-        When the record lacks one of the three.
-    """
+    """What the corrected preset reads on these traces, which hold the fitting questions only."""
     measures = Measures.of(traces)
     held = _Held(measures, (*CERTAINTIES, *SUPPORTS, SPREAD))
     (first, why_first), (second, why_second), _ = all_of(
@@ -221,21 +209,6 @@ def fit_ab_rag(
     undefined in some of them (``answer_in_evidence`` for yes and no) gets an own number for that. The
     threshold is the cheapest whose F1 with out-of-fold weights is within one standard error of the
     best.
-
-    Parameters
-    ----------
-    data
-        Signals and outcomes of the fitting split, with the signals' :attr:`ABRagSignals.specs`.
-    signals
-        Of :func:`choose_signals`.
-    threshold
-        Confidence at which to stop; ``None``: chosen as said.
-
-    Warns
-    -----
-    SufficeWarning
-        When all answers are right or all are wrong: the weights are 0 then; and when fewer questions are
-        labelled than there are folds.
     """
     names = (signals.certainty, signals.support, SPREAD)
     weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
@@ -308,7 +281,7 @@ def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> _Weigh
 
 def _out_of_fold(data: FitData, names: Sequence[str], whole: _Weights) -> NDArray[np.float64]:
     """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
-    fold = folds(data.table.n_questions)
+    fold = data.folds()
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for number in np.unique(fold):
         held_out = fold == number

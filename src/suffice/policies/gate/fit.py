@@ -48,20 +48,6 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
 
     Ridge logistic regression on -(1 - SC), -CD and -DR with non-negative weights. Every question or run
     counts once, however many rows it has.
-
-    Parameters
-    ----------
-    values
-        SC, CD and DR, (n, 3), defined.
-    right
-        (n,), 0 or 1.
-    group
-        The number of each row's question or run, from 0, (n,).
-
-    Raises
-    ------
-    DataError
-        For no rows.
     """
     features = np.asarray(values, np.float64) * np.array([1.0, -1.0, -1.0])
     features[:, 0] -= 1.0
@@ -99,20 +85,6 @@ def fit_gate_policy(
 
     Rounds whose SC or CD is undefined are left out; each other round of a question weighs one over
     their number. The loop stops where c exceeds 1 - c_r / L_f.
-
-    Raises
-    ------
-    DataError
-        When the trace has no such split.
-    UsageError
-        When none of its questions is labelled, the record holds no samples, or SC and CD are defined
-        in none of its rounds.
-
-    Warns
-    -----
-    SufficeWarning
-        When all answers fitted on are right or all are wrong, and when the policy then stops none of
-        the questions early, or all of them after round 1.
     """
     measures = Measures.of(traces)
     whole = measures.traces
@@ -228,26 +200,6 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected).
 
     Each step of a run weighs one over the number of its steps fitted on.
-
-    Parameters
-    ----------
-    plans
-        Runs of any agent that recorded the three values; those without a judge's verdict are left out.
-    costs
-        What the thresholds are made of.
-    changes
-        Fields of :class:`GateSettings`: ``detector`` where the runs' contradictions came from another
-        than the markers, ``budget``, ``cooldown`` and so on.
-
-    Raises
-    ------
-    UsageError
-        When no run was judged, or no judged run recorded the values.
-
-    Warns
-    -----
-    SufficeWarning
-        When runs were left out, and when all judged runs succeed or all fail.
     """
     stated = plans.run.get("detector", changes.get("detector", MARKERS))
     if changes.setdefault("detector", stated) != stated:

@@ -91,13 +91,7 @@ def read_step(
     plan: Sequence[str],
     total_steps: int,
 ) -> Reading:
-    """SC, CD, DR, R and c of a step; candidates that are all empty agree on nothing (SC 0).
-
-    Raises
-    ------
-    UsageError
-        For no candidates, or a task without steps.
-    """
+    """SC, CD, DR, R and c of a step; candidates that are all empty agree on nothing (SC 0)."""
     if not candidates:
         raise UsageError("a gate compares candidates for the next step, found none")
     contradiction, conflict = 0.0, None

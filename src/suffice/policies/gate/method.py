@@ -159,15 +159,7 @@ METHOD = GateMethod()
 
 
 def read_settings(document: Mapping[str, Any]) -> GateSettings:
-    """The settings that :meth:`GateSettings.to_json` wrote.
-
-    Raises
-    ------
-    DataError
-        For a field that is missing or no number, naming it.
-    UsageError
-        For a number out of range.
-    """
+    """The settings that :meth:`GateSettings.to_json` wrote."""
     fields = Fields(document)
     fields.need("weights", *_THRESHOLDS)
     weights = fields.part("weights")

@@ -13,14 +13,6 @@ def remaining_share(done: int, total: int) -> float:
     """DR: the share of a task's steps still to come (Eq. 15), in [0, 1].
 
     1 before the first step, ``1 / total`` before the last, 0 for a plan as long as the task or longer.
-
-    Raises
-    ------
-    UsageError
-        When ``total`` is below 1.
-
-    >>> [remaining_share(done, 4) for done in (0, 3, 4, 7)]
-    [1.0, 0.25, 0.0, 0.0]
     """
     if total < 1:
         raise UsageError(f"a task has at least one step, found total_steps={total}")
@@ -52,11 +44,6 @@ class RiskModel:
         w1, w2, w3, each at least 0. Published: 1, 2, 1.
     intercept
         b. Published: 0, which holds confidence at or below 0.5; fitted in the corrected preset.
-
-    Raises
-    ------
-    UsageError
-        For a weight that is negative or no finite number.
 
     Examples
     --------

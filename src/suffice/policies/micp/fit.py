@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
+from suffice.numbers.units import drawn_units
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, FitQuestions, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import (
+    cluster_notes,
     few_notes,
     filter_notes,
     refound_notes,
@@ -84,12 +86,6 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
     """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
 
     A ``split`` other than tune is divided whatever other splits there are.
-
-    Raises
-    ------
-    UsageError
-        When the traces have neither, one part holds no labelled question, or a share is given and
-        nothing is divided.
     """
     measures = Measures.of(questions)
     refuse_without_gold(measures, "micp", "it promises how often its sets hold the right answer")
@@ -105,9 +101,8 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         how = f"splits {OPTIMIZE!r} and {CALIBRATE!r}"
     elif split in traces.splits:
         splits, chosen = (split,), measures.only_split(split)
-        order = np.random.default_rng(settings.seed).permutation(chosen.traces.n_questions)
-        first = np.zeros(len(order), bool)
-        first[order[: round(settings.share * len(order))]] = True
+        count = round(settings.share * chosen.traces.n_questions)
+        first = drawn_units(chosen.units, count, settings.seed)
         parts = chosen.take(first), chosen.take(~first)
         how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
     else:
@@ -144,37 +139,17 @@ def _cut_of(parts: Sequence[FitQuestions]) -> Mapping[str, Any]:
 def fit_micp(
     traces: TraceSet | Measures, preset: Preset, split: str, settings: MiCPSettings | None = None
 ) -> MiCPPolicy:
-    """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``.
-
-    Raises
-    ------
-    UsageError
-        For settings that cannot be met: more rounds than recorded, an allocation that overspends.
-    DataError
-        For a record that micp cannot be fitted on.
-
-    Warns
-    -----
-    SufficeWarning
-        With too few questions for ``alpha``, naming the number needed, and when no right answer was
-        ever sampled.
-    """
+    """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``."""
     settings = settings or MiCPSettings()
     return fit_on(fit_parts(traces, split, settings), preset, settings)
 
 
 def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
-    """The same on parts of one's own.
-
-    Raises
-    ------
-    UsageError, DataError
-        See :func:`fit_micp`.
-    """
+    """The same on parts of one's own."""
     record = parts.calibrate.traces
     chosen, filtered = _filter(record, preset, settings)
     draft = replace(
-        draft_policy([parts.optimize, parts.calibrate], settings),
+        draft_policy([parts.optimize, parts.calibrate], settings, preset),
         preset=preset,
         filter=chosen,
         filtered=filtered,
@@ -185,7 +160,9 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     held = read_samples(parts.calibrate, draft)
     thresholds = calibrate(held, alpha, levels, preset)
     sizes = (data.n, held.n)
-    warned = unsampled_notes(held) or few_notes(sizes, alpha, thresholds, settings.objective)
+    warned = unsampled_notes(held) or few_notes(
+        sizes, alpha, levels, thresholds, settings.objective
+    )
     for warning in warned:
         warnings.warn(warning, SufficeWarning, stacklevel=3)
     questions = data.n + held.n
@@ -212,21 +189,16 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             *warned,
             *filter_notes(draft),
             *([] if chosen is None or filtered else refound_notes(unrecorded_finds(record))),
-            *tie_notes(held, thresholds, preset),
+            *tie_notes(held, alpha, thresholds, preset),
+            *cluster_notes(draft, settings.clusters),
         ),
     )
 
 
-def draft_policy(questions: Sequence[TraceSet | Measures], settings: MiCPSettings) -> MiCPPolicy:
-    """A policy without thresholds or filter, as these records allow it.
-
-    Raises
-    ------
-    UsageError
-        For more rounds than recorded, or records without samples or with different numbers of them.
-    DataError
-        Where the number of samples differs within one, or not all are clustered.
-    """
+def draft_policy(
+    questions: Sequence[TraceSet | Measures], settings: MiCPSettings, preset: Preset = "corrected"
+) -> MiCPPolicy:
+    """A policy without thresholds or filter, as these records allow it."""
     parts = [Measures.of(part) for part in questions]
     records = [part.traces for part in parts]
     rounds = settings.rounds or min(DEFAULT_ROUNDS, *(record.n_rounds for record in records))
@@ -250,13 +222,16 @@ def draft_policy(questions: Sequence[TraceSet | Measures], settings: MiCPSetting
         final=-math.inf,
         stop_on=settings.stop_on,
         penalty=settings.penalty,
-        clusters=_clusters(records[-1], settings.clusters),
+        clusters=_clusters(records, settings.clusters, preset),
         match=Match(f1=settings.match_f1),
         seed=settings.seed,
     )
 
 
-def _clusters(traces: TraceSet, by: Clustering) -> Clusters:
+def _clusters(records: Sequence[TraceSet], by: Clustering | None, preset: Preset) -> Clusters:
+    traces = records[-1]
+    by_meaning = preset == "published" and all(part.has("sample_clusters") for part in records)
+    by = by or ("embedding" if by_meaning else "string")
     if by == "string":
         return Clusters()
     if not traces.has("sample_clusters"):
@@ -300,6 +275,7 @@ def _levels(
             steps=settings.steps,
             objective=settings.objective,
             weight=settings.weight,
+            grid=settings.grid,
         )
         return allocation.levels, allocation
     if len(settings.allocation) != data.rounds - 1:
@@ -335,6 +311,7 @@ def _budget(
         **body,
         "allocation": "searched",
         "objective": settings.objective,
+        "grid": settings.grid,
         "shares": [float(share) for share in allocation.shares],
         "on_optimize": allocation.objective,
         "tried": allocation.tried,

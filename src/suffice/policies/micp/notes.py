@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from suffice.numbers.conformal.order_statistics import smallest_sample
+from suffice.numbers.conformal.order_statistics import NEVER, smallest_sample, tied_threshold
 from suffice.policies.method import Preset
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
+from suffice.signals.samples import Clustering
 
 
 def unsampled_notes(held: Sampled) -> list[str]:
@@ -30,18 +32,22 @@ def unsampled_notes(held: Sampled) -> list[str]:
 
 
 def few_notes(
-    sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2, objective: Objective
+    sizes: tuple[int, int],
+    alpha: Fraction,
+    levels: Sequence[Fraction],
+    thresholds: Stage2,
+    objective: Objective,
 ) -> list[str]:
     """Where no threshold can fire before the last round, and how many questions would change that.
 
-    ``sizes`` are the questions to optimise and to calibrate on, ``objective`` what was minimised on the
-    first.
+    ``sizes`` are the questions to optimise and to calibrate on, ``levels`` those of the rounds, and
+    ``objective`` what was minimised on the first.
     """
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
     asked = [
         math.ceil(smallest_sample(level) * sizes[1] / max(group, 1))
-        for level, group in zip(thresholds.alpha_rounds, thresholds.group_sizes, strict=True)
+        for level, group in zip(levels, thresholds.group_sizes, strict=True)
         if level > 0
     ]
     needed = smallest_sample(alpha)
@@ -51,30 +57,52 @@ def few_notes(
             f"too few questions for alpha = {float(alpha):g} ({divided}): each part needs at least "
             f"{needed}, better some multiple of it; the policy takes the full budget"
         ]
+    if asked and min(asked) <= sizes[1]:
+        return [
+            "the error levels of the rounds stop no calibration question, as too many of them tie: the "
+            "policy takes the full budget"
+        ]
     if asked:
         return [
             f"too few questions for alpha = {float(alpha):g} ({divided}): at the error levels of the "
             f"rounds about {min(asked)} to calibrate on are needed; the policy takes the full budget"
         ]
-    lighter = "; type --objective rounds, or a lower --weight" if objective == "composite" else ""
+    other = "--grid shares" if objective == "rounds" else "--objective rounds"
     return [
         "no division of the error budget is better than no early stop on the questions to optimise on, by "
-        f"objective {objective}: the policy takes the full budget{lighter}"
+        f"objective {objective}: the policy takes the full budget; try {other}, or record more questions"
     ]
 
 
-def tie_notes(held: Sampled, thresholds: Stage2, preset: Preset) -> list[str]:
+def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset) -> list[str]:
     """How many stops strict thresholds lose to ties."""
     if preset != "published":
         return []
     tied = np.zeros(held.n, bool)
     for t, stop in enumerate(thresholds.stops):
-        tied |= held.score[:, t] == stop.value
+        score, unsampled = held.score[:, t], ~held.answerable[:, t]
+        if stop != NEVER:
+            tied |= score == stop.value
+            continue
+        most = tied_threshold(score[unsampled], alpha, randomised=False)
+        if not (score < most.value).any():  # all of the budget would stop nobody
+            tied |= score == most.value
     if not tied.any():
         return []
     return [
         f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
         "the published rule never stops; --preset corrected stops a random share of them"
+    ]
+
+
+def cluster_notes(policy: MiCPPolicy, asked: Clustering | None) -> list[str]:
+    """Where the published preset lacks the paper's clusters."""
+    if policy.preset != "published" or asked or policy.clusters.by == "embedding":
+        return []
+    return [
+        "the paper clusters samples by meaning; this record is not clustered so, and samples that "
+        "normalize alike count as one: type suffice signals TRACES --encoder minilm --cluster-cosine "
+        "--out TRACES2, and fit on that"
     ]
 
 

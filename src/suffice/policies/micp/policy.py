@@ -8,7 +8,6 @@ early. Thresholds come from :mod:`suffice.policies.micp.fit`.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.policies.draws import lot, lots
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.needs import loop_needs
 from suffice.protocols import (
@@ -54,35 +54,9 @@ if TYPE_CHECKING:  # deciding live must not load pyarrow
 StopOn = Literal["entropy", "top-confidence"]
 STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
 UNSTATED_WEIGHT = 1.0
-"""lambda of the composite that files which do not state it were fitted with."""
+"""lambda of the composite objectives, and of files that do not state it."""
 _MOST = 10_000  # rounds, and samples a round
 _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
-
-
-def lot(seed: int, question_id: str, number: int) -> float:
-    """A draw that depends on its arguments only, uniform in [0, 1).
-
-    Raises
-    ------
-    UsageError
-        Without a question id: every question would draw alike.
-    """
-    if not question_id:
-        raise UsageError(
-            "this policy decides ties by a random draw of each question's own and needs to know "
-            "whose: start(question) with the question's text, or start(question_id=...)"
-        )
-    digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
-    return (int.from_bytes(digest[:8], "big") >> 11) / 2.0**53
-
-
-def lots(seed: int, question_ids: Sequence[str], number: int) -> NDArray[np.float64]:
-    """:func:`lot` of every question, (n_questions,)."""
-    if not all(question_ids):
-        lot(seed, "", number)  # refuses
-    before, sha256 = f"{seed}:{number}:".encode(), hashlib.sha256
-    digests = b"".join([sha256(before + name.encode()).digest()[:8] for name in question_ids])
-    return np.asarray((np.frombuffer(digests, ">u8") >> 11) / 2.0**53, np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,8 +197,14 @@ class MiCPPolicy:
                 penalty=self.penalty,
             ),
             max_rounds=self.rounds,
+            earliest=self._earliest,
             loop=self.fitted_on.get("loop", {}),
         )
+
+    @property
+    def _earliest(self) -> int:
+        stops = enumerate(self.stops, start=1)
+        return next((number for number, stop in stops if stop.value > -math.inf), self.rounds)
 
     @property
     def weight(self) -> float:
@@ -294,7 +274,7 @@ class MiCPPolicy:
         if score != threshold.value or not threshold.share:
             fires = score < threshold.value
             return fires, f"= {score:.4g} {'<' if fires else '>='} {threshold.value:.4g}"
-        drawn = lot(self.seed, view.question_id, view.round)
+        drawn = lot(f"{self.seed}:{view.round}", view.question_id)
         shown["lot"] = drawn
         fires = drawn < threshold.share
         against = f"{drawn:.3g} {'<' if fires else '>='} {threshold.share:.3g}"
@@ -319,7 +299,7 @@ class MiCPPolicy:
             if threshold.share:
                 tied = np.flatnonzero(score == threshold.value)
                 names = [table.question_ids[index] for index in tied.tolist()]
-                fires[tied] = lots(self.seed, names, number) < threshold.share
+                fires[tied] = lots(f"{self.seed}:{number}", names) < threshold.share
             stops[fires] = number
         return stops
 

@@ -56,13 +56,7 @@ class RelevanceFilter:
             )
 
     def keep(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """Those at least that relevant, in the order given.
-
-        Raises
-        ------
-        DataError
-            For a passage without that score.
-        """
+        """Those at least that relevant, in the order given."""
         if self.threshold == -math.inf:
             return tuple(passages)
         return tuple(passage for passage in passages if self._of(passage) >= self.threshold)
@@ -94,13 +88,7 @@ class RelevanceFilter:
 
     @classmethod
     def from_json(cls, document: object) -> RelevanceFilter:
-        """A filter from its part of a policy file or of a run document.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not as it should be.
-        """
+        """A filter from its part of a policy file or of a run document."""
         if not isinstance(document, Mapping):
             raise DataError(
                 f"a passage filter is an object, found {document!r:.80}", column="filter"

@@ -100,15 +100,7 @@ class RightShares:
 
 
 def samples_a_round(measures: Measures, rounds: int) -> int:
-    """m, the same in every round up to T of every question.
-
-    Raises
-    ------
-    UsageError
-        When there are no samples.
-    DataError
-        Naming question and round of another number.
-    """
+    """m, the same in every round up to T of every question."""
     traces = measures.traces
     if not traces.has("samples"):
         raise UsageError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -18,14 +20,17 @@ from suffice.policies.micp.stage2 import (
     evaluate,
 )
 
+Grid = Literal["box", "shares"]
+GRIDS: tuple[Grid, ...] = get_args(Grid)
 _DECIMALS = 10**6
+_MOST_POINTS = 11**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The chosen error levels of rounds 1..T-1 and what they scored where they were chosen.
 
-    ``shares`` are those of the budget that the rounds spend, ``tried`` how many divisions were scored.
+    ``shares`` are the point of the grid, ``tried`` how many points were scored.
     """
 
     levels: tuple[Fraction, ...]
@@ -42,6 +47,17 @@ def divisions(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
     """
     for counts in _counts(parts, steps):
         yield tuple(Fraction(count, steps) for count in counts)
+
+
+def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
+    """Every combination of multiples of 1 / steps in [0, 1], of fewer steps where they are too many.
+
+    >>> len(list(box(2, 10))), len(list(box(9, 10)))
+    (121, 512)
+    """
+    most = max(int(_MOST_POINTS ** (1 / max(parts, 1)) + 1e-9) - 1, 1)
+    steps = min(steps, most) if (steps + 1) ** parts > _MOST_POINTS else steps
+    return itertools.product([Fraction(count, steps) for count in range(steps + 1)], repeat=parts)
 
 
 def _counts(parts: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -82,21 +98,10 @@ def levels_of_shares(
 
 
 def search_allocation(
-    data: Sampled,
-    alpha: Fraction,
-    preset: Preset,
-    *,
-    weight: float,
-    steps: int = 10,
-    objective: Objective = "composite",
+    data: Sampled, alpha: Fraction, preset: Preset, objective: Objective = "rounds", **options: Any
 ) -> Allocation:
-    """The division of the budget with the least objective, calibrated and scored on ``data`` alone.
-
-    Every division of ``alpha`` in ``steps`` parts among rounds 1..T-1 and the answer set is tried. Of
-    equal ones the first wins, which gives early rounds least.
-    """
-    allocations = search_allocations(data, alpha, preset, (objective,), steps=steps, weight=weight)
-    return allocations[objective]
+    """Those of one objective, see :func:`search_allocations`."""
+    return search_allocations(data, alpha, preset, (objective,), **options)[objective]
 
 
 def search_allocations(
@@ -107,16 +112,37 @@ def search_allocations(
     *,
     weight: float,
     steps: int = 10,
+    grid: Grid = "box",
 ) -> dict[Objective, Allocation]:
-    """The same for several objectives in one pass over the divisions."""
-    best: dict[Objective, Allocation] = {}
-    tried = 0
-    for shares in divisions(data.rounds - 1, steps):
+    """The levels with the least objective, calibrated and scored on ``data`` alone, for each objective.
+
+    ``box``: every round's level is a multiple of ``alpha / steps`` up to ``alpha``, however the others
+    are, unless they overspend; fewer steps where more than 1,331 points would be tried. ``shares``:
+    ``alpha`` is divided in ``steps`` parts among rounds 1..T-1 and the answer set. Of equal ones that
+    wins which leaves the answer set most, then the first.
+    """
+    best: dict[Objective, tuple[tuple[float, Fraction], Allocation]] = {}
+    tried, parts = 0, data.rounds - 1
+    for shares in box(parts, steps) if grid == "box" else divisions(parts, steps):
+        levels = tuple(alpha * share for share in shares)
+        if grid == "shares":
+            levels = levels_of_shares(data, alpha, shares, preset)
+        found = calibrate(data, alpha, levels, preset)
+        if any(
+            used not in (0, level) for used, level in zip(found.alpha_rounds, levels, strict=True)
+        ):
+            continue  # they overspend
         tried += 1
-        levels = levels_of_shares(data, alpha, shares, preset)
-        scored = evaluate(data, calibrate(data, alpha, levels, preset))
+        scored = evaluate(data, found)
+        kept = tuple(
+            share if used else Fraction(0)
+            for share, used in zip(shares, found.alpha_rounds, strict=True)
+        )
         for name in objectives:
-            value = scored.objective(name, weight)
-            if name not in best or value < best[name].objective:
-                best[name] = Allocation(levels=levels, shares=shares, objective=value)
-    return {name: replace(allocation, tried=tried) for name, allocation in best.items()}
+            key = scored.objective(name, weight), -found.alpha_final
+            if name not in best or key < best[name][0]:
+                best[name] = (
+                    key,
+                    Allocation(levels=found.alpha_rounds, shares=kept, objective=key[0]),
+                )
+    return {name: replace(allocation, tried=tried) for name, (_, allocation) in best.items()}

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
-from suffice.options import Option
-from suffice.policies.micp.policy import STOP_ON, StopOn
+from suffice.options import Option, as_share
+from suffice.policies.micp.policy import STOP_ON, UNSTATED_WEIGHT, StopOn
+from suffice.policies.micp.search import GRIDS, Grid
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective
 from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS, Clustering
@@ -17,9 +18,6 @@ from suffice.signals.samples import CLUSTERINGS, Clustering
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_SHARE = 1 / 3
 DEFAULT_ALPHA_RETRIEVAL = 0.1
-DEFAULT_WEIGHT = 14.0
-"""lambda_c of Eq. 14, whose value the paper's text has lost; its Table 1 holds -11.79 at 1.778 turns, and the
-second term is at most lambda_c in size, so it is at least 11.79 + 1.778 = 13.57."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +27,6 @@ class MiCPSettings:
     ``alpha`` and ``alpha_retrieval`` lie in (0, 1), the paper's value of the second is lost; ``rounds`` of
     ``None`` are 3 (the paper's), or as many as the traces hold if fewer. ``stop_on``, ``penalty`` and
     ``clusters`` are the policy's (:class:`suffice.policies.micp.policy.MiCPPolicy`).
-
-    Raises
-    ------
-    UsageError
-        For a number outside its range, or a name that there is not.
     """
 
     alpha: Annotated[
@@ -41,20 +34,25 @@ class MiCPSettings:
         Option(
             help="promise: the answer set holds the right answer with probability 1 - A",
             metavar="A",
+            parse=as_share,
         ),
     ] = 0.1
     alpha_retrieval: Annotated[
         float,
-        Option(help="share of right passages that the passage filter may drop", metavar="A"),
+        Option(
+            help="share of right passages that the passage filter may drop",
+            metavar="A",
+            parse=as_share,
+        ),
     ] = DEFAULT_ALPHA_RETRIEVAL
     objective: Annotated[
         Objective,
         Option(
-            help="what the division of the error budget minimises: composite (rounds, and stopping "
-            'where questions can be answered), mean rounds, or answer-rate ("Can\'t Answer" least '
-            "often; default: composite)",
+            help="what the division of the error budget minimizes: mean rounds, answer-rate (\"Can't "
+            "Answer\" least often), composite (Eq. 14 as we read it; the paper's own is lost), or "
+            "composite-rates (another reading of it, a hypothesis)",
         ),
-    ] = "composite"
+    ] = "rounds"
     allocation: Annotated[
         tuple[float, ...] | None,
         Option(
@@ -66,6 +64,7 @@ class MiCPSettings:
         Option(
             help="of a divided --split, how much divides the budget (default: a third)",
             metavar="S",
+            parse=as_share,
         ),
     ] = DEFAULT_SHARE
     rounds: Annotated[
@@ -75,13 +74,19 @@ class MiCPSettings:
     weight: Annotated[
         float,
         Option(
-            help="lambda of the composite objective: rounds that a right answer where questions can be "
-            "answered is worth (default: 14; the paper's table bounds it to 13.6 or more)",
+            help="lambda of the composite objectives; the paper's is lost (default: 1)",
             metavar="L",
         ),
-    ] = DEFAULT_WEIGHT
+    ] = UNSTATED_WEIGHT
+    grid: Annotated[
+        Grid,
+        Option(
+            help="levels tried: box (the paper's: each from 0 to alpha), or shares of the budget "
+            "(default: box)"
+        ),
+    ] = "box"
     steps: Annotated[
-        int, Option(help="parts the budget is divided in", metavar="N", at_least=1)
+        int, Option(help="of the grid, in each level or share", metavar="N", at_least=1)
     ] = 10
     stop_on: Annotated[
         StopOn,
@@ -97,12 +102,12 @@ class MiCPSettings:
         ),
     ] = 0.0
     clusters: Annotated[
-        Clustering,
+        Clustering | None,
         Option(
             help="samples that normalise alike, or clusters by meaning as suffice signals "
-            "--cluster-cosine stored them"
+            "--cluster-cosine stored them (default: string; published: embedding where stored)"
         ),
-    ] = "string"
+    ] = None
     match_f1: Annotated[
         float | None,
         Option(help="a sample of at least this F1 is right (default: exact match)", metavar="F"),
@@ -119,17 +124,20 @@ class MiCPSettings:
         for name, known in (
             ("objective", OBJECTIVES),
             ("stop_on", STOP_ON),
-            ("clusters", CLUSTERINGS),
+            ("clusters", (None, *CLUSTERINGS)),
+            ("grid", GRIDS),
         ):
             if getattr(self, name) not in known:
                 by = "clusters by" if name == "clusters" else name
-                raise UsageError(f"no {by} {getattr(self, name)!r}; known: {', '.join(known)}")
+                raise UsageError(
+                    f"no {by} {getattr(self, name)!r}; known: {', '.join(each for each in known if each)}"
+                )
         if not 0.0 < self.share < 1.0:
             raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
         if not 0.0 <= self.weight < math.inf:
             raise UsageError(
                 "the weight, lambda of the composite objective, must be a number of at least 0, found "
-                f"{self.weight!r}; type --weight {DEFAULT_WEIGHT:g}"
+                f"{self.weight!r}; type --weight 1"
             )
         if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
             raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
@@ -137,7 +145,7 @@ class MiCPSettings:
         self._refuse_search_beside_levels()
 
     def _refuse_search_beside_levels(self) -> None:
-        for searched, default in (("objective", "composite"), ("steps", 10)):
+        for searched, default in (("objective", "rounds"), ("grid", "box"), ("steps", 10)):
             if self.allocation is not None and getattr(self, searched) != default:
                 raise UsageError(
                     f"an allocation by hand is not searched for; leave {searched} or allocation out"

@@ -13,24 +13,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.numbers.conformal.order_statistics import (
+    NEVER,
     Threshold,
     lower_order_statistic,
     tied_threshold,
 )
+from suffice.policies.draws import lots
 from suffice.policies.method import Preset
-from suffice.policies.micp.policy import lots
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Objective = Literal["composite", "rounds", "answer-rate"]
-OBJECTIVES: tuple[Objective, ...] = ("composite", "rounds", "answer-rate")
+Objective = Literal["rounds", "answer-rate", "composite", "composite-rates"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 _MOST_SCALINGS = 60
 _NAMES = 50_000  # question ids held as objects at a time
 
@@ -55,7 +56,7 @@ class Lots:
         _, number = place
         if number not in self._columns:
             parts = (self._ids.slice(start, _NAMES) for start in range(0, len(self._ids), _NAMES))
-            drawn = [lots(self._seed, part.to_pylist(), number + 1) for part in parts]
+            drawn = [lots(f"{self._seed}:{number + 1}", part.to_pylist()) for part in parts]
             self._columns[number] = np.concatenate([*drawn, np.empty(0)])
         return self._columns[number]
 
@@ -147,7 +148,9 @@ def calibrate(
     """Thresholds for these error levels of rounds 1..T-1; the answer set gets what ``alpha`` leaves.
 
     Levels that overspend ``alpha`` on these questions are all scaled down alike, until the answer set
-    is left nothing.
+    is left nothing. A level that can stop nobody is 0 and spends nothing: in ``published`` one whose
+    threshold fires on none of these questions, in ``corrected`` one whose rank is 0, which the sizes
+    alone decide: to look at whom it fires on would select.
 
     ``corrected``: U_t holds every question whose right answer has not been sampled by round t; the
     budget is sum alpha_t (|U_t| + 1) / (n + 1) + alpha_f (n_A + 1) / (n + 1) = alpha with n_A the
@@ -183,13 +186,15 @@ def calibrate(
     """
     find = _BY_PRESET[preset]
     levels = tuple(min(max(level, Fraction(0)), Fraction(1)) for level in alpha_rounds)
-    for _ in range(_MOST_SCALINGS):
-        thresholds, spent = find(data, alpha, levels)
+    for scaled in range(_MOST_SCALINGS):
+        # the scale depends on the questions: with it, whose rank is 0 would too
+        give_back = preset == "published" or not scaled
+        thresholds, spent = find(data, alpha, levels, give_back=give_back)
         if spent <= alpha:
             break
-        levels = tuple(_rounded(level * alpha / spent) for level in levels)
+        levels = tuple(_rounded(level * alpha / spent) for level in thresholds.alpha_rounds)
     else:
-        thresholds, _ = find(data, alpha, (Fraction(0),) * len(levels))
+        thresholds, _ = find(data, alpha, (Fraction(0),) * len(levels), give_back=False)
     return thresholds
 
 
@@ -204,36 +209,40 @@ def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -
 
 
 def _corrected(
-    data: Sampled, alpha: Fraction, levels: Sequence[Fraction]
+    data: Sampled, alpha: Fraction, levels: Sequence[Fraction], *, give_back: bool
 ) -> tuple[Stage2, Fraction]:
     answerable = data.answerable
     n_answerable = int(answerable[:, -1].sum())
-    sizes, stops, spent = [], [], Fraction(0)
+    sizes, stops, used, spent = [], [], [], Fraction(0)
     for t, level in enumerate(levels):
         group = ~answerable[:, t]
         sizes.append(int(group.sum()))
         stops.append(tied_threshold(data.score[group, t], level, randomised=True))
-        spent += level * Fraction(sizes[-1] + 1, data.n + 1)
+        used.append(Fraction(0) if give_back and stops[-1] == NEVER else level)
+        spent += used[-1] * Fraction(sizes[-1] + 1, data.n + 1)
     left = max(alpha - spent, Fraction(0)) * Fraction(data.n + 1, n_answerable + 1)
     thresholds = _with_answer_set(data.first_gold[answerable[:, -1]], left)
     return replace(
-        thresholds, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
+        thresholds, stops=tuple(stops), alpha_rounds=tuple(used), group_sizes=tuple(sizes)
     ), spent
 
 
 def _published(
-    data: Sampled, alpha: Fraction, levels: Sequence[Fraction]
+    data: Sampled, alpha: Fraction, levels: Sequence[Fraction], *, give_back: bool
 ) -> tuple[Stage2, Fraction]:
     answerable = data.answerable
     running = np.ones(data.n, bool)
     at = np.full(data.n, data.rounds - 1)
-    sizes, stops, spent = [], [], Fraction(0)
+    sizes, stops, used, spent = [], [], [], Fraction(0)
     for t, level in enumerate(levels):
         group = running & ~answerable[:, t]
         sizes.append(int(group.sum()))
         threshold = tied_threshold(data.score[group, t], level, randomised=False)
-        spent += level * _share(sizes[-1], int(running.sum()))
         fires = running & threshold.fires(data.score[:, t], data.draws[:, t])
+        idle = give_back and not fires.any()
+        threshold = NEVER if idle else threshold
+        used.append(Fraction(0) if idle else level)
+        spent += used[-1] * _share(sizes[-1], int(running.sum()))
         at[fires] = t
         running &= ~fires
         stops.append(threshold)
@@ -242,7 +251,7 @@ def _published(
     confidence = data.best_gold[np.arange(data.n), at]
     thresholds = _with_answer_set(confidence[confidence > -math.inf], left)
     return replace(
-        thresholds, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
+        thresholds, stops=tuple(stops), alpha_rounds=tuple(used), group_sizes=tuple(sizes)
     ), spent
 
 
@@ -269,7 +278,7 @@ _BY_PRESET = {"corrected": _corrected, "published": _published}
 
 def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset) -> Fraction:
     """How much of the error budget these levels of rounds 1..T-1 spend on these questions."""
-    return _BY_PRESET[preset](data, Fraction(1), alpha_rounds)[1]
+    return _BY_PRESET[preset](data, Fraction(1), alpha_rounds, give_back=False)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,10 +326,26 @@ class Evaluation:
             gain += right * share - (int(here.sum()) - right) * (1.0 - share)
         return self.mean_rounds - weight * gain / len(self.stop)
 
+    def composite_rates(self, weight: float) -> float:
+        """Mean rounds - weight sum_t [C_t / A_t - W_t / U_t], another reading of Eq. 14; low is good.
+
+        A_t and U_t count the questions still running at t that are answerable there and the others, C_t
+        those of A_t that stop there covered, W_t those of U_t that stop there uncovered: |sum| <= T.
+        """
+        gain = 0.0
+        for t, here in enumerate(self.stop == np.arange(1, self.answerable.shape[1] + 1)[:, None]):
+            running, answerable = self.stop > t, self.answerable[:, t]
+            right, wrong = here & self.covered & answerable, here & ~self.covered & ~answerable
+            gain += right.sum() / max((running & answerable).sum(), 1)
+            gain -= wrong.sum() / max((running & ~answerable).sum(), 1)
+        return self.mean_rounds - weight * float(gain)
+
     def objective(self, name: Objective, weight: float) -> float:
         """The objective of that name; low is good."""
         if name == "composite":
             return self.composite(weight)
+        if name == "composite-rates":
+            return self.composite_rates(weight)
         return self.mean_rounds if name == "rounds" else -self.answer_rate
 
 

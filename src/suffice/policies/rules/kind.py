@@ -28,13 +28,7 @@ KIND = RuleKind()
 
 
 def read_rule(document: Mapping[str, Any]) -> RulePolicy:
-    """The rule of a document, with its fitted maps.
-
-    Raises
-    ------
-    DataError, UsageError
-        See :meth:`PolicyKind.read`.
-    """
+    """The rule of a document, with its fitted maps."""
     fields = Fields(document)
     fields.need("rule")
     rates = [probability_or_none(rate, "base_rates") for rate in fields.of("base_rates", list, [])]

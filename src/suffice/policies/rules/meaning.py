@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from suffice.policies.rules.syntax import (
     AtLeast,
     BaseRate,
     Calibrated,
+    Coin,
     Compare,
     Expression,
     Not,
@@ -57,6 +59,10 @@ class Environment(Protocol):
         """Mean tune EM of the round, NaN where undefined."""
         ...
 
+    def coin(self) -> Value:
+        """The question's own draw in [0, 1)."""
+        ...
+
 
 def _different(left: Value, right: Value) -> Value:
     """``!=`` that is false when either side is undefined."""
@@ -87,6 +93,8 @@ def _compile_operand(operand: Operand) -> Compiled:
             return lambda environment: environment.round
         case BaseRate():
             return lambda environment: environment.base_rate()
+        case Coin():
+            return lambda environment: environment.coin()
 
 
 def compile_rule(expression: Expression, specs: Mapping[str, SignalSpec]) -> Compiled:
@@ -150,6 +158,45 @@ def _each(items: Sequence[Expression], environment: Environment) -> list[Value]:
     return list(np.broadcast_arrays(*(can_hold(item, environment) for item in items)))
 
 
+def first_round(expression: Expression) -> float:
+    """The first round in which the rule may hold, whatever its signals are; infinite: in none."""
+    stated = (
+        side.value
+        for one in comparisons(expression)
+        for side in (one.left, one.right)
+        if isinstance(side, Number)
+    )
+    turns = {1, *(int(value) + more for value in stated if math.isfinite(value) for more in (0, 1))}
+    return next(
+        (number for number in sorted(turns) if number >= 1 and _may(expression, number)[True]),
+        math.inf,
+    )
+
+
+def _may(expression: Expression, number: int) -> dict[bool, bool]:
+    """Whether a rule may be true, and whether false, in a round of which the number alone is known."""
+    match expression:
+        case Compare(RoundNumber(), symbol, Number(value)):
+            holds = bool(_OPERATORS[symbol](number, value))
+            return {holds: True, not holds: False}
+        case Compare(Number(value), symbol, RoundNumber()):
+            holds = bool(_OPERATORS[symbol](value, number))
+            return {holds: True, not holds: False}
+        case Truth() | Compare():
+            return {True: True, False: True}
+        case Not(item):
+            inside = _may(item, number)
+            return {True: inside[False], False: inside[True]}
+        case And(items) | Or(items) | AtLeast(_, items):
+            count = 1 if isinstance(expression, Or) else len(items)
+            count = expression.count if isinstance(expression, AtLeast) else count
+            parts = [_may(item, number) for item in items]
+            return {
+                True: sum(part[True] for part in parts) >= count,
+                False: sum(part[False] for part in parts) > len(parts) - count,
+            }
+
+
 def operands(expression: Expression) -> Iterator[Operand]:
     """Every operand, in reading order, literals included."""
     match expression:
@@ -180,13 +227,7 @@ def comparisons(expression: Expression) -> Iterator[Compare]:
 
 
 def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
-    """Refuse a comparison that no value of its signals can make true.
-
-    Raises
-    ------
-    UsageError
-        Naming the comparison and the range of what it compares.
-    """
+    """Refuse a comparison that no value of its signals can make true."""
     match expression:
         case Compare():
             _check_compare(expression, specs)
@@ -240,12 +281,12 @@ def _range(operand: Operand, specs: Mapping[str, SignalSpec]) -> tuple[float, fl
             return specs[name].low, specs[name].high
         case RoundNumber():
             return 1.0, math.inf
-        case Calibrated() | BaseRate():
+        case Calibrated() | BaseRate() | Coin():
             return 0.0, 1.0
 
 
 # --- over whole columns --------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RuleColumns:
     """Operands of every question and round, each of ``shape``, NaN where undefined.
 
@@ -256,18 +297,20 @@ class RuleColumns:
     signals: Mapping[str, NDArray[np.float64]]
     calibrations: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     base_rates: NDArray[np.float64] | None = None
+    question_ids: Sequence[str] = ()
+
+    @cached_property
+    def coins(self) -> NDArray[np.float64]:
+        """Every question's own draw, (n_questions,)."""
+        from suffice.policies.draws import COIN, lots
+
+        return lots(COIN, self.question_ids)
 
 
 def rule_fires(
     rule: str, specs: Mapping[str, SignalSpec], columns: RuleColumns
 ) -> NDArray[np.bool_]:
-    """Where the rule holds, (n_questions, n_rounds).
-
-    Raises
-    ------
-    UsageError
-        For a rule that does not parse or can never hold.
-    """
+    """Where the rule holds, (n_questions, n_rounds)."""
     expression = parse(rule)
     check_reachable(expression, specs)
     holds = compile_rule(expression, specs)
@@ -296,3 +339,6 @@ class _Round:
     def base_rate(self) -> Any:
         rates = self._columns.base_rates
         return np.nan if rates is None else rates[:, self.round - 1]
+
+    def coin(self) -> NDArray[np.float64]:
+        return self._columns.coins

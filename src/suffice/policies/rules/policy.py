@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.fields import known
 from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
-from suffice.policies.rules.meaning import can_hold, check_reachable, compile_rule, operands
+from suffice.policies.rules.meaning import (
+    can_hold,
+    check_reachable,
+    compile_rule,
+    first_round,
+    operands,
+)
 from suffice.policies.rules.syntax import (
     BaseRate,
     Calibrated,
+    Coin,
     Number,
     RoundNumber,
     SignalRef,
@@ -29,7 +36,7 @@ from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec, undefined_in_words
 
-_Shown = SignalRef | Calibrated | RoundNumber | BaseRate
+_Shown = SignalRef | Calibrated | RoundNumber | BaseRate | Coin
 _CHUNK = 65_536  # questions whose columns of one round stay in cache together
 
 
@@ -69,13 +76,7 @@ def not_before(rule: str, round_number: int) -> str:
 
 
 def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
-    """Refuse a text that is no rule over known signals and those of one's own, whatever is fitted.
-
-    Raises
-    ------
-    UsageError
-        For a rule that does not parse, an unknown signal, a comparison that can never hold.
-    """
+    """Refuse a text that is no rule over known signals and those of one's own, whatever is fitted."""
     specs = {name: resolve(name, also=own_signals) for name in rule_needs(rule).signals}
     check_reachable(parse(rule), specs)
 
@@ -171,6 +172,7 @@ class RulePolicy:
             summary=self.rule,
             fitted_on=self.fitted_on,
             guarantee=self.guarantee,
+            earliest=first_round(parse(self.rule)),
         )
 
     def where_undefined(self, signal: str) -> str:
@@ -247,16 +249,18 @@ class RulePolicy:
     def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
         columns = {name: table.signal(name) for name in self.signals}
+        coins = cache(partial(_coins, table))
         rule = parse(self.rule)
         held = np.empty((table.n_rounds, table.n_questions), np.bool_)
         for index in range(table.n_rounds):
-            held[index] = can_hold(rule, _Recorded(self, columns, slice(None), index + 1))
+            held[index] = can_hold(rule, _Recorded(self, columns, coins, slice(None), index + 1))
         return held.T
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round at which the rule holds, (n_questions,); ``n_rounds`` when it never does."""
         stops = np.ones(table.n_questions, np.int16)
         columns = {name: table.signal(name) for name in self.signals}
+        coins = cache(partial(_coins, table))
         for start in range(0, table.n_questions, _CHUNK):
             rows = slice(start, start + _CHUNK)
             part = stops[rows]
@@ -264,7 +268,7 @@ class RulePolicy:
             # a question stops one round after the last in which it kept running; the last round
             # needs no look, since a question that never stops ends there as well
             for number in range(1, table.n_rounds):
-                held = self._holds(_Recorded(self, columns, rows, number))
+                held = self._holds(_Recorded(self, columns, coins, rows, number))
                 np.greater(running, held, out=running)  # running and not held, in one pass
                 np.add(part, running, out=part)
         return stops
@@ -287,6 +291,12 @@ class RulePolicy:
             "answer": None if self.answer == "latest" else self.answer,
         }
         return {name: part for name, part in parts.items() if part is not None}
+
+
+def _coins(table: PolicyTable) -> NDArray[np.float64]:
+    from suffice.policies.draws import COIN, lots
+
+    return lots(COIN, table.question_ids)
 
 
 def _rate(base_rates: tuple[float, ...], number: int) -> float:
@@ -312,6 +322,11 @@ class _Live:
     def base_rate(self) -> float:
         return _rate(self._policy.base_rates, self.round)
 
+    def coin(self) -> float:
+        from suffice.policies.draws import COIN, lot  # hardly any rule tosses one
+
+        return lot(COIN, self._view.question_id)
+
     def value(self, operand: _Shown) -> float:
         match operand:
             case SignalRef(name):
@@ -322,6 +337,8 @@ class _Live:
                 return self.round
             case BaseRate():
                 return self.base_rate()
+            case Coin():
+                return self.coin()
 
     def undefined(self, operand: _Shown) -> str:
         """That the operand is undefined, and why, in words."""
@@ -334,16 +351,18 @@ class _Live:
 class _Recorded:
     """Operands of one round of many recorded questions."""
 
-    __slots__ = ("_columns", "_policy", "_rows", "round")
+    __slots__ = ("_coins", "_columns", "_policy", "_rows", "round")
 
     def __init__(
         self,
         policy: RulePolicy,
         columns: Mapping[str, NDArray[np.float64]],
+        coins: Callable[[], NDArray[np.float64]],
         rows: slice,
         number: int,
     ) -> None:
         self._policy = policy
+        self._coins = coins
         self._columns = columns
         self._rows = rows
         self.round = number
@@ -356,3 +375,6 @@ class _Recorded:
 
     def base_rate(self) -> float:
         return _rate(self._policy.base_rates, self.round)
+
+    def coin(self) -> NDArray[np.float64]:
+        return self._coins()[self._rows]

@@ -7,10 +7,11 @@
     negation = "not" negation | test
     test     = "(" rule ")" | "at_least" "(" whole ("," rule)+ ")" | chain
     chain    = operand {comparison operand}
-    operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")"
+    operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")" | "coin" "(" ")"
     signal   = name | derived "(" [number "-"] name ")"
 
 ``derived`` is a word of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
+``coin()`` is a number in [0, 1) drawn once for each question, the same live and in replay.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from suffice.errors import UsageError, did_you_mean
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
-_KEYWORDS = frozenset({"and", "or", "not", "round", "calibrated", "base_rate", "at_least"})
+_KEYWORDS = frozenset({"and", "or", "not", "round", "calibrated", "base_rate", "at_least", "coin"})
 _WHOLE = re.compile(r"[0-9]{1,5}")
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -80,7 +81,15 @@ class BaseRate:
         return "base_rate()"
 
 
-Operand = Number | SignalRef | RoundNumber | Calibrated | BaseRate
+@dataclass(frozen=True, slots=True)
+class Coin:
+    """A draw of the question's own, in [0, 1)."""
+
+    def __str__(self) -> str:
+        return "coin()"
+
+
+Operand = Number | SignalRef | RoundNumber | Calibrated | BaseRate | Coin
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +209,7 @@ def _tokenize(text: str) -> list[_Token]:
 
 
 def parse(text: str) -> Expression:
-    """The rule's tree.
-
-    Raises
-    ------
-    UsageError
-        With the place and what was expected there.
-
-    >>> str(parse("(answer_stable) and overlap>.5"))
-    'answer_stable and overlap > 0.5'
-    """
+    """The rule's tree."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
     parser = _Parser(text, _tokenize(text))
@@ -272,7 +272,7 @@ class _Parser:
                 from suffice.signals.derived import DERIVATIONS
 
                 return did_you_mean(
-                    near.text, ("calibrated", "base_rate", "at_least", *DERIVATIONS)
+                    near.text, ("calibrated", "base_rate", "at_least", "coin", *DERIVATIONS)
                 )
         return ""
 
@@ -368,16 +368,16 @@ class _Parser:
             or token.kind == "symbol"
             or token.text in ("and", "or", "not", "at_least")
         ):
-            self._fail("a signal, a number, round, calibrated(signal) or base_rate()")
+            self._fail("a signal, a number, round, calibrated(signal), base_rate() or coin()")
         self._take()
         if token.kind == "number":
             return self._number(token)
         if token.text == "round":
             return RoundNumber()
-        if token.text == "base_rate":
+        if token.text in ("base_rate", "coin"):
             self._expect("(")
             self._expect(")")
-            return BaseRate()
+            return BaseRate() if token.text == "base_rate" else Coin()
         if token.text == "calibrated":
             return self._calibrated()
         return SignalRef(self._signal(token))

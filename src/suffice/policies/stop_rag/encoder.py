@@ -55,15 +55,7 @@ class TextEncoder:
 
     @classmethod
     def load(cls, name: str, *, device: str = "cpu") -> TextEncoder:
-        """The packaged encoder, a folder that transformers reads, or a model of the Hub.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``learn`` is not installed.
-        UsageError
-            When there is no such encoder.
-        """
+        """The packaged encoder, a folder that transformers reads, or a model of the Hub."""
         torch = torch_module()
         transformers = require("transformers", extra="learn", purpose=PURPOSE)
         path = _packaged() if name == PACKAGED_ENCODER else name
@@ -97,13 +89,7 @@ class TextEncoder:
         return next(self.body.parameters()).device
 
     def window(self, asked: int | None, mode: Mode) -> int:
-        """Tokens to read at once.
-
-        Raises
-        ------
-        UsageError
-            When more is asked than the encoder can read, or it reads fewer than 16.
-        """
+        """Tokens to read at once."""
         limit = _UNLIMITED if self.limit is None else self.limit
         if asked is not None and asked > limit:
             raise UsageError(f"the encoder {self.name!r} reads at most {limit} tokens, not {asked}")
@@ -116,13 +102,7 @@ class TextEncoder:
         return window
 
     def train_only(self, last: int | None) -> int:
-        """Let gradients reach the last layers only (``None``: everything); how many stay frozen.
-
-        Raises
-        ------
-        UsageError
-            When the encoder has fewer layers, or none that can be told apart.
-        """
+        """Let gradients reach the last layers only (``None``: everything); how many stay frozen."""
         self.body.requires_grad_(requires_grad=last is None)
         if last is None:
             return 0

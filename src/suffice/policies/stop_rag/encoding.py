@@ -107,11 +107,6 @@ class Tokenizer:
     The question is kept whole where it leaves room for a quarter of the window, else cut to three
     quarters; then the document is cut (``separate``), or the newest documents that fit are kept whole
     (``joined``; if not even the newest fits it is cut).
-
-    Raises
-    ------
-    UsageError
-        For a window below 16 tokens, or a tokenizer without a separator in mode ``joined``.
     """
 
     def __init__(self, tokenizer: Any, *, window: int, mode: Mode) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.units import drawn_units
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
@@ -60,15 +61,6 @@ def fit_stop_rag(
 
     Where the traces have no such split, a fifth of the usable questions of ``split`` validates, by seed.
     A training that was killed goes on from the checkpoint of ``run``, which is removed at the end.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``learn`` is not installed.
-    UsageError
-        When there is nothing to learn: no samples, no usable question, rounds all alike.
-    DataError
-        When there is no such split, or the checkpoint is of another training.
     """
     run = run or FitRun()
     started = time.monotonic()
@@ -154,15 +146,13 @@ def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[
         return whole, _part(measures, VALIDATION_SPLIT, settings.reward)
     count = whole.traces.n_questions
     held = round(_VALIDATION_SHARE * count)
-    if count - held < 1 or held < 1:
+    chosen = drawn_units(whole.measures.units, held, settings.seed)
+    if chosen.all() or not chosen.any():
         raise UsageError(
             f"split {split!r} of {traces.origin.source} has {count} usable questions, too few to learn on "
             f"some and choose on others; record more, or "
             f"{traces.how_to_split(f'{split}=0.3,{VALIDATION_SPLIT}=0.1,eval=0.6')}"
         )
-    order = np.random.default_rng(settings.seed).permutation(count)
-    chosen = np.zeros(count, bool)
-    chosen[order[:held]] = True
     training = replace(whole.take(~chosen, split), notes=whole.notes)
     return training, whole.take(chosen, f"{_VALIDATION_SHARE:.0%} of {split}")
 

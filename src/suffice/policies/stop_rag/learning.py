@@ -325,28 +325,7 @@ def train_network(
     progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
 ) -> TrainedNetwork:
-    """Build a network and train it; the same inputs on the same machine give the same weights.
-
-    Parameters
-    ----------
-    training, validation
-        Different questions. Those of one round decide nothing and are counted in the notes.
-    settings
-        How.
-    progress
-        Called while texts are read and after every step.
-    checkpoint
-        A file that is kept at every evaluation and continued from.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``learn`` is not installed.
-    UsageError
-        When there is nothing to learn, or no such encoder.
-    DataError
-        When the checkpoint is damaged, or of another training.
-    """
+    """Build a network and train it; the same inputs on the same machine give the same weights."""
     torch = torch_module()
     device = _device(settings.device)
     encoder = TextEncoder.load(settings.encoder, device=device)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import DataError
+from suffice.errors import DataError, plain_file
 from suffice.numbers.fields import Fields
 from suffice.policies.kind import read_told, weights_beside
 from suffice.policies.method import FitRun, Method, Preset
@@ -58,13 +58,7 @@ class StopRAG(Method):
         return fit_stop_rag(measures, preset, split, settings, run)
 
     def read(self, document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
-        """The policy of a document; its network is built when it first decides.
-
-        Raises
-        ------
-        DataError
-            For a malformed field, and weights that are missing or belong to another file.
-        """
+        """The policy of a document; its network is built when it first decides."""
         fields = Fields(document)
         fields.need("threshold", "rounds", "network")
         network = fields.part("network")
@@ -85,7 +79,7 @@ METHOD = StopRAG()
 
 def _weights(path: Path, expected: object) -> bytes:
     try:
-        data = path.read_bytes()
+        data = plain_file(path).read_bytes()
     except FileNotFoundError:
         raise DataError(
             f"the network's weights are missing; they belong beside it in {path.name}",

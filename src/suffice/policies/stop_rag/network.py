@@ -240,13 +240,7 @@ class QNetwork:
         return tensors | {"centre": self.centre, "spread": self.spread}
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` gave.
-
-        Raises
-        ------
-        DataError
-            When a name is missing or new, a shape differs, or a number is not finite.
-        """
+        """Take over what :meth:`tensors` gave."""
         torch = torch_module()
         own = self.tensors()
         _check_tensors(own, tensors)

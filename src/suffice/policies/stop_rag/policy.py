@@ -133,6 +133,7 @@ class StopRAGPolicy:
             fitted_on=self.fitted_on,
             notes=self.notes,
             max_rounds=self.rounds,
+            earliest=self.first,
         )
 
     def decide(self, view: PolicyView) -> Decision:

@@ -228,11 +228,6 @@ class StopRAGSettings:
     ``None``: as the preset has it. ``inputs`` of ``None`` are all that the questions define and that cost
     no further call; ``("all",)`` adds those that cost calls, and the record's own. A record without sampled
     answers is learned from by the scores of its rounds' own answers.
-
-    Raises
-    ------
-    UsageError
-        For a name that there is not, and a field of text with signals, or the other way round.
     """
 
     target: Annotated[

@@ -64,17 +64,7 @@ def train_signal_network(
     progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
 ) -> TrainedSignals:
-    """Train a network over the signals ``names``, in the order of the trajectories' last axis.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``learn`` is not installed.
-    UsageError
-        When there is nothing to learn, or no signal is defined anywhere.
-    DataError
-        When the checkpoint is damaged, or of another training.
-    """
+    """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
     learner = _SignalLearner(names, (training, validation), settings)
     with _on_one_thread():
         fitted = train(
@@ -198,13 +188,7 @@ class _SignalLearner:
 def _scale(
     training: SignalTrajectories, names: tuple[str, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each signal over the training states, (k,); 1 where constant.
-
-    Raises
-    ------
-    UsageError
-        When there are other signals than names, or none is defined anywhere.
-    """
+    """Mean and standard deviation of each signal over the training states, (k,); 1 where constant."""
     signals = training.signals.reshape(-1, training.signals.shape[2])
     if signals.shape[1] != len(names):
         raise UsageError(f"{len(names)} names for {signals.shape[1]} signals")

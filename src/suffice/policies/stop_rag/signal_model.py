@@ -37,11 +37,6 @@ class SignalNetwork:
     tensors
         ``centre`` and ``spread`` (k,), and weights (out, in) and biases (out,) of the layers
         ``trunk`` (in: 2 k), ``stop.hidden``, ``cont.hidden``, ``stop.out`` and ``cont.out``.
-
-    Raises
-    ------
-    DataError
-        When the tensors do not fit together.
     """
 
     names: tuple[str, ...]
@@ -160,15 +155,7 @@ class SignalModel:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> SignalModel:
-        """What :meth:`to_json` wrote, with its weights.
-
-        Raises
-        ------
-        MissingExtra
-            When safetensors is not installed.
-        DataError
-            When the names are missing, or the weights are damaged or of another network.
-        """
+        """What :meth:`to_json` wrote, with its weights."""
         names = part.strings("signals")
         if not names:
             raise DataError("is missing", column=part.column("signals"))
@@ -203,11 +190,6 @@ def free_inputs(
     Left out are the values of a network itself, what needs sampled answers, a reranker's scores or
     a judge's verdict, for a policy that reads those pays for them in every round, and the record's own
     signals, which the loop must give. :data:`ALL` alone names these too, as far as the record has them.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, or one that the traces do not give.
     """
     from suffice.measures.measures import Measures  # deciding live must not load pyarrow
 

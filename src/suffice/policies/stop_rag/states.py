@@ -83,16 +83,6 @@ def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
     Rounds with the same scores in another order have the same reward, to the bit. A sample that
     occurs again for a question is scored once.
 
-    Parameters
-    ----------
-    score
-        In [0, 1]; those of :data:`REWARDS`, or any other.
-
-    Raises
-    ------
-    UsageError
-        When there are no samples, no question is usable, or the score leaves [0, 1].
-
     Notes
     -----
     Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
@@ -127,16 +117,6 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
     """The score of each round's own answer: one draw, where the paper takes the mean of 8.
 
     For records without samples; under the metric ``score`` the record's own scores, whatever ``reward`` is.
-
-    Parameters
-    ----------
-    reward
-        A name of :data:`REWARDS`.
-
-    Raises
-    ------
-    UsageError
-        When no question has a score in every round.
     """
     from suffice.measures.measures import Measures  # deciding live loads no pyarrow
 
@@ -281,13 +261,7 @@ def texts_of_view(view: LoopView) -> StateTexts:
 
 
 def texts_of_traces(traces: TraceSet) -> RecordedStates:
-    """The same for every recorded question.
-
-    Raises
-    ------
-    UsageError
-        When no passage is recorded at all.
-    """
+    """The same for every recorded question."""
     if not traces.has("passages"):
         raise UsageError(
             f"the network reads the passages each round added, and {traces.origin.source} holds no "

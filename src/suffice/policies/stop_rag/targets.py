@@ -24,16 +24,7 @@ _BLOCK = 2048  # trajectories at a time: their arrays stay in a core's own cache
 
 
 def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """T_i - t for every state, of that shape (n, T): above 0 a decision, 0 the last, below 0 none.
-
-    Raises
-    ------
-    UsageError
-        Unless the shape has two axes and there is a whole number from 1 to T for each row.
-
-    >>> rounds_left([3, 1], (2, 3)).tolist()
-    [[2, 1, 0], [0, -1, -2]]
-    """
+    """T_i - t for every state, of that shape (n, T): above 0 a decision, 0 the last, below 0 none."""
     if len(shape) != 2:
         raise UsageError(f"trajectories must be (n, T), found shape {shape}")
     lengths = np.asarray(lengths)
@@ -53,23 +44,6 @@ def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]
 
 def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
     """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT).
-
-    Parameters
-    ----------
-    rewards
-        (n, T), in [0, 1].
-    lengths
-        (n,), T_i of each trajectory, 1 to T.
-
-    Returns
-    -------
-    NDArray
-        (n, T), the rewards' unit; NaN at t >= T_i and where a later reward is undefined.
-
-    Raises
-    ------
-    UsageError
-        For shapes or lengths that do not fit.
 
     Notes
     -----
@@ -95,28 +69,6 @@ def q_lambda(
     With λ = 1 it is :func:`monte_carlo`, to the bit; with λ = 0 the better of the network's two
     estimates of the next state (the reward, where that is the last). The target of stopping is the
     reward itself.
-
-    Parameters
-    ----------
-    rewards
-        (n, T), in [0, 1].
-    lengths
-        (n,), T_i of each trajectory, 1 to T.
-    q_stop, q_cont
-        (n, T), the network's estimates for both actions, without gradient and dropout. Read at
-        1 < t < T_i only.
-    lam
-        λ in [0, 1]; λ^0 = 1 for every λ.
-
-    Returns
-    -------
-    NDArray
-        (n, T), the rewards' unit; NaN at t >= T_i and where what it is made of is undefined.
-
-    Raises
-    ------
-    UsageError
-        For shapes or lengths that do not fit, or λ outside [0, 1].
 
     Notes
     -----
@@ -175,17 +127,6 @@ def _q_lambda(
 def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
     """Which states are trained on: decisions, unless neither stopping nor going on earns anything.
 
-    Returns
-    -------
-    NDArray
-        (n, T) bool; false at t >= T_i, where r(s_t, STOP) = Q^(T-t)(s_t, CONT) = 0, and where either
-        is undefined. A state left out still serves as a bootstrap of earlier ones.
-
-    Raises
-    ------
-    UsageError
-        For shapes or lengths that do not fit.
-
     Notes
     -----
     Paper 1, section 4.2, step 4, as published.
@@ -201,16 +142,6 @@ def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
 
 def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
     """Whether stopping earns more than the best of going on: 1, else 0; equal is 0.
-
-    Returns
-    -------
-    NDArray
-        (n, T); NaN at t >= T_i and where either reward is undefined.
-
-    Raises
-    ------
-    UsageError
-        For shapes or lengths that do not fit.
 
     Notes
     -----
@@ -258,24 +189,7 @@ def check_training(
     known: NDArray[np.bool_],
     labels: NDArray[np.float64],
 ) -> None:
-    """Refuse trajectories that leave nothing to learn.
-
-    Parameters
-    ----------
-    lengths
-        (n,), rounds of each.
-    target
-        What is learned.
-    known
-        (n, T), the states learned from.
-    labels
-        (n, T), of target ``binary``.
-
-    Raises
-    ------
-    UsageError
-        When no trajectory has two rounds, no state is informative, or ``binary`` finds one class.
-    """
+    """Refuse trajectories that leave nothing to learn."""
     if not (lengths > 1).any():
         raise UsageError(
             "every training question has one round, so there is nothing to decide; record with "
@@ -295,13 +209,7 @@ def check_training(
 
 
 def check_validation(lengths: NDArray[np.int64]) -> None:
-    """Refuse validation trajectories (n,) that leave nothing to decide.
-
-    Raises
-    ------
-    UsageError
-        When none has two rounds.
-    """
+    """Refuse validation trajectories (n,) that leave nothing to decide."""
     if not (lengths > 1).any():
         raise UsageError(
             f"none of the {len(lengths)} validation questions has two rounds, so no threshold "

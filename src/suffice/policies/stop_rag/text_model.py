@@ -158,13 +158,7 @@ class TextModel:
 
     @classmethod
     def read(cls, part: Fields, data: bytes) -> TextModel:
-        """What :meth:`to_json` wrote, with its weights.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is missing or malformed.
-        """
+        """What :meth:`to_json` wrote, with its weights."""
         shape = part.of("shape", dict) or {}
         names = {size.name for size in fields(NetworkShape)}
         if set(shape) != names:
@@ -184,17 +178,7 @@ class TextModel:
         return self.data
 
     def network(self) -> QNetwork:
-        """The network with its weights, on the processor.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``learn`` is not installed.
-        UsageError
-            When the encoder is not there, or another than it was trained on.
-        DataError
-            When the weights are damaged or of another network.
-        """
+        """The network with its weights, on the processor."""
         encoder = TextEncoder.load(self.encoder)
         if encoder.identity != self.encoder_sha256:
             raise UsageError(

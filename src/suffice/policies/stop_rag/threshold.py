@@ -42,23 +42,7 @@ class Choice:
 
 
 def stop_rounds(differences: ArrayLike, lengths: ArrayLike, threshold: float) -> NDArray[np.int16]:
-    """The first round whose difference exceeds ``threshold``, else the last, (n,), 1-based.
-
-    Parameters
-    ----------
-    differences
-        (n, T), any unit. Read at t < T_i only; an undefined one (NaN) never stops.
-    lengths
-        (n,), T_i of each trajectory, 1 to T.
-
-    Raises
-    ------
-    UsageError
-        For shapes or lengths that do not fit, or a threshold that is no number.
-
-    >>> stop_rounds([[0.1, 0.3, 0.9], [0.1, 0.2, 0.9]], [3, 3], 0.2).tolist()
-    [2, 3]
-    """
+    """The first round whose difference exceeds ``threshold``, else the last, (n,), 1-based."""
     if math.isnan(threshold):
         raise UsageError("a threshold must be a number, found nan")
     differences = np.asarray(differences, np.float64)
@@ -76,25 +60,6 @@ def choose_threshold(
     rounds to the upper of the two is replaced by the lower, which still lies between in the sense of
     "exceeds". Means less than 2^-40 apart count as equal. Rounds never fall as the threshold rises,
     so of equal candidates the lowest wins.
-
-    Parameters
-    ----------
-    differences
-        (n, T), any unit, finite at t < T_i and not read elsewhere.
-    rewards
-        (n, T), in [0, 1] at t <= T_i and not read elsewhere.
-    lengths
-        (n,), T_i of each trajectory, 1 to T.
-    ends
-        Whether to try two more: 1 below the lowest difference (or the next number below it, where
-        that is lower), which always stops in round 1, and 1 above the highest, which never stops
-        early. Where all differences are equal there is no midpoint, and these two are tried anyway.
-
-    Raises
-    ------
-    UsageError
-        When no trajectory has two rounds, a difference is not finite, a reward is undefined or
-        outside [0, 1], or shapes or lengths do not fit.
 
     Notes
     -----

@@ -44,13 +44,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], header: Mapping[str, A
 
 
 def read_tensors(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tensors and header of such a file.
-
-    Raises
-    ------
-    DataError
-        When it is missing, damaged, or another file; ``what`` names what it should be.
-    """
+    """Tensors and header of such a file."""
     weights = require("safetensors", extra="learn", purpose=PURPOSE)
     try:
         with weights.safe_open(str(path), framework="pt") as file:
@@ -82,13 +76,7 @@ class Checkpoint:
         write_tensors(self._path, tensors, {"schema": 1, "run": self._run, "state": rest})
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """What :meth:`write` was given; ``None``: there is no such file.
-
-        Raises
-        ------
-        DataError
-            When it is damaged, or of a training with other settings, questions or another encoder.
-        """
+        """What :meth:`write` was given; ``None``: there is no such file."""
         if not self._path.exists():
             return None
         tensors, header = read_tensors(self._path, "a training's checkpoint")
@@ -504,24 +492,6 @@ def train(
     heads' values of them without gradient and without dropout. About ten times (or once an epoch, where
     that is rarer) a threshold is chosen on validation; the weights with the best mean reward there are
     kept, of equal ones those with fewer rounds, then the later ones.
-
-    Parameters
-    ----------
-    data
-        Rewards of the training trajectories and of those of validation.
-    run
-        What else a checkpoint must agree on to be continued.
-    progress
-        Called after every step.
-    checkpoint
-        A file written at every evaluation and continued from: a killed training ends as it would have.
-
-    Raises
-    ------
-    UsageError
-        When there is nothing to learn or to validate on, or the loss is not finite any more.
-    DataError
-        When the checkpoint is damaged or of another training.
 
     Notes
     -----

@@ -42,19 +42,7 @@ def fit_tasr(
     gold: tuple[str, ...] = (),
     calibrator: CalibratorKind = "isotonic",
 ) -> RulePolicy:
-    """Calibrate TASR on the tune questions.
-
-    Parameters
-    ----------
-    data
-        Signals and outcomes of the tune split, with the preset's :func:`tasr_signals`.
-    preset
-        Which version.
-    gold
-        All gold answers of the tune split: "none" counts as an abstention only when it is not one.
-    calibrator
-        How the margin of the corrected preset is calibrated.
-    """
+    """Calibrate TASR on the tune questions."""
     if preset == "published":
         return RulePolicy(
             rule=PUBLISHED_RULE,

@@ -16,13 +16,16 @@ from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
+from suffice.numbers.units import numbered_units, unit_means
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.draws import lots
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.protocols import ConfidentPolicy, DelayedPolicy
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.learn_then_test import Half, Paid
+from suffice.replay.choose.paths import budgets_below
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.engine import ReplaySettings
 from suffice.replay.run.frontier import pareto_front
@@ -37,17 +40,20 @@ from suffice.replay.run.named_policies import (
 from suffice.replay.run.runs import Runner
 from suffice.replay.settings import ChoiceSettings
 
-LATEST = "latest"
+LATEST, MAJORITY = "latest", "majority"
 MOST_CONFIDENT = "most-confident"
+_RETURNED = {MOST_CONFIDENT: "most confident answer", MAJORITY: "most frequent answer"}
 MOST_RULES = 40
 """Rules of a family that are candidates: of those that no other beats in score and cost where they were
 fitted, so many, evenly by their cost."""
-Group = Literal["fixed", "method", "rule"]
+_FEWEST_VOTES = 2
+"""Answers of which the latest is the most frequent or as frequent as any."""
+Group = Literal["fixed", "method", "rule", "path"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy and the answer it returns, ``latest`` or ``most-confident``."""
+    """A policy and the answer it returns."""
 
     policy: NamedPolicy
     group: Group
@@ -57,7 +63,23 @@ class Candidate:
     def label(self) -> str:
         """What tables call it."""
         name = self.policy.label
-        return name if self.answer == LATEST else f"{name}, most confident answer"
+        return name if self.answer == LATEST else f"{name}, {_RETURNED[self.answer]}"
+
+    @property
+    def of_no_label(self) -> bool:
+        """Whether no label had a part in it, so that all questions may measure it."""
+        return self.group in ("path", "fixed") and self.answer == LATEST
+
+    @property
+    def title(self) -> str:
+        """What a loop does that runs it, in words."""
+        returned = "" if self.answer == LATEST else f", and return the {_RETURNED[self.answer]}"
+        policy, method = self.policy.policy, find_method(self.policy.kind)
+        if isinstance(policy, FixedPolicy):
+            return f"stop after round {policy.rounds}{returned}"
+        if self.group == "method" and method is not None and method.summary.startswith("stop "):
+            return f"{method.summary}{returned}"
+        return f"stop when {self.policy.name}{returned}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +99,14 @@ class Candidates:
 
 
 def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) -> Candidates:
-    """Everything that the record can feed, fitted on its split tune.
-
-    Parameters
-    ----------
-    record
-        All questions, those to fit on in split ``tune``.
-    kept
-        Those kept from fitting, on which every candidate must be able to run.
-    settings
-        What is asked.
-    """
+    """Everything that the record can feed, fitted on its split tune."""
     budget = int(max(kept.ends.max(), 1))
     if settings.min_rounds > budget:
         raise UsageError(
             f"min_rounds is {settings.min_rounds} and the full budget of {kept.traces.origin.source} "
             f"{budget} rounds; at most that can be asked for"
         )
-    fixed = [f"fixed-{k}" for k in range(settings.min_rounds, budget + 1)]
+    fixed = [f"fixed-{k}" for k in (*budgets_below(budget, settings.min_rounds)[::-1], budget)]
     book = kept.costs(settings.cost_model)
     book.axis(settings.cost, {})  # refuses a cost that no fixed budget has
     rules, looked_at, notes, why = _rules(record, kept, settings)
@@ -118,9 +130,16 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
             for member in members
             if member.group == "method" and isinstance(member.policy.policy, ConfidentPolicy)
         ]
+        members += [
+            replace(member, answer=MAJORITY)
+            for member in members
+            if isinstance(member.policy.policy, FixedPolicy)
+            and member.policy.policy.rounds > _FEWEST_VOTES
+            and kept.traces.answered.all()
+        ]
     return Candidates(
         members=tuple(members),
-        full=budget - settings.min_rounds,
+        full=next(n for n, one in enumerate(members) if one.policy.name == f"fixed-{budget}"),
         rules_looked_at=looked_at,
         left_out=tuple(left_out),
         notes=notes,
@@ -247,6 +266,18 @@ def _rules(
     return texts, len(priced), notes, None
 
 
+_ORDERS, _MANY = 10, 20_000
+"""Orders in which units are bet on; one where there are so many that no order matters."""
+
+
+def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Orders for the betting test that hang on the questions' ids alone, (n_orders, n_units)."""
+    first = np.unique(units, return_index=True)[1]
+    names = [ids[row] for row in first.tolist()]
+    count = _ORDERS if len(names) <= _MANY else 1
+    return np.stack([np.argsort(lots(f"order {n}", names), kind="stable") for n in range(count)])
+
+
 # --- measured ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
@@ -268,6 +299,8 @@ class Kept:
     axis: CostAxis
     seen: Seen | None
     reach: float
+    units: NDArray[np.intp]
+    ids: Sequence[str]
 
     @classmethod
     def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
@@ -327,6 +360,8 @@ class Kept:
             axis=axis,
             seen=None if kept.seen is None else kept.seen.of(scored),
             reach=1.0 if kept.seen is None else kept.seen.reach,
+            units=kept.units,
+            ids=kept.traces.question_ids,
         )
 
     def most_paid(self, rows: NDArray[np.intp]) -> float:
@@ -336,7 +371,7 @@ class Kept:
         return max(float(np.nanmax(table[rows])) for table in self.tables)
 
     def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
-        """Some of the questions, in this order; ``most_paid`` where a cost is bounded."""
+        """Some of the questions; ``most_paid`` where a cost is bounded."""
         stops = RuleStops.of_array(self.places[:, rows])
         seen = None if self.seen is None else self.seen.take(rows)
         paid = None
@@ -344,13 +379,16 @@ class Kept:
             copies = self.scores.shape[1] // self.tables[0].shape[1]
             tables = tuple(np.tile(table[rows], (1, copies)) for table in self.tables)
             paid = Paid.by_round(stops, tables, self.paid_by, most_paid, seen)
+        units = numbered_units(self.units[rows])
         return Half(
             stops=stops,
             scores=self.scores[rows],
             right=self.right[rows],
             paid=paid,
             last=self.last[rows],
-            costs=self.costs[:, rows].mean(axis=1),
+            costs=unit_means(self.costs[:, rows].T, units).mean(axis=0),
             seen=seen,
             reach=self.reach,
+            units=units,
+            orders=betting_orders([self.ids[row] for row in rows.tolist()], units),
         )

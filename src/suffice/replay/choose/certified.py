@@ -1,16 +1,14 @@
-"""From recorded rounds to a certified policy: split in half, build the family, certify, write down."""
+"""From recorded rounds to a certified policy: along paths on all questions, and a family learned on half."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
 
 from suffice.costs.usage import CostModel
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import InternalError, UsageError, unknown_name
 from suffice.measures.costs import CostAxis, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
@@ -20,7 +18,7 @@ from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.replay.choose.attempts import spend
+from suffice.replay.choose.candidates import Candidate, betting_orders
 from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.learn_then_test import (
     Bound,
@@ -28,15 +26,19 @@ from suffice.replay.choose.learn_then_test import (
     CertifySettings,
     Half,
     Paid,
-    certify,
+    concluded,
     describe,
     joined,
     members_in_order,
     refuse_caps,
 )
+from suffice.replay.choose.parts import unit_notes, without_gaps
+from suffice.replay.choose.paths import paths_of
+from suffice.replay.choose.proof import POWER, Along, Learned, Row, prove
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
-from suffice.replay.settings import F1, ComparedBy, CostName, WhichAnswer
+from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.settings import F1, ChoiceSettings, ComparedBy, CostName, WhichAnswer
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import (
@@ -82,9 +84,13 @@ class CertifiedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertifiedPolicy(Tabular):
-    """The policy with how it was found; ``notes`` are what a reader must know."""
+    """The policy with how it was found; ``notes`` are what a reader must know.
+
+    ``outcome`` is that of the family learned on half of the questions, ``row`` of all that was tested.
+    """
 
     policy: RulePolicy
+    row: Row
     outcome: Certification
     rules: tuple[str, ...]
     cost: CostAxis
@@ -130,13 +136,8 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(
-    traces: Traces,
-    settings: CertifiedSettings | None = None,
-    *,
-    certificates: str | Path | None = None,
-) -> CertifiedPolicy:
-    """The cheapest member of the family whose bounds are certified.
+def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> CertifiedPolicy:
+    """The cheapest policy whose bounds are certified, of paths and of the family.
 
     Parameters
     ----------
@@ -144,20 +145,18 @@ def fit_certified(
         The recorded questions.
     settings
         What to promise, and of which family.
-    certificates
-        The folder in which certificates made from this record are counted, see
-        :mod:`suffice.replay.choose.attempts`; ``None``: this one is not counted.
 
     Raises
     ------
     UsageError
         For fewer than 4 labelled questions, a family the trace cannot give, an unknown cost, a cost cap
-        that every member keeps or none, a record that has been used up.
+        that every member keeps or none.
     DataError
         When the split is missing.
     """
     settings = settings_of(CertifiedSettings, settings)
-    questions = Measures.of(traces).by(settings.metric).only_split(settings.split)
+    asked = Measures.of(traces).by(settings.metric).only_split(settings.split)
+    questions, incomplete = without_gaps(asked, "certified choice", settings.f1_kind)
     chosen, metric = questions.traces, questions.metric
     labelled = np.flatnonzero(questions.scores(settings.f1_kind).labelled)
     if len(labelled) < _FEWEST:
@@ -165,36 +164,43 @@ def fit_certified(
             f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
             f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
-    shuffled = np.random.default_rng(settings.seed).permutation(labelled)
-    middle = len(shuffled) // 2
-    everyone = np.arange(chosen.n_questions)
+    units = np.unique(questions.units[labelled])
+    shuffled = np.random.default_rng(settings.seed).permutation(units)
+    is_labelled = np.isin(np.arange(chosen.n_questions), labelled)
     learn, test = questions.divided(
-        np.isin(everyone, part) for part in (shuffled[:middle], shuffled[middle:])
+        is_labelled & np.isin(questions.units, part)
+        for part in (shuffled[: len(units) // 2], shuffled[len(units) // 2 :])
     )
-    for part in (learn, test) if questions.keeps_little else (questions,):
-        part.scores_throughout("certified choice", settings.f1_kind)
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves, dearer = _halves(family, questions, (learn, test), settings)
-    # where those of the second half, as they were shuffled, stand among them
-    order = np.searchsorted(np.sort(shuffled[middle:]), shuffled[middle:])
-    halves = (halves[0], halves[1].reordered(order))
-    refuse_caps(halves[0], settings.promise, axis.label)
-    promise, attempt = settings.promise, None
-    if certificates is not None:
-        attempt = spend(
-            Path(certificates),
-            questions.recorded,
-            {**asdict(settings), "compared_by": metric.name},
-            confidence=promise.confidence,
-            attempts=promise.attempts,
-        )
-        if attempt.level != promise.delta:
-            promise = replace(promise, level=attempt.level)
-    outcome = certify(*halves, family.full, promise)
-    first = settings.family.min_rounds
+    promise = settings.promise
+    refuse_caps(halves[0], promise, axis.label)
+    along = None
+    if settings.family.with_paths and promise.max_cost is None:
+        along = _along(questions.take(labelled), axis, settings)
+
+    def policy(number: int) -> RulePolicy:
+        return _policy(family, number, questions)
+
+    def candidate(number: int) -> Candidate:
+        of = policy(number)
+        named = NamedPolicy(name=of.rule, kind=of.kind, preset=None, policy=of)
+        return Candidate(policy=named, group="rule")
+
+    learned = Learned(candidate=candidate, rank=halves[0], prove=halves[1], full=family.full)
+    row = prove(along, learned, [promise])[0]
+    if row.learned is None:
+        raise InternalError("the learned family was not tested")
+    outcome = concluded(*halves, family.full, promise, *row.learned)
+    best, first = row.proven, settings.family.min_rounds
+    found = policy(family.full)
+    if best is not None and isinstance(best.candidate.policy.policy, RulePolicy):
+        found = best.candidate.policy.policy
+    fits = family.calibrators or family.base_rates
+    left_out = fit_questions(learn).stated if fits else {}
     guarantee = {
         **describe(outcome),
-        **({"earlier_certificates": attempt.earlier} if attempt and attempt.earlier else {}),
+        **row.document(),
         **(
             {} if dearer is None else {"cost_counted_to": halves[1].most_paid, "cost_above": dearer}
         ),
@@ -204,25 +210,47 @@ def fit_certified(
         **({} if settings.answer == "latest" else {"answer": settings.answer}),
         "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
         "cost": axis.name,
-        "mean_cost": float(outcome.costs[outcome.chosen]),
+        "mean_cost": float(outcome.costs[family.full]) * (1.0 - (best.saved if best else 0.0)),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
         **cut_terms(questions, promise),
     }
-    fits = family.calibrators or family.base_rates
-    left_out = fit_questions(learn).stated if fits else {}
     return CertifiedPolicy(
-        policy=_policy(family, outcome.chosen, questions, settings, guarantee, left_out),
+        policy=replace(
+            found,
+            guarantee=guarantee,
+            fitted_on={
+                "source": chosen.origin.source,
+                "split": settings.split,
+                "labelled": len(labelled),
+                **({} if metric.gold else {LABELS: metric.name}),
+                **left_out,
+            },
+        ),
+        row=row,
         outcome=outcome,
         rules=family.rules,
         cost=axis,
         notes=(
-            *([attempt.said] if attempt and attempt.said else []),
             *_notes(questions, len(labelled), outcome, settings),
+            *([] if incomplete is None else [incomplete]),
+            *unit_notes(questions.take(labelled)),
             *fit_notes(left_out),
             *family.notes,
         ),
     )
+
+
+def _along(labelled: Measures, axis: CostAxis, settings: CertifiedSettings) -> Along:
+    """The paths of the labelled questions, scored and charged as the family is."""
+    asked = ChoiceSettings(
+        metric=settings.metric,
+        f1_kind=settings.f1_kind,
+        cost=axis.name,
+        cost_model=settings.cost_model,
+    )
+    paths = [*paths_of(labelled, axis.name, min_rounds=settings.family.min_rounds)]
+    return Along(labelled, asked, paths, settings.answer)
 
 
 def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:
@@ -268,20 +296,16 @@ def _halves(
             seen=seen,
             reach=1.0 if questions.seen is None else questions.seen.reach,
             paid=Paid.by_round(stops, tables[number], of, most, seen) if capped else None,
+            units=part.units,
+            orders=betting_orders(part.traces.question_ids, part.units),
         )
 
     return axis, (half(0, family.learn_stops), half(1, family.test_stops)), dearer
 
 
-def _policy(
-    family: Family,
-    chosen: int,
-    questions: Measures,
-    settings: CertifiedSettings,
-    guarantee: dict[str, Any],
-    left_out: Mapping[str, Any],
-) -> RulePolicy:
-    rule = family.rules[chosen]
+def _policy(family: Family, number: int, questions: Measures) -> RulePolicy:
+    """A member of the family."""
+    rule = family.rules[number]
     needs = rule_needs(rule)
     made_of = (given_by(resolve(name, also=family.own_signals)).name for name in needs.signals)
     return RulePolicy(
@@ -293,14 +317,6 @@ def _policy(
         abstention=stated_phrases(questions.traces.origin.run)
         if ABSTAINED.name in made_of
         else None,
-        fitted_on={
-            "source": questions.traces.origin.source,
-            "split": settings.split,
-            "labelled": sum(guarantee["questions"].values()),
-            **({} if questions.metric.gold else {LABELS: questions.metric.name}),
-            **left_out,
-        },
-        guarantee=guarantee,
     )
 
 
@@ -391,11 +407,8 @@ class Certified(RuleKind, Method):
     ) -> Fitted:
         """The same with the members tested; what goes to a folder is counted there."""
         del preset
-        outcome = fit_certified(
-            measures,
-            replace(settings, split=split),
-            certificates=None if run is None else run.folder,
-        )
+        del run
+        outcome = fit_certified(measures, replace(settings, split=split))
         return Fitted(
             policy=outcome.policy,
             max_rounds=measures.traces.n_rounds,
@@ -409,30 +422,42 @@ METHOD = Certified()
 
 
 def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
-    promise = outcome.policy.guarantee
+    promise, row = outcome.policy.guarantee, outcome.row
     measured, at_least = ("at most ", "at least ") if promise.get("bounded") else ("", "")
+    means = [0.0] * len(row.promise.bounds) if row.proven is None else row.proven.measured
     bounds = [
-        _bound_told(part.bound, outcome, float(part.tested[outcome.outcome.chosen]))
-        for part in outcome.outcome.parts
+        _bound_told(bound, outcome, mean)
+        for bound, mean in zip(row.promise.bounds, means, strict=True)
     ]
     together = f", {'both' if len(bounds) == 2 else 'all'} together," if len(bounds) > 1 else ""
-    kept = (
-        "         so the policy takes the full budget"
-        if promise["fell_back"]
-        else f"promise  {joined([bound.promised for bound in bounds])}{together} with probability "
-        f"{promise['confidence']:g}; measured {measured}{joined([bound.measured for bound in bounds])} on "
-        f"the half that proves, p = {promise['p_value']:.2g}"
-    )
+    promised = joined([bound.promised for bound in bounds])
+    if row.proven is None:
+        kept = (
+            f"result   nothing cheaper is proven to keep: {promised}; {row.more} "
+            f"({100 * POWER:g}% power)",
+            "         so the policy takes the full budget",
+        )
+    else:
+        whose = (
+            f"path {row.proven.path}, all {row.units}"
+            if row.proven.path
+            else "the half that proves,"
+        )
+        kept = (
+            f"result   {row.proven.title}",
+            f"promise  {promised}{together} with probability {promise['confidence']:g}; measured "
+            f"{measured}{joined([bound.measured for bound in bounds])} on {whose} questions, "
+            f"p = {row.proven.p_value:.2g}",
+        )
     return (
         f"rule     {outcome.policy.rule}",
-        f"result   {promise['reason']}",
-        kept,
+        *kept,
         f"cost     {at_least}{promise['mean_cost']:.4g} {outcome.cost.label} a question, "
         f"{at_least}{promise['full_budget_cost']:.4g} at the full budget",
-        f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
-        f"({promise['correction']}), {promise['certified']} certified; halves of "
-        f"{promise['questions']['learn']} and {promise['questions']['test']} questions",
-        "holds    for questions drawn like these, with this model, prompt and retriever",
+        f"tested   {row.tested} policies, {row.rejected} certified; family {promise['family']}: "
+        f"{promise['members']} members, halves of {promise['questions']['learn']} and "
+        f"{promise['questions']['test']} questions ({promise['correction']})",
+        "holds    for independent questions drawn like these, with this model, prompt and retriever",
         "use      suffice replay {traces} --policy {policy}",
     )
 

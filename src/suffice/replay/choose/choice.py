@@ -1,56 +1,55 @@
-"""One policy of a record: why it was chosen, what is promised, and what it saves, in words and tables."""
+"""One policy of a record: what it saves, what is promised, and why it was chosen, in words and tables."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from textwrap import wrap
 from typing import Any
 
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis
+from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.protocols import StopPolicy
-from suffice.replay.choose.attempts import Attempt
 from suffice.replay.choose.candidates import LATEST, Candidate
-from suffice.replay.choose.learn_then_test import (
-    Bound,
-    Certification,
-    describe,
-    joined,
-)
+from suffice.replay.choose.learn_then_test import Bound, joined
 from suffice.replay.choose.parts import PROVE, RANK
-from suffice.replay.choose.ranking import LIKELY
+from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.results import PolicyResult, ReplayResult, short_cost
+from suffice.replay.run.frontier import AgainstFixed
+from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import ChoiceSettings
-from suffice.results.formats import counted, decimal, percent, points, signed
+from suffice.results.formats import amount, bracket, counted, decimal, percent, points, signed
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.signals.registry import SIGNALS
 
-_MOST_SUMMARY, _MOST_SIGNALS = 80, 2
-"""Characters of a policy's summary, and signals, that fit in an answer."""
-_MOST_TIMES = 20
-"""Times the questions there are beyond which more of them is no advice."""
+_DEARER = 0.05
+"""Rise of a known cost beyond which the headline begins with it."""
+_WIDTH, _LEVEL = 80, 0.05
+_SHOWN = {
+    "time": "seconds",
+    "price": "dollars",
+    "retrievals": "retrieval calls",
+}
+"""Costs that a first screen calls otherwise than an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A candidate with what it lost and cost on the questions that rank, means a question.
+    """A fitted candidate with what it lost and cost on the questions that rank, means a question.
 
     ``loss`` is the full budget's score minus its own. ``p_value`` is that of the test on the questions that
-    prove (``None``: not tested) and ``proven`` whether it keeps the promise.
+    prove (``None``: not tested).
     """
 
     candidate: Candidate
     loss: float
     cost: float
     p_value: float | None = None
-    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +81,27 @@ class Answer:
 class Choice(Tabular):
     """One policy for a record, why it was chosen, and what is known of it.
 
-    ``comparison`` is the replay on the questions that prove, which no fit and no rank has seen: the chosen
-    policy with every fixed budget and what else came near. ``ranked`` are all candidates, best first.
-    ``outcome`` is the test of the promise (``None``: no loss was to be proven); where nothing is proven
-    ``guess`` is the cheapest candidate that is likely to keep what was asked, by all questions and at a lower
-    confidence (``None``: none is). ``parts`` are the labelled questions of each part, ``warned`` is what fits
-    warned of, ``attempt`` how often the record was asked before (``None``: not counted).
+    ``title`` says in words what it does. ``promised`` are the promises (``None``: none was asked for).
+    ``whole`` is the replay, on all labelled questions, of what no label had a part in: fixed budgets and what
+    paths prove; ``comparison`` that of the best fitted candidates too, on the questions that prove.
+    ``others`` are replays of candidates there that return another answer than the chosen one, by answer.
+    ``gain`` is the chosen policy's score over the full budget's. ``ranked`` are all fitted candidates, best
+    first. ``parts`` are the questions of each part.
+    ``by_majority`` is what the full budget's score gains by returning its most frequent answer;
+    ``against_tuned`` holds the chosen policy against the fixed budget that is best on split tune.
+    ``incomplete`` tells of labeled questions that were left out, since a round has no answer to score.
     """
 
-    chosen: Ranked
+    chosen: Candidate
+    title: str
     why: str
+    promised: Promised | None
+    whole: ReplayResult
     comparison: Comparison
+    others: Mapping[str, ReplayResult]
+    gain: Interval | None
     ranked: tuple[Ranked, ...]
     rules_looked_at: int
-    outcome: Certification | None
     settings: ChoiceSettings
     parts: Mapping[str, int]
     axis: CostAxis
@@ -104,35 +110,54 @@ class Choice(Tabular):
     left_out: Mapping[str, str]
     notes: tuple[str, ...]
     warned: tuple[str, ...] = ()
-    guess: Ranked | None = None
-    attempt: Attempt | None = None
+    incomplete: str | None = None
+    by_majority: Interval | None = None
+    against_tuned: AgainstFixed | None = None
 
     @property
     def policy(self) -> StopPolicy:
         """What runs live."""
-        policy = self.chosen.candidate.policy.policy
+        policy = self.chosen.policy.policy
         if policy is None:
             raise UsageError("the chosen candidate decides nothing")
         return policy
 
     @property
+    def guess(self) -> Candidate | None:
+        """What is likely to keep the promise asked for, which nothing is proven to keep."""
+        found = None if self.promised is None else self.promised.guess
+        return None if found is None else found.candidate
+
+    @property
     def result(self) -> ReplayResult:
-        """The replay on the questions that prove."""
-        return self.comparison.result
+        """The replay that the chosen policy is measured by."""
+        return self._where(self.chosen)
 
     @property
     def measured(self) -> PolicyResult:
-        """The chosen policy on the questions that prove."""
-        return self._measured(self.chosen.candidate)
+        """The chosen policy there."""
+        return self.measured_of(self.chosen)
 
     @property
-    def guessed(self) -> PolicyResult | None:
-        """The guess on the questions that prove."""
-        return None if self.guess is None else self._measured(self.guess.candidate)
+    def full(self) -> PolicyResult:
+        """The full budget there, which returns its latest answer."""
+        return self._full_of(self.chosen)
 
-    def _measured(self, one: Candidate) -> PolicyResult:
-        name = one.policy.name
-        return next(policy for policy in self.result.policies if policy.name == name)
+    def _where(self, candidate: Candidate) -> ReplayResult:
+        if candidate.of_no_label:
+            return self.whole
+        return self.others.get(candidate.answer, self.comparison.result)
+
+    def _full_of(self, candidate: Candidate) -> PolicyResult:
+        """The full budget on the questions that measure a candidate."""
+        held = self.others.get(LATEST, self.comparison.result)
+        where = self.whole if candidate.of_no_label else held
+        return next(one for one in where.policies if one.name == where.baseline)
+
+    def measured_of(self, candidate: Candidate) -> PolicyResult:
+        """A candidate on all labelled questions, or a fitted one on those that prove."""
+        name = candidate.policy.name
+        return next(one for one in self._where(candidate).policies if one.name == name)
 
     @property
     def metric(self) -> Metric:
@@ -140,70 +165,145 @@ class Choice(Tabular):
         return self.result.metric
 
     @property
-    def tried(self) -> str:
-        """All that was looked at."""
-        groups = [member.candidate.group for member in self.ranked]
-        named = ", ".join(
-            counted(groups.count(group), name)
-            for group, name in (
-                ("fixed", "fixed budget"),
-                ("method", "fitted method"),
-                ("rule", "rule"),
-            )
-            if group in groups
-        )
-        of = (
-            f" (of {self.rules_looked_at:,} looked at where they were fitted)"
-            if "rule" in groups
-            else ""
-        )
-        return f"{len(self.ranked)} candidates: {named}{of}"
+    def in_full(self) -> bool:
+        """Whether the full budget is what is chosen."""
+        return self.chosen.policy.name == self.result.baseline
 
-    # --- the four questions ----------------------------------------------------------------------
+    # --- the first screen ------------------------------------------------------------------------
+    @property
+    def changes(self) -> tuple[CostChange, ...]:
+        """Every cost before and after; retrieval calls where they were counted, one kind of tokens."""
+        return self.changes_of(self.chosen)
+
+    def changes_of(self, candidate: Candidate) -> tuple[CostChange, ...]:
+        """Those of a candidate."""
+        full = self._full_of(candidate)
+        changes = cost_changes(full.costs, self.measured_of(candidate).costs)
+        return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
+
+    def saved_by(self, candidate: Candidate) -> float | None:
+        """The share of the full budget's cost that a candidate saves; ``None``: not known."""
+        both = self.measured_of(candidate), self._full_of(candidate)
+        own, before = (one.costs.get(self.axis.name) for one in both)
+        return None if own is None or not before else 1.0 - own / before
+
     @property
     def headline(self) -> str:
-        """What to do, in a line."""
-        run, metric = self._doing(self.chosen.candidate), self.metric.label
-        known = self.measured.delta_full
-        scored = "" if known is None else f", {metric} {signed(known.estimate)} points"
-        if self.outcome is None:
-            return f"{run}: {self._less(self.measured)}{scored}; nothing is proven"
-        promised = joined([self._in_words(bound) for bound in self.outcome.settings.bounds])
-        if self.outcome.fell_back and self._in_full:
-            return f"{run}: nothing cheaper is proven to {promised}"
-        if self.outcome.fell_back:
-            return f"{run}: {self._less(self.measured)}; not proven to {promised}"
-        if known is None or known.low <= 0:
-            scored = ""
-        return f"{run}: {self._less(self.measured)}{scored}, proven to {promised}"
-
-    def answers(self) -> Iterator[Answer]:
-        """The questions that a user of a record asks, each with its answer in sentences."""
-        yield Answer("Does looping pay here?", *self._looping())
-        yield Answer("Which policy?", *self._which())
-        yield Answer("What does it cost, what does it save?", *self._saving())
-        yield Answer("How sure is that?", *self._surely())
-
-    def _doing(self, candidate: Candidate) -> str:
-        """What a loop does that runs a candidate."""
-        if candidate.group != "fixed":
-            return f"Stop by {'a rule' if candidate.group == 'rule' else candidate.label}"
-        if candidate.policy.name == self.result.baseline:
-            return f"Run {self._all_rounds}"
-        rounds = max(self._measured(candidate).stop_counts)
-        return "Stop after round 1" if rounds == 1 else f"Always stop after round {rounds}"
+        """What becomes much dearer, what to do, what it saves and what is promised."""
+        return " ".join((*self.dearer(), *self.decision))
 
     @property
-    def _in_full(self) -> bool:
-        """Whether the full budget is what is chosen."""
-        return self.chosen.candidate.policy.name == self.result.baseline
+    def decision(self) -> tuple[str, str]:
+        """What to do, and what that saves and promises; two sentences or more each."""
+        return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
+
+    def dearer(self) -> Iterator[str]:
+        """What becomes dearer, which nobody should overlook."""
+        rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
+        if rises:
+            told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
+            yield f"This raises {told}."
+
+    def _saves(self) -> str:
+        saved = self.saved_by(self.chosen)
+        if self.in_full or saved is None:
+            return ""
+        if saved < 0.0:
+            return f"Costs {percent(-saved)}% more {_label(self.axis)}."
+        return f"Saves {percent(saved)}% of the {_label(self.axis)}."
+
+    def _promise(self) -> str:
+        if self.promised is None:
+            return "Nothing is proven: no loss was to be proven (--max-loss)."
+        row, asked = self.promised.row, self.promised.rows[self.promised.asked]
+        sure = f"{100 * self.settings.confidence:g}% confidence"
+        if row.proven is None:
+            least = self.promised.rows[-1]
+            return f"No cheaper policy is proven to {self.in_words(least)} ({sure})."
+        said = _first(self._loses(row))
+        if row is not asked:
+            said = f"Not proven to {self.in_words(asked)}. {said}"
+        return f"{said} (proven, {sure})."
+
+    def _loses(self, row: Row) -> str:
+        return joined(
+            [self._bound(bound, "loses", "turns", "costs") for bound in row.promise.bounds]
+        )
+
+    def in_words(self, row: Row) -> str:
+        """What is promised, behind "to"."""
+        return joined([self._bound(bound, "lose", "turn", "cost") for bound in row.promise.bounds])
+
+    def _bound(self, bound: Bound, lose: str, turn: str, cost: str) -> str:
+        if bound.of == "cost":
+            return f"{cost} at most {bound.most:g} {self.axis.per_question}"
+        if bound.of == "wrong-stop":
+            return f"{turn} right into wrong on at most {100 * bound.most:g}% of the questions"
+        return f"{lose} at most {100 * bound.most:g} {self.metric.label} points"
+
+    def screen(self) -> Iterator[str]:
+        """The first screen, line by line."""
+        for sentence in (*self.dearer(), *self.decision):
+            yield from wrap(sentence, _WIDTH)
+        yield ""
+        yield from _aligned(self._side_by_side())
+        if self.promised is not None:
+            yield ""
+            yield from self._allowed()
+        if self.incomplete is not None:
+            yield from wrap(f"{self.incomplete}.", _WIDTH)
+        yield ""
+
+    def _side_by_side(self) -> Iterator[tuple[str, str, str, str]]:
+        own, delta = self.measured, self.gain
+        change = "unknown" if delta is None else f"{bracket(delta)} {signed(delta.estimate)}"
+        yield "", self.all_rounds, "with this policy", "change"
+        yield self.metric.label, percent(self.full.score), percent(own.score), change
+        for one in self.changes:
+            before, after = (
+                "unknown" if value is None else amount(value) for value in (one.full, one.own)
+            )
+            yield (
+                _label(one),
+                before,
+                after,
+                "" if one.change is None else f"{100 * one.change:+z.0f}%",
+            )
+
+    def _allowed(self) -> Iterator[str]:
+        """What can be saved for every loss that is allowed."""
+        if self.promised is None:
+            return
+        yield f"If you allow   you can save ({_label(self.axis)})"
+        before = None
+        for row in self.promised.rows:
+            loss = row.promise.max_loss
+            allowed = "" if loss is None else f"{100 * loss:g} point{'' if loss == 0.01 else 's'}"
+            if row.proven is None:
+                told = f"nothing proven; {row.more}"
+            else:
+                same = before is not None and row.proven.candidate.policy.name == before
+                what = "the same" if same else row.proven.title
+                before = row.proven.candidate.policy.name
+                told = f"{percent(self.saved_by(row.proven.candidate)):>5}%  {what}"
+            yield from wrap(f"{allowed:>11}    {told}", _WIDTH, subsequent_indent=" " * 23)
+        yield from wrap(self._together(), _WIDTH)
+
+    def _together(self) -> str:
+        """What the lines of the table promise; nothing where none is proven."""
+        if self.promised is None or all(row.proven is None for row in self.promised.rows):
+            return ""
+        together = "Every line holds at once" if len(self.promised.rows) > 1 else "It holds"
+        sure = f"{100 * self.settings.confidence:g}% confidence"
+        units, questions = self.promised.row.units, self.parts["all"]
+        of = "" if units == questions else f" texts or groups of {questions:,} questions"
+        return f"{together} ({sure}, independent questions like these {units:,}{of})."
 
     @property
-    def _all_rounds(self) -> str:
+    def all_rounds(self) -> str:
         """The full budget, which loops that end by themselves do not reach."""
-        if self._ended is None:
-            return f"all {self.result.max_rounds} rounds"
-        return f"all rounds, at most {self.result.max_rounds}"
+        rounds = f"all {self.result.max_rounds} rounds"
+        return rounds if self._ended is None else f"up to {self.result.max_rounds} rounds"
 
     @property
     def _ended(self) -> float | None:
@@ -211,54 +311,21 @@ class Choice(Tabular):
         ended = self.result.full_costs.get("rounds")
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
-    def _which(self) -> tuple[str, str]:
-        """The chosen policy, and what would be tried where nothing is proven."""
-        chosen = self.chosen.candidate
-        label = (
-            f"{self._doing(chosen)} ({chosen.label})" if chosen.group == "fixed" else chosen.label
-        )
-        before = {"rule": "Stop once ", "method": "Run "}.get(chosen.group, "")
-        short = f"{before}{label}."
-        if self.outcome is None or not self.outcome.fell_back or not self._in_full:
-            return short, f"{self._meaning(chosen)}{self.why} Tried: {self.tried}."
-        sure = (
-            f"{100 * self.guess_confidence:g}% confidence, by all questions that fitted nothing and with all "
-            "candidates counted"
-        )
-        if self.guess is None:
-            return short, f"{self.why} None is likely to keep it either (at {sure})."
-        guess = self.guess.candidate
-        return short, (
-            f"{self.why} To try, not proven: {guess.label}, the cheapest that is likely to keep it (at "
-            f"{sure}). {self._meaning(guess)}"
-        ).rstrip()
-
-    @property
-    def guess_confidence(self) -> float:
-        """That the guess keeps what was asked, by approximation; a proof is asked for more."""
-        return min(LIKELY, self.settings.confidence)
-
-    def _meaning(self, candidate: Candidate) -> str:
-        """How a candidate decides, and what the signals are that it reads, where that is short."""
-        policy = candidate.policy.policy
-        if policy is None or candidate.group == "fixed":
-            return ""
-        said = []
-        if candidate.group == "method" and len(policy.facts.summary) <= _MOST_SUMMARY:
-            said.append(f"stops by {policy.facts.summary}")
-        if len(policy.signals) <= _MOST_SIGNALS:
-            known = [SIGNALS[name] for name in policy.signals if name in SIGNALS]
-            if known:
-                said.append(f"reads {' and '.join(f'{one.name} ({one.summary})' for one in known)}")
-        return f"It {', '.join(said)}. " if said else ""
+    # --- four questions ----------------------------------------------------------------------------
+    def answers(self) -> Iterator[Answer]:
+        """The questions that a user of a record asks, each with its answer in sentences."""
+        yield Answer("Does looping pay here?", *self._looping())
+        yield Answer("Which policy?", *self._which())
+        yield Answer("What does it cost, what does it save?", *self._saving())
+        yield Answer("How sure is that?", *self._surely())
 
     def _looping(self) -> tuple[str, str]:
         """Whether more rounds help, and whether deciding by what was read does."""
-        frontier, label = self.result.frontier, self.metric.label
+        frontier, label = self.whole.frontier, self.metric.label
         if frontier is None or not (known := frontier.known):
             return "Not known:", "questions were cut before later rounds, or none has a score."
         (first, _, at_first), (last, _, at_last) = known[0], known[-1]
-        if last < self.result.max_rounds:
+        if last < self.whole.max_rounds:
             return "Not known:", (
                 f"after round {last} questions were cut, and what more rounds would score was not seen "
                 f"({label} {percent(at_last)} after round {last}). {self._deciding()}"
@@ -272,13 +339,13 @@ class Choice(Tabular):
         if best not in (first, last):
             how = "highest after" if at_best > at_last else "as high already after"
             ends += f" {_first(label)} is {how} round {best} ({percent(at_best)})."
-        once = next((p for p in self.result.policies if p.name == f"fixed-{first}"), None)
+        once = next((p for p in self.whole.policies if p.name == f"fixed-{first}"), None)
         if once is None or (lost := once.delta_full) is None or first == last:
-            return "Not known:", f"{label} is {percent(at_last)} after {self._all_rounds}.{ends}"
+            return "Not known:", f"{label} is {percent(at_last)} after {self.all_rounds}.{ends}"
         gain = Interval(estimate=-lost.estimate, low=-lost.high, high=-lost.low)
         moved = (
             f"{_first(label)} is {percent(at_first)} after round {first} and {percent(at_last)} after "
-            f"{self._all_rounds}: {points(gain)} points"
+            f"{self.all_rounds}: {points(gain)} points"
         )
         if gain.low > 0:
             short = "Yes, more rounds help."
@@ -286,114 +353,98 @@ class Choice(Tabular):
             short = "No, more rounds make it worse."
         else:
             short = "Not shown that more rounds help."
-            moved += f", which {counted(self.parts[PROVE], 'question')} cannot tell from chance"
-        return short, f"{moved}.{ends} {self._deciding()}"
+            moved += f". {_power(gain)}"
+        return short, f"{moved.rstrip('.')}.{ends} {self._deciding()}{self._voting()}"
+
+    def _voting(self) -> str:
+        """What choosing among the answers is worth."""
+        gain = self.by_majority
+        if gain is None or gain.low <= 0 <= gain.high:
+            return ""
+        return (
+            f" Returning the most frequent answer instead of the latest (--answer majority) changes "
+            f"{self.metric.label} by {points(gain)} points."
+        )
 
     def _deciding(self) -> str:
-        """Whether deciding by what was read is above fixed budgets of the same cost.
-
-        Of the policy chosen that is one comparison; where it decides nothing the best of the others is told,
-        which are several.
-        """
-        asked = [self.measured]
-        if not self.measured.adaptive:
-            asked = [policy for policy in self.result.policies if policy.adaptive]
+        """Whether deciding by what was read is above fixed budgets of the same cost."""
+        asked = [self.measured] if self.measured.adaptive else []
+        asked = asked or [one for one in self.comparison.result.policies if one.adaptive]
         if not asked:
             return "No candidate decides by what it reads."
-        gains = [(gain, policy, cost) for policy in asked for gain, cost in self._gains(policy)]
-        if not gains:
+        compared = [(one, against) for one in asked for against in one.against_fixed]
+        if not compared:
             return "Whether deciding by what was read pays is not known."
-        if self.measured.adaptive:
-            said = "; ".join(f"{points(gain)} points at equal {cost}" for gain, _, cost in gains)
-            surely = "is" if any(gain.low > 0 for gain, *_ in gains) else "is not"
-            return f"Stopping by what was read {surely} shown to beat a fixed number of rounds: {said}."
-        above = [(gain, policy, cost) for gain, policy, cost in gains if gain.low > 0]
-        of = f"the {len(asked)} policies" if len(asked) > 1 else "the one policy"
-        if not above:
-            return (
-                f"None of {of} compared that stop by what was read is shown to beat a fixed number of rounds "
-                "at equal cost."
+        policy, best = max(compared, key=lambda one: one[1].gain.low)
+        who = "This policy" if self.measured.adaptive else policy.label
+        of = "" if len(asked) == 1 else f" (of {len(asked)} policies, each compared alone)"
+        surely = "significantly better" if best.pays else "not significantly better"
+        said = [
+            f"{who} is {surely} than the best fixed number of rounds at equal {COSTS[best.cost].label}: "
+            f"{points(best.gain)} points{of}."
+        ]
+        if self.measured.adaptive and self.against_tuned is not None:
+            said.append(
+                f"Against {self.against_tuned.fixed}, the best on {self.settings.tune_split}, it is "
+                f"{points(self.against_tuned.held)} points on held-out questions."
             )
-        gain, policy, cost = max(above, key=lambda one: one[0].estimate)
-        names = {one.name for _, one, _ in above}
-        return (
-            f"Of {of} compared that stop by what was read {len(names)} beat a fixed number of rounds at "
-            f"equal {cost}, each taken alone; most {policy.label} by {points(gain)} points."
-        )
+        if best.p_every < _LEVEL:
+            said.append(f"It beats every fixed budget at that cost (p = {best.p_every:.2g}).")
+        if not best.pays:
+            said.append(_power(best.gain))
+        return " ".join(said)
 
-    def _gains(self, policy: PolicyResult) -> list[tuple[Interval, str]]:
-        """Its score above fixed budgets of the same cost, and which cost."""
-        gains = [(against.gain, COSTS[against.cost].label) for against in policy.against_fixed]
-        if not gains and policy.frontier_gain is not None:
-            gains = [(policy.frontier_gain, self.result.cost.label)]
-        return gains
-
-    def _less(self, policy: PolicyResult) -> str:
-        """What a policy saves, in a few words."""
-        own, full = policy.costs.get(self.axis.name), self.result.full_costs.get(self.axis.name)
-        if own is None or not full:
-            return f"{policy.paid('rounds', decimal)} rounds of {self.result.max_rounds}"
-        if own > full:
-            return f"{own / full:.2f} times the {self.axis.label}"
-        return f"saves {percent(1 - own / full)}% of the {self.axis.label}"
-
-    def _paid(self, policy: PolicyResult) -> str:
-        """What a policy costs a question, and the full budget."""
-        own, full = policy.costs.get(self.axis.name), self.result.full_costs.get(self.axis.name)
-        if own is None or full is None:
-            return (
-                f"{policy.paid('rounds', decimal)} rounds a question, of {self.result.max_rounds}"
+    def _which(self) -> tuple[str, str]:
+        """The chosen policy, how it was found, and what would be tried where nothing is proven."""
+        short = f"{_first(self.title)}."
+        rule = "" if self.in_full else f"Rule: {self.policy.facts.summary}. "
+        likely, promised = "", self.promised
+        if promised is not None and promised.guess is not None:
+            likely = (
+                f" Likely to {self.in_words(promised.rows[promised.asked])} "
+                f"({100 * LIKELY:g}% confidence, not proven): {promised.guess.title}."
             )
-        said = f"{self._cost(own, '')} instead of {self._cost(full)}"
-        if self.axis.name != "rounds":
-            said += f", {policy.paid('rounds', decimal)} rounds of {self.result.max_rounds}"
-        return said
+        return short, f"{rule}{self.why}{likely} {self.tried}."
 
-    def _cost(self, mean: float, unit: str | None = None) -> str:
-        """A mean cost a question with its unit; of prices that of a thousand."""
-        if self.axis.name == "usd":
-            of, mean = "USD per 1,000 questions", 1000.0 * mean
-        else:
-            of = f"{self.axis.unit or self.axis.label} a question"
-        return f"{short_cost(mean)} {of if unit is None else unit}".rstrip()
-
-    def _scored(self, policy: PolicyResult) -> str:
-        """What a policy scores beside the full budget."""
-        known = policy.delta_full
-        if known is None or policy.score is None:
-            return f"what that does to {self.metric.label} was not seen"
-        return (
-            f"{self.metric.label} {percent(policy.score)}, {points(known)} points against "
-            f"{self._all_rounds}"
-        )
+    @property
+    def tried(self) -> str:
+        """All that was looked at."""
+        groups = [one.candidate.group for one in self.ranked]
+        kinds = (("fixed", "fixed budget"), ("method", "fitted method"), ("rule", "rule"))
+        named = [counted(groups.count(group), name) for group, name in kinds if group in groups]
+        steps = 0 if self.promised is None else self.promised.row.tested
+        along = f"Tested {steps:,} polic{'y' if steps == 1 else 'ies'}; " if steps else ""
+        looked = f" of {self.rules_looked_at:,}" if "rule" in groups else ""
+        return f"{along}fitted and ranked {', '.join(named)}{looked}"
 
     def _saving(self) -> tuple[str, str]:
-        aside = f"on {counted(self.parts[PROVE], 'question')} kept aside"
-        if not self._in_full:
-            less = self._less(self.measured)
-            return f"{_first(less)}.", (
-                f"It costs {self._paid(self.measured)}; {self._scored(self.measured)}, {aside}. "
-                f"{self._above_the_cap()}{self._stopped_wrong()}"
-            )
-        score = (
-            ""
-            if self.measured.score is None
-            else (f", {self.metric.label} {percent(self.measured.score)}")
+        where = "all" if self.chosen.of_no_label else "held-out"
+        size = self.parts["all" if self.chosen.of_no_label else PROVE]
+        told = "; ".join(
+            f"{_label(one)} {amount(one.full)} to {amount(one.own)}"
+            for one in self.changes
+            if one.full is not None and one.own is not None
         )
-        own = self.measured.costs.get(self.axis.name)
-        rounds = f"{self.measured.paid('rounds', decimal)} rounds a question"
-        said = (
-            f"Running {self._all_rounds} costs {rounds if own is None else self._cost(own)}{score}, {aside}. "
-            f"{self._above_the_cap()}"
+        delta = self.gain
+        scored = (
+            "is not known"
+            if delta is None
+            else f"changes by {bracket(delta)} points, {signed(delta.estimate)} measured"
+        )
+        short = self._saves() or "Saves nothing."
+        return short, (
+            f"On {where} {size:,} questions, from {self.all_rounds} to this policy: {told}. "
+            f"{_first(self.metric.label)} {scored}{self._optimism()}. {self._above_the_cap()}"
+            f"{self._stopped_wrong()}"
         ).rstrip()
-        if self.guess is not None and (guessed := self.guessed) is not None:
-            known = guessed.costs.get(self.axis.name) is not None
-            less = f"{self._less(guessed)}: " if known else "takes "
-            said += (
-                f" The guess, {self.guess.candidate.label}, {less}{self._paid(guessed)}; "
-                f"{self._scored(guessed)}, by questions that helped to pick it."
-            )
-        return "Saves nothing.", said
+
+    def _optimism(self) -> str:
+        chosen = self.promised is not None and self.promised.row.proven is not None
+        return (
+            ": read the interval, a policy that was chosen looks better than it is"
+            if chosen
+            else ""
+        )
 
     def _above_the_cap(self) -> str:
         """That it costs more than was allowed, where it does."""
@@ -404,126 +455,104 @@ class Choice(Tabular):
 
     def _stopped_wrong(self) -> str:
         """How often it is wrong where the full budget is right."""
-        if self.measured.taken is None or self.result.cut is not None:
+        if self.measured.taken is None or self.result.cut is not None or self.in_full:
             return ""
         return (
-            f"It is wrong where {self._all_rounds} are right on {self.wrong_count:,} of "
-            f"{self.parts[PROVE]:,}."
+            f"On {self.wrong_count:,} of {len(self.measured.stops):,} questions it stops with a wrong answer "
+            f"where {self.all_rounds} would have been right."
         )
 
     def _surely(self) -> tuple[str, str]:
-        outcome, settings = self.outcome, self.settings
-        sharper = self._sharper()
-        if outcome is None:
-            return "Nothing is promised.", (
-                "No loss was to be proven (--max-loss); the intervals are of questions that neither fitted "
-                f"nor ranked. {sharper}"
-            )
-        sure = f"{100 * settings.confidence:g}% confidence"
-        promised = joined([self._in_words(bound) for bound in outcome.settings.bounds])
-        said = "" if self.attempt is None else self.attempt.said
-        before = f"{_first(said)}. " if said else ""
-        if outcome.fell_back:
+        if self.promised is None:
+            return "Nothing is promised.", "No loss was to be proven (--max-loss)."
+        row = self.promised.row
+        sure = f"{100 * self.settings.confidence:g}% confidence"
+        if row.proven is None:
             return "Not proven.", (
-                f"At {sure} nothing{' cheaper' if self._in_full else ''} is proven to {promised}"
-                f"{', so nothing is cut short' if self._in_full else ''}. "
-                f"{self._needed(outcome)} {before}{sharper}"
+                f"At {sure} nothing cheaper is proven to {self.in_words(row)}. {_first(row.more)} "
+                f"({100 * POWER:g}% power, if losses are as measured)."
             )
-        together = f"{counted(len(outcome.parts), 'promise')} together: " * (len(outcome.parts) > 1)
+        how = (
+            f"on {row.units:,} questions that fitted nothing"
+            if row.proven.path
+            else f"on {self.parts[PROVE]:,} held-out questions"
+        )
+        together = (
+            " The table holds at once, so reading several of its lines costs nothing."
+            if len(self.promised.rows) > 1
+            else ""
+        )
         return f"Proven at {sure}:", (
-            f"{together}it will {promised} on average, on questions like these (p = "
-            f"{describe(outcome)['p_value']:.2g}, {counted(len(outcome.order), 'candidate')} tested, safest "
-            f"first). {before}{sharper}"
-        )
-
-    def _in_words(self, bound: Bound) -> str:
-        """What is promised, behind "to"."""
-        if bound.of == "cost":
-            return f"cost at most {bound.most:g} {self.axis.per_question}"
-        if bound.of == "wrong-stop":
-            return f"turn right into wrong on at most {percent(bound.most)}% of the questions"
-        return f"lose at most {percent(bound.most)} points of {self.metric.label}"
-
-    def _needed(self, outcome: Certification) -> str:
-        """How many more questions would prove something, where that is an advice."""
-        there, needed = self.parts[RANK] + self.parts[PROVE], outcome.questions_needed
-        if needed is None:
-            return "None looked safe enough to be proven with more questions either."
-        if needed <= _MOST_TIMES * there:
-            return f"About {needed:,} labelled questions to rank and prove on would do, there are {there:,}."
-        return (
-            f"Over {_MOST_TIMES} times the {there:,} questions there are would be needed: the nearest "
-            "candidate seems to lose about as much as is allowed, so allow more rather than record more."
-        )
-
-    @property
-    def sharper(self) -> int | None:
-        """Questions to prove on that would halve the interval of the loss; ``None``: unknown."""
-        delta = self._asked_of.delta_full
-        return None if delta is None or delta.high <= delta.low else 4 * self.parts[PROVE]
-
-    @property
-    def _asked_of(self) -> PolicyResult:
-        """Whose loss a reader would know better: the guess's, where nothing is proven."""
-        return self.guessed or self.measured
-
-    def _sharper(self) -> str:
-        delta = self._asked_of.delta_full
-        if delta is None or delta.high <= delta.low:
-            return ""
-        width = (delta.high - delta.low) / 2
-        whose = "The loss" if self.guess is None else "The guess's loss"
-        return (
-            f"{whose} is known to within {percent(width)} points; within {percent(width / 2)} it would "
-            f"be with {4 * self.parts[PROVE]:,} questions to prove on."
+            f"{self._loses(row)} on average, for independent questions like these and this loop as it was "
+            f"recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
         )
 
     def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
         """How to run the chosen policy, and try the guess, from their files, in commands and code."""
-        answer = self.chosen.candidate.answer
+        answer = self.chosen.answer
         chosen = "" if answer == LATEST else f" --answer {answer}"
         chosen_live = "" if answer == LATEST else f", answer={answer!r}"
         path = shlex.quote(policy)
         yield (
-            "ask over your own files",
-            f"suffice ask 'QUESTION' --corpus NOTES --policy {path}{chosen}",
-        )
-        stopping = f"record='live', mode='live', explore=0.05{chosen_live}"
-        yield (
-            "beside your loop, in shadow",
+            "beside your agent (stops nothing)",
             f"suffice.Watch({policy!r}, record='live'{chosen_live})",
         )
+        if self.policy.facts.earliest < self.result.max_rounds:
+            stopping = f"record='live', mode='live', explore=0.05{chosen_live}"
+            yield (
+                "live, one question in twenty running on to keep measuring",
+                f"suffice.Watch({policy!r}, {stopping})",
+            )
         yield (
-            "live, one question in twenty running on to keep measuring",
-            f"suffice.Watch({policy!r}, {stopping})",
+            "over your own files",
+            f"suffice ask 'QUESTION' --corpus NOTES --policy {path}{chosen}",
         )
         yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
         if self.guess is not None:
-            yield (
-                "the guess, in shadow: it stops nothing",
-                f"suffice.Watch({guess!r}, record='live')",
-            )
+            yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live')"
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
-        """The four answers, then every candidate, then where the chosen policy is wrong.
+        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops.
 
-        ``top``: the first so many candidates alone, and how many questions are wrong.
+        ``top``: the first so many candidates alone.
         """
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
             rows=[[answer.question, answer.text] for answer in self.answers()],
-            title=self.headline,
         )
-        ranked, wrong = self._ranked_table(), self._wrong_tables()
-        if top is None:
-            return (said, ranked, *wrong)
-        notes = (
-            [f"The first {top} of {len(ranked.rows)} candidates."] if len(ranked.rows) > top else []
+        ranked = self._ranked_table()
+        if top is not None:
+            ranked = replace(ranked, rows=ranked.rows[:top])
+        allowed = () if self.promised is None else (self._allowed_table(),)
+        return (self._costs_table(), *allowed, said, ranked, *self._wrong_tables())
+
+    def _costs_table(self) -> Table:
+        head, *rows = self._side_by_side()
+        columns = tuple(Column(name=name or "mean") for name in head)
+        title = f"What a question costs, {self.all_rounds} and with this policy"
+        return Table(name="costs", title=title, columns=columns, rows=[[*row] for row in rows])
+
+    def _allowed_table(self) -> Table:
+        columns = (
+            Column(name="max_loss", kind="percent", head="allowed\n(points)"),
+            Column(name="saved", kind="percent", head="saved\n(%)"),
+            Column(name="policy"),
         )
-        notes += [f"{table.title}." for table in wrong]
-        return (said, replace(ranked, rows=ranked.rows[:top], notes=notes))
+        rows: list[list[Value]] = [
+            [row.promise.max_loss, None, f"nothing proven; {row.more}"]
+            if row.proven is None
+            else [
+                row.promise.max_loss,
+                self.saved_by(row.proven.candidate),
+                row.proven.title,
+            ]
+            for row in (() if self.promised is None else self.promised.rows)
+        ]
+        title = f"What you can save ({_label(self.axis)}) for what you allow"
+        note = self._together()
+        return Table(name="allowed", title=title, columns=columns, rows=rows, notes=[note])
 
     def _ranked_table(self) -> Table:
         columns = (
@@ -531,29 +560,18 @@ class Choice(Tabular):
             Column(name="loss", kind="points", head="loss when\nranked"),
             Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked"),
             Column(name="p_value", kind="p_value", head="p-value", drop=1),
-            Column(name="proven"),
             Column(name="candidate", whole=True),
         )
         rows: list[list[Value]] = [
-            [
-                *(one.candidate.group, one.loss, one.cost, one.p_value),
-                "yes"
-                if one.proven
-                else "guess"
-                if one is self.guess
-                else "no"
-                if one.p_value is not None
-                else "",
-                one.candidate.label,
-            ]
+            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.label]
             for one in self.ranked
         ]
-        title = f"{self.tried}; {self._parts_in_words()}"
-        return Table(name="candidates", title=title, columns=columns, rows=rows, names=0)
-
-    def _parts_in_words(self) -> str:
         fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
-        return f"fitted on {fit:,} questions, ranked on {rank:,}, proven on {prove:,}"
+        title = (
+            f"{len(rows)} fitted candidates: fitted on {fit:,} questions, ranked on {rank:,}, tested on "
+            f"{prove:,}"
+        )
+        return Table(name="candidates", title=title, columns=columns, rows=rows, names=0)
 
     def _wrong_tables(self) -> tuple[Table, ...]:
         if not self.wrong_count:
@@ -570,51 +588,54 @@ class Choice(Tabular):
             for one in self.wrong
         ]
         shown = "" if len(self.wrong) == self.wrong_count else f", the first {len(self.wrong)}"
-        of = f"{self.wrong_count} of {self.parts[PROVE]}"
-        title = f"Wrong at its stop and right at the full budget: {of}{shown}"
+        title = f"Wrong at its stop and right at the full budget: {self.wrong_count}{shown}"
         return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
-        candidate, measured = self.chosen.candidate, self.measured
+        candidate, promised = self.chosen, self.promised
         return {
+            "headline": self.headline,
             "chosen": {
+                "title": self.title,
                 "name": candidate.policy.name,
                 "kind": candidate.policy.kind,
-                "rule": candidate.policy.policy.facts.summary if candidate.policy.policy else None,
+                "rule": self.policy.facts.summary,
                 "answer": candidate.answer,
                 "hash": candidate.policy.hash,
-                **_loss_and_cost(self.chosen),
             },
             "why": self.why,
-            "headline": self.headline,
-            "answers": {answer.question: answer.text for answer in self.answers()},
             "promise": None
-            if self.outcome is None
-            else {**describe(self.outcome), "cost": self.axis.name},
+            if promised is None
+            else {**promised.row.document(), "cost": self.axis.name},
+            "table": [] if promised is None else [self._row_json(row) for row in promised.rows],
             "guess": None
-            if self.guess is None or (guessed := self.guessed) is None
+            if promised is None or promised.guess is None
             else {
-                "name": self.guess.candidate.policy.name,
-                "confidence": self.guess_confidence,
-                **_loss_and_cost(self.guess),
-                "measured": guessed.to_json(),
+                "title": promised.guess.title,
+                "name": promised.guess.candidate.policy.name,
+                "confidence": LIKELY,
+                "measured": self.measured_of(promised.guess.candidate).to_json(),
             },
-            "attempt": None
-            if self.attempt is None
-            else {name: getattr(self.attempt, name) for name in ("level", "earlier", "spent")},
-            "measured": measured.to_json(),
+            "measured": self.measured.to_json(),
+            "costs": {
+                one.name: {"before": one.full, "after": one.own, "change": one.change}
+                for one in self.changes
+            },
+            "axis": self.axis.name,
+            "against_tuned": None if self.against_tuned is None else asdict(self.against_tuned),
+            "by_majority": None if self.by_majority is None else asdict(self.by_majority),
+            "answers": {answer.question: answer.text for answer in self.answers()},
             "questions": dict(self.parts),
-            "sharper_with": self.sharper,
             "rules_looked_at": self.rules_looked_at,
             "candidates": [
                 {
                     "name": one.candidate.policy.name,
                     "group": one.candidate.group,
                     "answer": one.candidate.answer,
-                    **_loss_and_cost(one),
+                    "ranked_loss": one.loss,
+                    "ranked_cost": one.cost,
                     "p_value": one.p_value,
-                    "proven": one.proven,
                 }
                 for one in self.ranked
             ],
@@ -631,11 +652,41 @@ class Choice(Tabular):
             "warnings": list(self.warned),
         }
 
+    def _row_json(self, row: Row) -> dict[str, Any]:
+        """A line of what can be saved; costs are those of its policy, ``None`` where nothing is proven."""
+        changes = self.changes if row.proven is None else self.changes_of(row.proven.candidate)
+        costs = {one.name: None if row.proven is None else one.own for one in changes}
+        return {
+            "max_loss": row.promise.max_loss,
+            "proven": row.proven is not None,
+            "title": None if row.proven is None else row.proven.title,
+            "rule": None if row.proven is None else row.proven.candidate.policy.name,
+            "saved": None if row.proven is None else self.saved_by(row.proven.candidate),
+            "questions_needed": row.needed,
+            "mean_rounds": costs.pop("rounds"),
+            **costs,
+        }
+
+
+def _label(change: CostChange | CostAxis) -> str:
+    return _SHOWN.get(change.label, change.label)
+
+
+def _power(interval: Interval) -> str:
+    """What a record of this size could have shown of what is not shown."""
+    error = (interval.high - interval.low) / (2 * 1.96)
+    shown = percent((1.96 + 0.84) * error)
+    return f"A difference of {shown} points would have been shown ({100 * POWER:g}% power)."
+
+
+def _aligned(rows: Iterator[tuple[str, str, str, str]]) -> Iterator[str]:
+    cells = [*rows]
+    widths = [max(len(row[at]) for row in cells) for at in range(4)]
+    for name, *others in cells:
+        numbers = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
+        yield f"{name:<{widths[0]}}   {'   '.join(numbers)}".rstrip()
+
 
 def _first(text: str) -> str:
     """As a sentence begins."""
     return f"{text[:1].upper()}{text[1:]}"
-
-
-def _loss_and_cost(one: Ranked) -> dict[str, float]:
-    return {"ranked_loss": one.loss, "ranked_cost": one.cost}

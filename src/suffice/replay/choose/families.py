@@ -54,8 +54,9 @@ class FamilySettings:
         str,
         Option(
             choices=("rule", "thresholds", "fixed"),
-            help="rule: OR and AND rules over the trace's signals; thresholds: one rule over a grid; "
-            "fixed: every number of rounds (default: rule); each includes the full budget",
+            help="rule: OR and AND rules over the trace's signals and, unless --signals are named, paths "
+            "that prove on all questions; thresholds: one rule over a grid; fixed: every number of rounds "
+            "(default: rule); each includes the full budget",
         ),
     ] = "rule"
     rule: Annotated[
@@ -110,6 +111,11 @@ class FamilySettings:
             at_least=1,
         ),
     ] = 1
+
+    @property
+    def with_paths(self) -> bool:
+        """Whether paths are tested beside the family."""
+        return self.family == "rule" and self.signals is None
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -174,14 +180,7 @@ def paid_by_rules(
 def build_family(
     learn: TraceSet | Measures, test: TraceSet | Measures, split: str, settings: FamilySettings
 ) -> Family:
-    """Fit on ``learn``, run every member on both halves (calibrated values of ``learn`` out of fold).
-
-    Raises
-    ------
-    UsageError
-        For signals the trace lacks, a rule without exactly one ``?``, a family that is too large, a least
-        round beyond the budget.
-    """
+    """Fit on ``learn``, run every member on both halves (calibrated values of ``learn`` out of fold)."""
     halves = _Halves(Measures.of(learn), Measures.of(test), split)
     budget = halves.budget
     if settings.min_rounds > budget:

@@ -18,31 +18,28 @@ class BoundTerms:
 
     of: str
     at_most: float | None
-    p_value: float | None
-    on_learning_half: float | None
-    on_testing_half: float | None
+    measured: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
     """A policy's promise; ``None`` where its file does not say, or says what makes no sense.
 
-    The names are those of the policy file, see :func:`~suffice.replay.choose.learn_then_test.describe`;
-    costs are means per question of the cost named ``cost``, in words ``cost_label``. ``learn`` and
-    ``test`` are the sizes of the two halves, ``source`` and ``split`` where they were drawn.
+    The names are those of the policy file, see :meth:`suffice.replay.choose.proof.Row.document`; costs are
+    means per question of the cost named ``cost``, in words ``cost_label``. ``learn`` and ``test`` are the
+    sizes of the halves of a learned family, ``source`` and ``split`` where all questions were drawn.
     ``elsewhere``: on traces other than those replayed. ``more`` are terms that this version does not
     know.
 
     ``bounds`` are all that is promised together, empty where it is the loss alone; ``min_rounds`` is the
-    first round at which it may stop. ``earlier_certificates`` were made from the same record before, for
-    which this one was proven at ``level``; ``cost_counted_to`` is what a question counts at most in a
+    first round at which it may stop. ``cost_counted_to`` is what a question counts at most in a
     bounded cost, which ``cost_above`` tested ones passed.
     """
 
     policy: str
     rule: str
     fell_back: bool | None
-    reason: str | None
+    path: str | None
     loss: str | None
     metric: str | None
     max_loss: float | None
@@ -54,8 +51,8 @@ class Guarantee:
     certified: float | None
     correction: str | None
     p_value: float | None
-    loss_on_learning_half: float | None
-    loss_on_testing_half: float | None
+    measured_loss: float | None
+    units: float | None
     learn: float | None
     test: float | None
     questions_needed: float | None
@@ -69,8 +66,6 @@ class Guarantee:
     more: Mapping[str, str]
     bounds: tuple[BoundTerms, ...] = ()
     min_rounds: float | None = None
-    level: float | None = None
-    earlier_certificates: float | None = None
     cost_counted_to: float | None = None
     cost_above: float | None = None
 
@@ -83,15 +78,15 @@ class Guarantee:
         return {name: value for name, value in document.items() if name not in absent}
 
 
-_TEXTS = ("reason", "loss", "metric", "family", "correction", "cost")
+_TEXTS = ("path", "loss", "metric", "family", "correction", "cost")
 _NUMBERS = (
     *("max_loss", "confidence", "members", "duplicates", "tested", "certified", "p_value"),
-    *("loss_on_learning_half", "loss_on_testing_half", "questions_needed"),
+    *("measured_loss", "units", "questions_needed"),
     *("mean_cost", "full_budget_cost"),
 )
-_SELDOM = ("min_rounds", "level", "earlier_certificates", "cost_counted_to", "cost_above")
+_SELDOM = ("min_rounds", "cost_counted_to", "cost_above")
 _KNOWN = frozenset(
-    {*_TEXTS, *_NUMBERS, *_SELDOM, "bounds", "fell_back", "questions", "seed", "bounded"}
+    {*_TEXTS, *_NUMBERS, *_SELDOM, "bounds", "fell_back", "questions", "seed", "bounded", "saved"}
 )
 
 
@@ -136,9 +131,7 @@ def _bounds(stated: object) -> tuple[BoundTerms, ...]:
         BoundTerms(
             of=str(bound.get("of")),
             at_most=_number(bound.get("at_most")),
-            p_value=_number(bound.get("p_value")),
-            on_learning_half=_number(bound.get("on_learning_half")),
-            on_testing_half=_number(bound.get("on_testing_half")),
+            measured=_number(bound.get("measured")),
         )
         for bound in listed
         if isinstance(bound, Mapping)

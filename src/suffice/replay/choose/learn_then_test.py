@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import InternalError, UsageError
 from suffice.measures.seen import Seen
-from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.tests.p_values import (
     betting_p_values,
     binomial_p_values,
@@ -33,7 +32,8 @@ from suffice.numbers.tests.p_values import (
     hoeffding_bentkus_p_values,
     holm,
 )
-from suffice.options import Option
+from suffice.numbers.units import unit_means
+from suffice.options import Option, as_share
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
 
@@ -44,9 +44,7 @@ Bounded = Literal["signed", "drop", "wrong-stop", "cost"]
 LOSSES = ("signed", "drop", "wrong-stop")
 CORRECTIONS = ("fixed-sequence", "holm")
 _BLOCK_CELLS = 4_000_000  # losses held at a time
-_MOST_ESTIMATED = 200
 _MOST_LISTED = 200
-_STAKES = np.linspace(0.0, 1.0, 81)[1:-1]  # shares of what ruin would take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +60,24 @@ class CertifySettings:
     """What to promise; what each field means stands with it.
 
     ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
-    tested is then chosen on data that the tests do not see, and fewer tests are stronger ones. ``level`` is
-    the part of 1 - ``confidence`` that is left for this certificate, see
-    :mod:`suffice.replay.choose.attempts`; ``None``: an equal share of ``attempts``.
+    tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
     """
 
     max_loss: Annotated[
         float | None,
         Option(
-            help="greatest expected loss against the full budget, above 0 and below 1", metavar="E"
+            help="greatest expected loss against the full budget, above 0 and below 1",
+            metavar="E",
+            parse=as_share,
         ),
     ] = 0.02
     confidence: Annotated[
-        float, Option(help="probability that the promise holds, above 0 and below 1", metavar="P")
+        float,
+        Option(
+            help="probability that the promise holds, above 0 and below 1",
+            metavar="P",
+            parse=as_share,
+        ),
     ] = 0.95
     loss: Annotated[
         LossName,
@@ -90,6 +93,7 @@ class CertifySettings:
             help="also promise, with the same confidence: the greatest share of questions answered wrong "
             "although the full budget is right",
             metavar="S",
+            parse=as_share,
         ),
     ] = None
     max_cost: Annotated[
@@ -99,21 +103,11 @@ class CertifySettings:
             metavar="C",
         ),
     ] = None
-    attempts: Annotated[
-        int,
-        Option(
-            help="how often this record is to be asked for a certificate with --out in this folder: each "
-            "is proven at an equal share of 1 - confidence, which is then that of all together (default: 1)",
-            metavar="N",
-            at_least=1,
-        ),
-    ] = 1
     correction: Annotated[
         Correction,
         Option(help="for testing many members (default: fixed-sequence, safest first)"),
     ] = "fixed-sequence"
     only_front: bool = True
-    level: float | None = None
 
     def __post_init__(self) -> None:
         self._refuse_bounds()
@@ -148,8 +142,6 @@ class CertifySettings:
             )
         if not self.bounds:
             raise UsageError("nothing is bounded; give max_loss, max_wrong_stops or max_cost")
-        if self.attempts < 1:
-            raise UsageError(f"attempts must be at least 1, found {self.attempts}")
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -168,8 +160,8 @@ class CertifySettings:
 
     @property
     def delta(self) -> float:
-        """Chance of a broken promise that this certificate may take."""
-        return (1.0 - self.confidence) / self.attempts if self.level is None else self.level
+        """Chance of a broken promise."""
+        return 1.0 - self.confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,23 +202,21 @@ class Paid:
 
         return cls(at=at, most=most)
 
-    def reordered(self, order: NDArray[np.intp]) -> Paid:
-        """Of the questions in another order."""
-        return replace(self, at=lambda members: self.at(members)[:, order])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
     """One half of the questions under every member of the family.
 
-    Questions stand in random order: the betting test looks at one after another, and is misled by an
-    order that tells losses (ids that begin with the name of a harder data set, say). ``stops``
-    (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
+    ``stops`` (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
     ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
     (n_members,) is what a question costs on average.
 
     ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``,
     ``paid`` what a bounded cost is.
+
+    ``units`` (n_questions,) number what is independent, from 0: the losses of a unit's questions are
+    averaged first (``None``: each question is one). ``orders`` (n, n_units) are those in which the betting
+    test looks at units, which must not tell losses; ``None``: as they stand.
 
     On records with cut questions ``seen`` says how far they were seen and ``reach`` the greatest weight that
     any question, of either half, could have had: the bounds of a loss.
@@ -240,9 +230,11 @@ class Half:
     reach: float = 1.0
     right: Array | None = None
     paid: Paid | None = None
+    units: NDArray[np.intp] | None = None
+    orders: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
-        return len(self.last)
+        return len(self.last) if self.units is None else int(self.units.max(initial=-1)) + 1
 
     @property
     def rules(self) -> RuleStops:
@@ -254,30 +246,24 @@ class Half:
         """What a question counts at most in a bounded cost."""
         return self._bounded_cost.most
 
-    def reordered(self, order: NDArray[np.intp]) -> Half:
-        """The same questions in another order."""
-        return replace(
-            self,
-            stops=self.rules.reordered(order),
-            scores=self.scores[order],
-            last=self.last[order],
-            seen=None if self.seen is None else self.seen.take(order),
-            right=None if self.right is None else self.right[order],
-            paid=None if self.paid is None else self.paid.reordered(order),
-        )
-
     def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
-        """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_questions, n_members)."""
+        """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_units, n_members)."""
         if of == "cost":
             paid = self._bounded_cost.at(members)
             least, most = (1.0 - self.reach) * self.most_paid, self.reach * self.most_paid
-            return _scaled(np.ascontiguousarray(np.clip(paid, least, most).T), of, self)
+            return self._of_units(
+                _scaled(np.ascontiguousarray(np.clip(paid, least, most).T), of, self)
+            )
         n_questions = len(self.scores)
         by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
         places = (self.stops[members].T - 1).astype(np.intp, order="C")
         places *= n_questions
         places += np.arange(n_questions)[:, None]
-        return np.asarray(by_round.ravel().take(places))
+        return self._of_units(np.asarray(by_round.ravel().take(places)))
+
+    def _of_units(self, losses: Array) -> Array:
+        """Means over each unit's questions."""
+        return losses if self.units is None else unit_means(losses, self.units)
 
     @property
     def _bounded_cost(self) -> Paid:
@@ -312,12 +298,12 @@ def _scaled(values: Array, of: Bounded, half: Half) -> Array:
     return values
 
 
-def _limit(bound: Bound, half: Half) -> float:
+def limit_of(bound: Bound, half: Half) -> float:
     """The greatest mean on the scale of :meth:`Half.losses`."""
     return float(_scaled(np.array([bound.most]), bound.of, half)[0])
 
 
-def _plain(means: Array, bound: Bound, half: Half) -> Array:
+def plain(means: Array, bound: Bound, half: Half) -> Array:
     """Means on their own scale, :func:`_scaled` undone."""
     if bound.of == "cost":
         return half.most_paid * ((2.0 * half.reach - 1.0) * means - (half.reach - 1.0))
@@ -374,9 +360,7 @@ class Certification:
 
     ``chosen`` is the cheapest certified member (the one that loses least, where nothing but a cost is
     bounded); where only the full budget itself or nothing is
-    certified it is the full budget, ``fell_back`` is true and ``reason`` says why.
-    ``questions_needed`` estimates how many labelled questions, both halves together, would certify
-    some member below the full budget (``None``: none looks safe enough at any size, or not asked).
+    certified it is the full budget and ``fell_back`` is true.
     ``order`` holds the members tested, safest first; untested ones have p-value NaN. The full budget is
     never among them unless only a cost is bounded: it loses nothing by definition, and ``certified`` does
     not count it. ``p_values`` are of all bounds together, ``parts`` of each.
@@ -384,14 +368,12 @@ class Certification:
 
     chosen: int
     fell_back: bool
-    reason: str
     certified: NDArray[np.bool_]
     p_values: Array
     parts: tuple[BoundOutcome, ...]
     costs: Array
     order: NDArray[np.intp]
     duplicates: int
-    questions_needed: int | None
     settings: CertifySettings = field(default_factory=CertifySettings)
 
     @property
@@ -405,66 +387,98 @@ class Certification:
         return self.parts[0].tested
 
 
-def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Certification:
-    """Choose the cheapest member all of whose bounds are proven to be kept.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedTests:
+    """Members in the order in which they are tested, safest first, with their p-values.
 
-    What is tested, and in which order, depends on ``learn`` alone; only the choice among certified
-    members looks at both halves.
+    ``adjusted`` (n_tested,) are those that a level is compared with, in that order.
+    """
 
-    Parameters
-    ----------
-    learn, test
-        The two halves, of different questions.
-    full
-        Number of the member that always takes the full budget.
-    settings
-        What to promise.
+    order: NDArray[np.intp]
+    adjusted: Array
+    tested_at: Array
+    learned: tuple[Array, ...]
+    costs: Array
+    duplicates: int
+
+
+def member_tests(
+    learn: Half, test: Half, full: int, settings: CertifySettings, level: float | None = None
+) -> OrderedTests:
+    """The tests of a family, at a ``level`` (``None``: all that the confidence leaves).
+
+    What is tested, and in which order, depends on ``learn`` alone. ``full`` numbers the member that always
+    takes the full budget.
     """
     _refuse_idle_cap(learn, settings)
     sizes = len(learn), len(test)
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
     distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(costs))
-    learned = [_means(learn, everyone, bound) for bound in settings.bounds]
+    learned = tuple(_means(learn, everyone, bound) for bound in settings.bounds)
     order = _order(learn, distinct, learned[0], full, settings)
+    in_sequence = settings.correction == "fixed-sequence"
+    level = settings.delta if level is None else level
     tested_at = np.full((len(settings.bounds), len(costs)), np.nan)
     for row, bound in zip(tested_at, settings.bounds, strict=True):
-        row[order] = _p_values(learn, test, order, bound, settings.delta)
-    p_values = tested_at.max(axis=0)
-    passed = (
-        fixed_sequence(p_values[order], settings.delta)
-        if settings.correction == "fixed-sequence"
-        else holm(p_values[order]) <= settings.delta
+        of = level if in_sequence else level / max(len(order), 1)
+        row[order] = _p_values(test, order, bound, of)
+    p_values = tested_at.max(axis=0)[order]
+    if not in_sequence:
+        p_values = holm(p_values)
+        order = order[np.argsort(p_values, kind="stable")]
+        p_values = np.sort(p_values)
+    return OrderedTests(
+        order=order,
+        adjusted=p_values,
+        tested_at=tested_at,
+        learned=learned,
+        costs=costs,
+        duplicates=len(costs) - len(distinct),
     )
+
+
+def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Certification:
+    """Choose the cheapest member all of whose bounds are proven to be kept."""
+    tested = member_tests(learn, test, full, settings)
+    passed = int(fixed_sequence(tested.adjusted, settings.delta).sum())
+    return concluded(learn, test, full, settings, tested, passed)
+
+
+def concluded(
+    learn: Half, test: Half, full: int, settings: CertifySettings, tested: OrderedTests, passed: int
+) -> Certification:
+    """What is chosen where the first ``passed`` members in the order of the tests are proven."""
+    costs, order = tested.costs, tested.order
     certified = np.zeros(len(costs), np.bool_)
-    certified[order[passed]] = True
+    certified[order[:passed]] = True
     fit = np.flatnonzero(certified & (settings.caps_only | (costs < costs[full])))
     wanted = costs
     if settings.caps_only and len(fit):
         signed = Bound(of="signed", most=0.0)
+        everyone = np.arange(len(costs))
         lost = [_means(half, everyone, signed) * len(half) for half in (learn, test)]
         wanted = lost[0] + lost[1]
     chosen = int(fit[np.lexsort((fit, wanted[fit]))[0]]) if len(fit) else full
-    needed = None if len(fit) else _needed(order, (learn, test), settings)
     return Certification(
         chosen=chosen,
         fell_back=not len(fit),
-        reason=_reason(len(fit), len(order), needed, sum(sizes), settings),
         certified=certified,
-        p_values=p_values,
+        p_values=tested.tested_at.max(axis=0),
         parts=tuple(
             BoundOutcome(
                 bound=bound,
                 p_values=p_values_of,
-                learned=_plain(means, bound, learn),
+                learned=plain(means, bound, learn),
                 tested=mean_of(test, bound),
             )
-            for bound, p_values_of, means in zip(settings.bounds, tested_at, learned, strict=True)
+            for bound, p_values_of, means in zip(
+                settings.bounds, tested.tested_at, tested.learned, strict=True
+            )
         ),
         costs=costs,
         order=order,
-        duplicates=len(costs) - len(distinct),
-        questions_needed=needed,
+        duplicates=tested.duplicates,
         settings=settings,
     )
 
@@ -505,40 +519,29 @@ def _means(half: Half, members: NDArray[np.intp], bound: Bound) -> Array:
 
 def mean_of(half: Half, bound: Bound) -> Array:
     """What a bound is of, on its own scale, of every member, (n_members,)."""
-    return _plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
+    return plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
 
 
 def losses_of(half: Half, bound: Bound) -> Array:
     """What a bound is of, on its own scale, of every member, (n_questions, n_members)."""
-    return _plain(half.losses(np.arange(len(half.costs)), bound.of), bound, half)
+    return plain(half.losses(np.arange(len(half.costs)), bound.of), bound, half)
 
 
-def _p_values(
-    learn: Half, test: Half, members: NDArray[np.intp], bound: Bound, delta: float
-) -> Array:
+def _p_values(half: Half, members: NDArray[np.intp], bound: Bound, level: float) -> Array:
     """Of "the mean is above the bound", (n_members,)."""
-    limit = _limit(bound, test)
+    return _over_members(
+        members, half, lambda part: p_values_of(half, half.losses(part, bound.of), bound, level)
+    )
 
-    def of(part: NDArray[np.intp]) -> Array:
-        losses = test.losses(part, bound.of)
-        if _bets(test, bound):
-            return betting_p_values(
-                losses,
-                limit,
-                delta=delta,
-                prior_variance=learn.losses(part, bound.of).var(axis=0),
-                prior_weight=float(len(learn)),
-            )
-        if bound.of == "drop":
-            return hoeffding_bentkus_p_values(losses, limit)
+
+def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
+    """Of losses (n_units, n) as :meth:`Half.losses` gives them, (n,)."""
+    limit = limit_of(bound, half)
+    if bound.of == "drop" and half.reach == 1.0:
+        return hoeffding_bentkus_p_values(losses, limit)
+    if bound.of == "wrong-stop" and np.isin(losses, (0.0, 1.0)).all():
         return binomial_p_values(losses, limit)
-
-    return _over_members(members, test, of)
-
-
-def _bets(half: Half, bound: Bound) -> bool:
-    """Whether it is tested by betting: signed losses, costs, and all that is weighted."""
-    return bound.of in ("signed", "cost") or half.reach > 1.0
+    return betting_p_values(losses, limit, delta=level, orders=half.orders)
 
 
 def _order(
@@ -550,31 +553,24 @@ def _order(
 ) -> NDArray[np.intp]:
     """What is tested, safest first: members that cost less than the full budget.
 
-    The safest is the one that the same test, run on the learning half, finds safest. ``losses`` are of the
-    first bound; of several the one that is nearest to being broken tells.
+    The safest is the farthest below its bound in standard errors, of several the one nearest to being broken.
     """
     candidates = members
     if not settings.caps_only:
         candidates = members[learn.costs[members] < learn.costs[full]]
-    danger = losses
-    if len(settings.bounds) > 1:
-        danger = np.full(len(losses), np.nan)
-        danger[candidates] = _danger(learn, candidates, settings)
+    danger = np.full(len(losses), np.nan)
+    danger[candidates] = _danger(learn, candidates, settings)
     if settings.only_front and not settings.caps_only:
-        front = pareto_front(learn.costs[candidates], -danger[candidates])
-        candidates = candidates[front]
-    p_values = np.zeros(len(candidates))
-    for bound in settings.bounds:
-        of_bound = _p_values(learn, learn, candidates, bound, settings.delta)
-        np.maximum(p_values, of_bound, out=p_values)
-    return np.asarray(candidates[np.lexsort((candidates, danger[candidates], p_values))])
+        worst = losses if len(settings.bounds) == 1 else danger
+        candidates = candidates[pareto_front(learn.costs[candidates], -worst[candidates])]
+    return np.asarray(candidates[np.lexsort((candidates, losses[candidates], danger[candidates]))])
 
 
 def _danger(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
     """How far members are above the bound they are nearest to breaking, in standard errors."""
     worst = np.full(len(members), -np.inf)
     for bound in settings.bounds:
-        limit = _limit(bound, half)
+        limit = limit_of(bound, half)
 
         def above(part: NDArray[np.intp], of: Bounded = bound.of, limit: float = limit) -> Array:
             losses = half.losses(part, of)
@@ -594,115 +590,18 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     return np.sort(np.array(list(seen.values()), np.intp))
 
 
-def _needed(
-    order: NDArray[np.intp], halves: tuple[Half, Half], settings: CertifySettings
-) -> int | None:
-    """Questions after which a bet at the best constant stake would be expected to be won.
-
-    More than there are, which were not enough. The betting test never risks more than 3/4; the others
-    are about as strong as the best stake. Of several bounds the slowest tells.
-    """
-    best = 0.0
-    for number in order[:_MOST_ESTIMATED]:
-        member = np.array([number])
-        growth = min(_growth_of(member, halves, bound) for bound in settings.bounds)
-        best = max(best, growth)
-    if best <= 1e-9:
-        return None
-    level = settings.delta / (len(order) if settings.correction == "holm" else 1)
-    questions = int(np.ceil(2.0 * -np.log(level) / best))
-    return max(questions, sum(len(half) for half in halves) + 1)
-
-
-def _growth_of(member: NDArray[np.intp], halves: tuple[Half, Half], bound: Bound) -> float:
-    limit = _limit(bound, halves[1])
-    stakes = _STAKES[_STAKES <= 0.75] if _bets(halves[1], bound) else _STAKES
-    losses = np.concatenate([half.losses(member, bound.of)[:, 0] for half in halves])
-    return _growth((limit - losses) / (1.0 - limit), stakes)
-
-
-def _growth(edge: Array, stakes: Array) -> float:
-    """The greatest mean growth of a bet at one of the stakes."""
-    if not from_sums(len(edge)):
-        return float(np.log1p(stakes[:, None] * edge[None, :]).mean(axis=1).max())
-    distinct, counts = np.unique(edge, return_counts=True)
-    return max(float(np.log1p(stake * distinct) @ counts) for stake in stakes) / len(edge)
-
-
-def _in_words(bound: Bound) -> str:
-    """``an expected signed loss of at most 0.02``."""
-    if bound.of == "cost":
-        return f"a mean cost of at most {bound.most:g}"
-    return f"an expected {bound.of} loss of at most {bound.most:g}"
-
-
-def _reason(
-    certified: int, tested: int, needed: int | None, questions: int, settings: CertifySettings
-) -> str:
-    promise = joined([_in_words(bound) for bound in settings.bounds])
-    cheaper = "" if settings.caps_only else " cheaper than the full budget"
-    if certified:
-        return f"{certified} of {tested} members tested keep {promise} at confidence {settings.confidence:g}"
-    if not tested:
-        return (
-            "no member costs less than the full budget on the first half, so there was none to test"
-        )
-    if needed is None:
-        return f"no member{cheaper} appears to keep {promise}; more questions would not help"
-    return (
-        f"no member{cheaper} could be shown to keep {promise} at confidence "
-        f"{settings.confidence:g} with {questions} questions; about {needed} "
-        "would be needed"
-    )
-
-
 def joined(parts: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def describe(outcome: Certification) -> dict[str, Any]:
-    """What a policy file and JSON say of the promise; of several bounds each under ``bounds`` too."""
-    settings, chosen = outcome.settings, outcome.chosen
-    shared = settings.attempts > 1 or settings.level is not None
-    of_loss = settings.max_loss is not None
-    plain = of_loss and len(outcome.parts) == 1
+    """What a policy file says of a learned family."""
     return {
-        "max_loss": settings.max_loss,
-        "confidence": settings.confidence,
-        **({"level": settings.delta} if shared else {}),
-        "loss": settings.loss if of_loss else None,
-        "correction": settings.correction,
+        "correction": outcome.settings.correction,
         "members": len(outcome.costs),
         "duplicates": outcome.duplicates,
-        "tested": len(outcome.order),
-        "certified": int(outcome.certified.sum()),
-        "fell_back": outcome.fell_back,
-        "reason": outcome.reason,
-        "questions_needed": outcome.questions_needed,
-        "p_value": _known(outcome.p_values[chosen]),
-        "loss_on_learning_half": float(outcome.learned_loss[chosen]) if of_loss else None,
-        "loss_on_testing_half": float(outcome.tested_loss[chosen]) if of_loss else None,
-        **({} if plain else {"bounds": _bounds(outcome)}),
     }
-
-
-def _bounds(outcome: Certification) -> list[dict[str, Any]]:
-    chosen = outcome.chosen
-    return [
-        {
-            "of": part.bound.of,
-            "at_most": part.bound.most,
-            "p_value": _known(part.p_values[chosen]),
-            "on_learning_half": float(part.learned[chosen]),
-            "on_testing_half": float(part.tested[chosen]),
-        }
-        for part in outcome.parts
-    ]
-
-
-def _known(p_value: float) -> float | None:
-    return None if np.isnan(p_value) else float(p_value)
 
 
 def members_in_order(outcome: Certification, names: Sequence[str]) -> list[dict[str, Any]]:

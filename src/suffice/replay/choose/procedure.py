@@ -1,10 +1,9 @@
-"""From a record to one policy: fitted on one part, ranked on a second, its promise proven on a third."""
+"""From a record to one policy: proven along paths on all labelled questions, or learned from a part."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,56 +13,56 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.units import unit_means
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.file import PolicyFile, policy_hash
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.attempts import Attempt, spend
-from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept, candidates_of
+from suffice.replay.choose.candidates import (
+    LATEST,
+    MAJORITY,
+    Candidate,
+    Candidates,
+    Kept,
+    candidates_of,
+)
 from suffice.replay.choose.certified import cut_terms
 from suffice.replay.choose.choice import Choice, Ranked, WronglyStopped
-from suffice.replay.choose.learn_then_test import (
-    Certification,
-    CertifySettings,
-    Half,
-    certify,
-    describe,
-    refuse_caps,
-)
+from suffice.replay.choose.learn_then_test import CertifySettings, refuse_caps
 from suffice.replay.choose.parts import (
     PROVE,
     RANK,
     in_parts,
-    labelled_in,
-    refuse_pointless,
+    labelled_only,
+    refuse_one_round,
     refuse_several_loops,
+    unit_notes,
+    without_gaps,
 )
-from suffice.replay.choose.ranking import Estimates, estimated, likely, pick
+from suffice.replay.choose.paths import OwnPath, paths_of
+from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
+from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
+from suffice.replay.run.answer_choice import answer_rounds
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
-from suffice.replay.run.named_policies import Wanted
+from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
 from suffice.replay.run.results import ReplayResult
-from suffice.replay.settings import ChoiceSettings
+from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
+from suffice.results.formats import percent
+from suffice.scoring import AnswerChoice
 
-_MOST_WRONG = 50
+_MOST_WRONG, _DIVISIONS = 50, 4
 _MOST_SHOWN = 12
 """Rules and methods that are replayed beside the chosen one."""
 
 
-def choose(
-    traces: Traces,
-    settings: ChoiceSettings | None = None,
-    *,
-    certificates: str | Path | None = None,
-) -> Choice:
+def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any) -> Choice:
     """The one policy that a record speaks for, with what it promises.
 
-    Every candidate is fitted on the split ``tune``. A third of the other questions ranks: what is tested,
-    in which order, and what is best by an aim without a promise, depends on fits and these alone. The rest
-    proves, by the tests of :mod:`suffice.replay.choose.learn_then_test` (Angelopoulos et al. 2021), and is
-    what all figures of the result are of. What no label was fitted to is ranked by the questions of ``tune``
-    too; which candidates are tested, and in which order, is not told by them.
+    Policies of paths that no label had a part in are proven on all labelled questions, see
+    :mod:`suffice.replay.choose.proof`. Beside them methods, rules and learned values are fitted on the split
+    ``tune`` and ordered by a third of the other questions; the rest of these proves them.
 
     Parameters
     ----------
@@ -71,214 +70,386 @@ def choose(
         The recorded questions.
     settings
         What to choose by, and among what.
-    certificates
-        The folder in which promises proven on this record are counted, see
-        :mod:`suffice.replay.choose.attempts`; ``None``: this one is not counted.
+    stated
+        Fields of the settings, as ``max_loss=0.02``.
 
     Raises
     ------
     UsageError
-        For files of different loops, fewer than 4 labelled questions in a part, a record of one round,
-        scores that never differ, an unknown cost, a cap that no candidate keeps, a record that has been
-        used up.
+        For files of different loops, fewer than 4 labelled questions in a part, a record of one round, an
+        unknown cost, a cap that no candidate keeps, an own path that does not stop ever sooner.
     DataError
         For traces that cannot be read, and a split that is missing where another is there.
     """
-    settings = settings_of(ChoiceSettings, settings)
+    settings = settings_of(ChoiceSettings, settings, **stated)
     measures = Measures.of(traces).by(settings.metric)
     refuse_several_loops(measures)
-    promise = _promise(measures, settings)
-    record, drawn = in_parts(measures, settings)
-    fit, rank, prove = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
+    refuse_one_round(measures)
+    promises = _promises(measures, settings)
+    complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
+    labelled, notes = labelled_only(complete, settings)
+    axis = labelled.costs(settings.cost_model).axis(settings.cost, {})
+    settings = replace(settings, cost=axis.name)
+    record, drawn = in_parts(labelled, settings)
+    fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
-    refuse_pointless(measures, kept, settings)
     everyone = candidates_of(record, kept, settings)
-    field = Kept.of(kept, everyone.members, settings)
-    ranks = kept.traces.in_split(RANK)
-    random = np.random.default_rng(settings.seed)
-    rows = [random.permutation(np.flatnonzero(part)) for part in (ranks, ~ranks)]
-    capped = promise is not None and promise.max_cost is not None
-    most = field.most_paid(rows[0]) if capped else None
-    halves = [field.half(of_part, most) for of_part in rows]
-    bounds = () if promise is None else promise.bounds
-    estimates = estimated(halves[0], fit, everyone, field.axis, settings, bounds)
-    outcome, attempt = None, None
-    if promise is not None:
-        refuse_caps(halves[0], promise, field.axis.label)
-        attempt = _counted_attempt(certificates, measures, settings)
-        outcome = _proven(halves, estimates.loss, everyone.full, promise, attempt)
-    keeps = np.zeros(len(everyone.members), np.bool_)
-    if outcome is not None and outcome.fell_back:
-        keeps = likely(estimates, halves, outcome.settings, settings.seed)
-    picked = pick(estimates, outcome, settings, keeps)
-    ranked = _ranked(everyone.members, estimates, outcome)
-    best_first = tuple(ranked[at] for at in picked.order.tolist())
-    chosen = ranked[picked.number]
-    comparison = _compared(prove, _shown(everyone, best_first), everyone, settings, field.axis)
-    wrong = _wrong(prove, comparison.result, chosen, settings)
-    notes = [*everyone.notes]
-    if outcome is not None and not outcome.fell_back:
-        promised = _with_guarantee(chosen, _guarantee(outcome, record, settings, field.axis))
-        if promised is chosen:
+    learned = _learned(kept, everyone, promises, settings)
+    along = _along(labelled, settings) if promises and settings.max_cost is None else None
+    if promises and along is None:
+        refuse_caps(learned.rank, promises[0], axis.label)
+        notes.append(
+            "no path proves anything where a cost is promised too: it begins at the full budget"
+        )
+    usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
+    bounds = promises[usual].bounds if promises else ()
+    estimates = estimated(learned.rank, fit, everyone, axis, settings, bounds)
+    promised = _promised(along, learned, promises, usual) if promises else None
+    order, why = _order(estimates, promised, settings)
+    ranked = _ranked(everyone.members, estimates, promised, order)
+    chosen, title = ranked[0].candidate, ranked[0].candidate.title
+    if promised is not None and (best := promised.row.proven) is not None:
+        chosen, title = best.candidate, best.title
+    elif chosen.policy.name == everyone.members[everyone.full].policy.name:
+        title = "run all rounds"
+    whole = _replayed(labelled, _on_all(everyone, chosen, promised), everyone, settings)
+    shown = _shown(everyone, ranked, chosen, promised)
+    comparison = Comparison(
+        measures=proving, result=_replayed(proving, shown, everyone, settings, split=PROVE)
+    )
+    others = _of_other_answers(proving, promised, everyone, chosen, settings)
+    held = whole if chosen.of_no_label else others.get(LATEST, comparison.result)
+    of = (labelled, whole) if chosen.of_no_label else (proving, comparison.result)
+    wrong = _wrong(*of, chosen, settings)
+    if promised is not None and promised.row.proven is not None:
+        with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, along, settings))
+        if with_it is chosen:
             notes.append(
                 "the promise stands in choice.json: this policy's file has no room for one"
             )
-        chosen = promised
-    if promise is not None and (cut := cut_terms(record, promise)):
+        chosen = with_it
+    if promised is not None and promised.row.proven is not None and not promised.row.proven.path:
+        notes.append(_on_other_divisions(labelled, along, promises, promised.at, settings))
+    if promises and (cut := cut_terms(labelled, promises[0])):
         notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
+    sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     return Choice(
         chosen=chosen,
-        why=picked.why,
+        title=title,
+        why=why,
+        promised=promised,
+        whole=whole,
         comparison=comparison,
-        ranked=best_first,
+        others=others,
+        gain=_gain(*of, held, chosen, settings),
+        ranked=ranked,
         rules_looked_at=everyone.rules_looked_at,
-        outcome=outcome,
         settings=settings,
-        parts={
-            name: labelled_in(part)
-            for name, part in ((FIT_SPLIT, fit), (RANK, rank), (PROVE, prove))
-        },
-        axis=field.axis,
+        parts={name: part.traces.n_questions for name, part in sizes.items()},
+        axis=axis,
         wrong=tuple(wrong[:_MOST_WRONG]),
         wrong_count=len(wrong),
         left_out={one.name: one.reason for one in everyone.left_out},
         notes=(
             *record_banners(measures.traces),
             *measures.notes(settings.metric),
-            *drawn,
+            *([] if incomplete is None else [incomplete]),
+            *unit_notes(labelled),
             *notes,
+            *drawn,
+            *everyone.notes,
         ),
         warned=everyone.warned,
-        guess=None if picked.guess is None else ranked[picked.guess],
-        attempt=attempt,
+        incomplete=incomplete,
+        by_majority=_by_majority(labelled, settings),
+        against_tuned=_against_tuned(fit, comparison, chosen, everyone, settings),
     )
 
 
-def _ranked(
-    members: tuple[Candidate, ...], estimates: Estimates, outcome: Certification | None
-) -> list[Ranked]:
-    tested = np.full(len(members), np.nan) if outcome is None else outcome.p_values
-    return [
-        Ranked(
-            candidate=member,
-            loss=float(estimates.loss[number]),
-            cost=float(estimates.cost[number]),
-            p_value=None if np.isnan(tested[number]) else float(tested[number]),
-            proven=outcome is not None and bool(outcome.certified[number]),
-        )
-        for number, member in enumerate(members)
-    ]
-
-
-def _promise(measures: Measures, settings: ChoiceSettings) -> CertifySettings | None:
-    """What is to be proven; ``None``: nothing."""
-    if settings.promised_loss is None and settings.max_wrong_stops is None:
-        if not 0.0 < settings.confidence < 1.0:
-            raise UsageError(
-                f"the confidence must lie above 0 and below 1, found {settings.confidence:g}"
-            )
+def _against_tuned(
+    fit: Measures,
+    comparison: Comparison,
+    chosen: Candidate,
+    everyone: Candidates,
+    settings: ChoiceSettings,
+) -> AgainstFixed | None:
+    """The chosen policy on held-out questions against the budget that is best on tune at its cost."""
+    held, axis = comparison.result, settings.cost or "rounds"
+    budgets = [one for one in held.policies if one.kind == "fixed"]
+    if fit.seen is not None or comparison.measures.seen is not None or not chosen.policy.adaptive:
         return None
+    shown = {one.policy.name: one for one in everyone.members if one.group == "fixed"}
+    tuned = _replayed(fit, {**shown, chosen.policy.name: chosen}, everyone, settings)
+    by_name = {one.name: one for one in tuned.policies}
+    own = by_name[chosen.policy.name]
+    named = [by_name[one.name] for one in budgets]
+    paid = np.array([[one.costs[axis] for one in named]], np.float64)
+    scores = np.array([[one.score for one in named]], np.float64)
+    mix = best_mix(paid, scores, np.array([own.costs[axis]], np.float64))
+    low, high = (budgets[int(of[0])] for of in (mix.low, mix.high))
+    columns = [
+        of
+        for one in (low, high, next(p for p in held.policies if p.name == chosen.policy.name))
+        for of in (one.at_stops.costs[axis], one.at_stops.scores[held.metric.score])
+    ]
+    if any(of is None for of in columns):
+        return None
+    values = unit_means(np.stack(columns, axis=1), comparison.measures.units)  # type: ignore[arg-type]
+    draws = np.vstack(
+        [
+            values.mean(axis=0),
+            resampled_means(values, resamples=settings.resamples, seed=settings.seed),
+        ]
+    )
+    two = BestMix(np.zeros(1), np.zeros(1, int), np.ones(1, int))
+    gains = draws[:, 5] - of_mix(draws[:, [0, 2]], draws[:, [1, 3]], draws[:, 4], two)
+    gain = percentile_interval(float(gains[0]), gains[1:])
+    names = dict.fromkeys((low.name, high.name))
+    return AgainstFixed(cost=axis, fixed="/".join(names), gain=gain, held=gain)
+
+
+def _on_other_divisions(
+    labelled: Measures,
+    along: Along | None,
+    promises: Sequence[CertifySettings],
+    at: int,
+    settings: ChoiceSettings,
+) -> str:
+    """What other divisions of the questions would have proven, where a learned policy is chosen."""
+    saved = []
+    for seed in range(settings.seed + 1, settings.seed + 1 + _DIVISIONS):
+        other = replace(settings, seed=seed)
+        record, _ = in_parts(labelled, other)
+        kept = record.take(~record.traces.in_split(FIT_SPLIT))
+        learned = _learned(kept, candidates_of(record, kept, other), promises, other)
+        proven = prove(along, learned, promises)[at].proven
+        saved.append("nothing" if proven is None else f"{percent(proven.saved)}%")
+    return (
+        f"what is learned hangs on how the questions are divided: {_DIVISIONS} other divisions save "
+        f"{', '.join(saved)}"
+    )
+
+
+def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | None:
+    """What the full budget's score gains by its most frequent answer; ``None``: it is not known."""
+    if labelled.seen is not None or labelled.metric.agreement or not labelled.traces.answered.any():
+        return None
+    scored = labelled.scores(settings.f1_kind)
+    rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
+    chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
+    gains = chosen.compared[rows, last] - scored.compared[rows, last]
+    return _mean_within(gains, labelled, settings)
+
+
+def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySettings]:
+    """What is to be proven, the strictest first; empty: nothing."""
     metric = measures.metric
+    if not 0.0 < settings.confidence < 1.0:
+        raise UsageError(
+            f"the confidence must lie above 0 and below 1, found {settings.confidence:g}"
+        )
     if settings.max_wrong_stops is not None and not (metric.gold or metric.agreement):
         raise UsageError(
             f"wrong stops are told by answers, and {measures.traces.origin.source} is compared by "
             f"{metric.label}; leave out --max-wrong-stops, or compare by gold answers (--metric f1)"
         )
-    return CertifySettings(
-        max_loss=settings.promised_loss,
-        confidence=settings.confidence,
-        max_wrong_stops=settings.max_wrong_stops,
-        max_cost=settings.max_cost,
-        attempts=settings.attempts,
+    return [
+        CertifySettings(
+            max_loss=loss,
+            confidence=settings.confidence,
+            max_wrong_stops=settings.max_wrong_stops,
+            max_cost=settings.max_cost,
+        )
+        for loss in settings.promised_losses
+    ]
+
+
+def _learned(
+    kept: Measures, everyone: Candidates, promises: Sequence[object], settings: ChoiceSettings
+) -> Learned:
+    """What was fitted, on the questions that rank and on those that prove."""
+    field = Kept.of(kept, everyone.members, settings)
+    ranks = kept.traces.in_split(RANK)
+    rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
+    capped = bool(promises) and settings.max_cost is not None
+    most = field.most_paid(rows[0]) if capped else None
+    rank, proves = (field.half(of_part, most) for of_part in rows)
+    return Learned(
+        candidate=everyone.members.__getitem__,
+        rank=rank,
+        prove=proves,
+        full=everyone.full,
+        costs=proves.costs,
     )
 
 
-def _counted_attempt(
-    certificates: str | Path | None, measures: Measures, settings: ChoiceSettings
-) -> Attempt | None:
-    """What this promise may spend, counted in the folder before anything of it is seen."""
-    if certificates is None:
-        return None
-    asked = asdict(replace(settings, policies=())) | {
-        "chosen": True,
-        "policies": [_in_the_count(one) for one in settings.policies],
-        "compared_by": measures.metric.name,
+def _along(labelled: Measures, settings: ChoiceSettings) -> Along:
+    own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
+    paths = [
+        *paths_of(labelled, settings.cost or "rounds", min_rounds=settings.min_rounds, own=own)
+    ]
+    return Along(labelled, settings, paths, LATEST)
+
+
+def _promised(
+    along: Along | None, learned: Learned, promises: Sequence[CertifySettings], asked: int
+) -> Promised:
+    """What is proven, and what is likely where the promise that was asked for is not."""
+    rows = prove(along, learned, promises)
+    proven = [n for n in range(asked, len(rows)) if rows[n].proven is not None]
+    guess = None
+    if rows[asked].proven is None:
+        level = max(1.0 - LIKELY, promises[asked].delta)
+        guess = prove(along, learned, [promises[asked]], level=level)[0].proven
+    return Promised(rows=rows, asked=asked, at=min(proven, default=asked), guess=guess)
+
+
+def _order(
+    estimates: Estimates, promised: Promised | None, settings: ChoiceSettings
+) -> tuple[NDArray[np.intp], str]:
+    """All candidates by number, the one to run first if no path gives it, and why that one."""
+    if promised is None:
+        return by_aim(estimates, settings)
+    members = np.arange(len(estimates.loss))
+    order = in_order(estimates, np.zeros(len(members), np.bool_))
+    if promised.row.proven is not None:
+        least = (
+            "loses least of those" if settings.max_cost is not None else "is the cheapest that is"
+        )
+        return order, f"It {least} proven to keep what was asked."
+    first, why = estimates.full, "Nothing cheaper is proven to keep what was asked."
+    if settings.max_cost is not None and (found := within_cap(estimates, settings.max_cost)):
+        first, why = found
+    return np.array([first, *order[order != first]], np.intp), why
+
+
+def _ranked(
+    members: Sequence[Candidate],
+    estimates: Estimates,
+    promised: Promised | None,
+    order: NDArray[np.intp],
+) -> tuple[Ranked, ...]:
+    learned = None if promised is None else promised.rows[promised.asked].learned
+    p_values = (
+        np.full(len(members), np.nan) if learned is None else learned[0].tested_at.max(axis=0)
+    )
+    return tuple(
+        Ranked(
+            candidate=members[number],
+            loss=float(estimates.loss[number]),
+            cost=float(estimates.cost[number]),
+            p_value=None if np.isnan(p_values[number]) else float(p_values[number]),
+        )
+        for number in order.tolist()
+    )
+
+
+# --- replayed --------------------------------------------------------------------------------------
+def _on_all(
+    everyone: Candidates, chosen: Candidate, promised: Promised | None
+) -> dict[str, Candidate]:
+    """What no label was fitted to: budgets, and what paths prove and guess; measured on all questions."""
+    shown = {
+        one.policy.name: one
+        for one in everyone.members
+        if one.group == "fixed" and one.answer == LATEST
     }
-    return spend(
-        Path(certificates),
-        measures.recorded,
-        asked,
-        confidence=settings.confidence,
-        attempts=settings.attempts,
-    )
+    found = [] if promised is None else [promised.guess, *(row.proven for row in promised.rows)]
+    paths = [chosen, *(one.candidate for one in found if one is not None)]
+    return shown | {one.policy.name: one for one in paths if one.group == "path"}
 
 
-def _in_the_count(wanted: Wanted) -> str:
-    if isinstance(wanted, str | Path):
-        return str(wanted)
-    return policy_hash(wanted.policy if isinstance(wanted, PolicyFile) else wanted)
+def _shown(
+    everyone: Candidates, ranked: Sequence[Ranked], chosen: Candidate, promised: Promised | None
+) -> dict[str, Candidate]:
+    """The same with the best of what was learned, of one answer, for held-out questions."""
+    alike = chosen.answer
+    found = [] if promised is None else [row.proven for row in promised.rows]
+    learned = [chosen, *(one.candidate for one in found if one is not None)]
+    learned += [one.candidate for one in ranked if one.candidate.group != "fixed"]
+    learned = [one for one in learned if one.answer == alike][: _MOST_SHOWN + 1]
+    return _on_all(everyone, chosen, promised) | {one.policy.name: one for one in learned}
 
 
-def _proven(
-    halves: list[Half],
-    loss: NDArray[np.float64],
-    full: int,
-    promise: CertifySettings,
-    attempt: Attempt | None,
-) -> Certification:
-    """What the questions that prove show; where a cost is promised too the best of those proven."""
-    if attempt is not None and attempt.level != promise.delta:
-        promise = replace(promise, level=attempt.level)
-    outcome = certify(halves[0], halves[1], full, promise)
-    if promise.max_cost is None or outcome.fell_back:
-        return outcome
-    least = np.where(outcome.certified, loss, np.inf)
-    return replace(outcome, chosen=int(np.lexsort((outcome.costs, least))[0]))
+def _of_other_answers(
+    proving: Measures,
+    promised: Promised | None,
+    everyone: Candidates,
+    chosen: Candidate,
+    settings: ChoiceSettings,
+) -> dict[str, ReplayResult]:
+    """What is proven or guessed and returns another answer than the chosen one; the full budget's own."""
+    found = [] if promised is None else [promised.guess, *(row.proven for row in promised.rows)]
+    full = everyone.members[everyone.full]
+    by_answer: dict[str, dict[str, Candidate]] = {}
+    for one in [full, *(one.candidate for one in found if one is not None)]:
+        if one.answer != chosen.answer:
+            by_answer.setdefault(one.answer, {full.policy.name: full})[one.policy.name] = one
+    return {
+        answer: _replayed(proving, shown, everyone, settings, split=PROVE)
+        for answer, shown in by_answer.items()
+    }
 
 
-# --- on the questions that prove -------------------------------------------------------------------
-def _shown(everyone: Candidates, ranked: Sequence[Ranked]) -> list[Candidate]:
-    """The fixed budgets, the chosen one and the best of the others that return the same answer."""
-    answer = ranked[0].candidate.answer
-    alike = [one.candidate for one in ranked if one.candidate.answer == answer]
-    others = [one for one in alike if one.group != "fixed"]
-    fixed = [replace(one, answer=answer) for one in everyone.members if one.group == "fixed"]
-    return [*fixed, *others[: _MOST_SHOWN + 1]]
+def _gain(
+    measures: Measures,
+    result: ReplayResult,
+    held: ReplayResult,
+    chosen: Candidate,
+    settings: ChoiceSettings,
+) -> Interval | None:
+    """The chosen policy's score over that of the full budget's latest answer; ``None``: not known."""
+    own = next(one for one in result.policies if one.name == chosen.policy.name)
+    if held is result:
+        return own.delta_full
+    full = next(one for one in held.policies if one.name == held.baseline)
+    mine, theirs = (one.at_stops.scores.get(result.metric.score) for one in (own, full))
+    if mine is None or theirs is None or measures.seen is not None:
+        return None
+    return _mean_within(mine - theirs, measures, settings)
 
 
-def _compared(
-    prove: Measures,
-    shown: list[Candidate],
+def _mean_within(
+    values: NDArray[np.float64], measures: Measures, settings: ChoiceSettings
+) -> Interval:
+    """The mean over units of labelled questions, with its interval."""
+    means = unit_means(values[measures.labelled], measures.units[measures.labelled])[:, None]
+    draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
+    return percentile_interval(float(means.mean()), draws[:, 0])
+
+
+def _replayed(
+    measures: Measures,
+    shown: Mapping[str, Candidate],
     everyone: Candidates,
     settings: ChoiceSettings,
-    axis: CostAxis,
-) -> Comparison:
-    answer = shown[-1].answer if shown else LATEST
-    result = replay(
-        prove,
-        [candidate.policy for candidate in shown],
+    split: str | None = None,
+) -> ReplayResult:
+    """Candidates on these questions, each returning the answer of the last of them."""
+    return replay(
+        measures,
+        [candidate.policy for candidate in shown.values()],
         ReplaySettings(
             baseline=everyone.members[everyone.full].policy.name,
-            split=PROVE,
+            split=split,
             f1_kind=settings.f1_kind,
             resamples=settings.resamples,
             seed=settings.seed,
-            cost=axis.name,
+            cost=settings.cost,
             cost_model=settings.cost_model,
-            answer=answer,
-            banners=record_banners(prove.traces),
+            answer=[*shown.values()][-1].answer,
+            banners=record_banners(measures.traces),
         ),
     )
-    return Comparison(measures=prove, result=result)
 
 
 def _wrong(
-    prove: Measures, result: ReplayResult, chosen: Ranked, settings: ChoiceSettings
+    measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
 ) -> list[WronglyStopped]:
     """Where the chosen policy is wrong and the full budget right, in the record's order."""
-    scored, traces = prove.scores(settings.f1_kind), prove.traces
-    policy = next(one for one in result.policies if one.name == chosen.candidate.policy.name)
-    if policy.taken is None or prove.seen is not None:
+    scored, traces = measures.scores(settings.f1_kind), measures.traces
+    policy = next(one for one in result.policies if one.name == chosen.policy.name)
+    if policy.taken is None or measures.seen is not None:
         return []
     rows = np.arange(traces.n_questions)
     wrong = scored.em[rows, policy.answers - 1] < 1.0
@@ -298,28 +469,35 @@ def _wrong(
     ]
 
 
+# --- the promise -----------------------------------------------------------------------------------
 def _guarantee(
-    outcome: Certification, record: Measures, settings: ChoiceSettings, axis: CostAxis
+    promised: Promised,
+    record: Measures,
+    axis: CostAxis,
+    along: Along | None,
+    settings: ChoiceSettings,
 ) -> dict[str, Any]:
     """The promise, as a policy's file says it."""
+    row = promised.row
     return {
-        **describe(outcome),
-        "family": "all candidates",
+        **row.document(),
         **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
+        "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
         "metric": record.metric.key(record.metric.score),
         "cost": axis.name,
-        "mean_cost": float(outcome.costs[outcome.chosen]),
+        "full_budget_cost": None if along is None else along.full_cost,
         "seed": settings.seed,
-        **cut_terms(record, outcome.settings),
+        **cut_terms(record, row.promise),
     }
 
 
-def _with_guarantee(chosen: Ranked, guarantee: Mapping[str, Any]) -> Ranked:
+def _with_guarantee(chosen: Candidate, guarantee: Mapping[str, Any]) -> Candidate:
     """The chosen policy with its promise, where its file has room for one; a budget is a rule too."""
-    policy = chosen.candidate.policy.policy
+    policy = chosen.policy.policy
     if isinstance(policy, FixedPolicy):
         policy = RulePolicy(rule=f"round >= {policy.rounds}", kind="certified")
     if not isinstance(policy, RulePolicy):
         return chosen
-    named = replace(chosen.candidate.policy, policy=replace(policy, guarantee=guarantee))
-    return replace(chosen, candidate=replace(chosen.candidate, policy=named))
+    return replace(
+        chosen, policy=replace(chosen.policy, policy=replace(policy, guarantee=guarantee))
+    )

@@ -12,6 +12,7 @@ from suffice.costs.usage import CostReads
 from suffice.measures.costs import CostAxis, CostBook, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.numbers.units import Units, unit_weights
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.formulas import Formula
@@ -78,6 +79,8 @@ class RuleScorer:
         self._operands = operands
         self.last = measures.ends
         self.labelled = scored.labelled
+        self.units = measures.units[self.labelled]
+        self._of_all, self._of_labelled = _shares(measures.units), _shares(self.units)
         fixed = fixed_stops(self.last, measures.traces.n_rounds).T
         budgets = RuleStops.of_array(fixed)
         budgets = budgets.take(np.flatnonzero(self.known(budgets)))
@@ -134,7 +137,9 @@ class RuleScorer:
     ) -> RuleFigures:
         """What every rule scores, costs and how long it runs, in one pass over the questions."""
         n_rules, n_questions = stops.shape
-        values: dict[str, Array] = {name: getattr(self.scored, name) for name in scores}
+        of_labelled = np.zeros((n_questions, 1))
+        of_labelled[self.labelled, 0] = self._of_labelled
+        values = {name: getattr(self.scored, name) * of_labelled for name in scores}
         sums = {name: np.zeros(n_rules) for name in values}
         paid = {kind: self._paid(kind) for kind in dict.fromkeys(reads)}
         costs, rounds = np.zeros(n_rules), np.zeros(n_rules)
@@ -149,11 +154,11 @@ class RuleScorer:
                     sums[name][some] += self.at(of, taken[some], rows).sum(axis=0)
             here = np.arange(rows.start, rows.stop)
             for number, kind in enumerate(reads):
-                costs[number] += paid[kind][here, taken[number] - 1].sum()
+                costs[number] += paid[kind][here, taken[number] - 1] @ self._of_all[here]
             if weighted is None:
-                rounds += taken.sum(axis=1)
+                rounds += taken @ self._of_all[here]
             else:
-                rounds += [weighted_rounds[here, one - 1].sum() for one in taken]
+                rounds += [weighted_rounds[here, one - 1] @ self._of_all[here] for one in taken]
         labelled = int(self.labelled.sum())
         return RuleFigures(
             scores={name: total / labelled for name, total in sums.items()},
@@ -180,3 +185,9 @@ class RuleScorer:
             return np.full(len(scores), np.nan)  # of no fixed budget is known what it scores
         frontier_costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
         return scores - interpolate(frontier_costs, frontier, costs)
+
+
+def _shares(units: Units) -> Array:
+    """What each question counts where every unit counts alike, (n,); they sum to the number of questions."""
+    weights = unit_weights(units)
+    return weights * (len(units) / weights.sum()) if len(units) else weights

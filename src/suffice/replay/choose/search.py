@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from suffice.numbers.intervals.simultaneous import (
 )
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.tests.p_values import holm
+from suffice.numbers.units import unit_means, unit_weights
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
@@ -53,7 +55,7 @@ _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
 
-def search(traces: Traces, settings: SearchSettings) -> SearchResult:
+def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
     Each signal first gets one threshold: the one of its grid that is best on the tune split by the
@@ -68,7 +70,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     DataError
         When a split is missing.
     """
-    settings = settings_of(SearchSettings, settings)
+    settings = settings_of(SearchSettings, settings, **stated)
     measures = Measures.of(traces).by(settings.metric)
     operands = operands_of(settings.signals, measures.traces)
     formulas = enumerate_formulas(settings.form, len(operands))
@@ -431,9 +433,10 @@ def _corrected(
     if family.large:
         return _corrected_from_sums(held_out, family, baseline, settings)
     n_rules = len(family.digests)
-    columns: Callable[[slice], Array] = lambda part: held_out.at(  # noqa: E731
-        held_out.scored.compared, family.stops[part]
+    columns: Callable[[slice], Array] = lambda part: unit_means(  # noqa: E731
+        held_out.at(held_out.scored.compared, family.stops[part]), held_out.units
     )
+    baseline = unit_means(baseline, held_out.units)
     bands = simultaneous_bands(
         n_rules,
         columns,
@@ -454,11 +457,17 @@ def _corrected_from_sums(
     """The same of so many questions that no rule's scores are held: of rules that differ, then of all."""
     n_rules = len(family.stops)
     sums, labelled = Sums.none(n_rules + 1), np.cumsum(held_out.labelled)
+    repeated = unit_weights(held_out.units) < 1.0
+    kept: list[Array] = []  # of units that may lie in several blocks
     for rows, stops in family.stops.by_questions():
         before = int(labelled[rows.start - 1]) if rows.start else 0
         scores = held_out.at(held_out.scored.compared, stops, rows)
         against = baseline[before : before + len(scores)]
-        sums = sums.add(Sums.of(np.column_stack([scores, against])))
+        both, again = np.column_stack([scores, against]), repeated[before : before + len(scores)]
+        sums = sums.add(Sums.of(both[~again]))
+        kept.append(both[again])
+    if repeated.any():
+        sums = sums.add(Sums.of(unit_means(np.concatenate(kept), held_out.units[repeated])))
     bands = bands_from_sums(
         sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
     )

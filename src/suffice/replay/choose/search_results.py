@@ -127,13 +127,7 @@ class SearchResult(Tabular):
         return tuple(rule for rule in self.rules if rule.like is None)
 
     def pick(self, number: int) -> SearchedRule:
-        """The rule that the table lists under a number from 1.
-
-        Raises
-        ------
-        UsageError
-            When the list is shorter.
-        """
+        """The rule that the table lists under a number from 1."""
         listed = self.listed
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule {number}; the search lists 1 to {len(listed)}")

@@ -19,7 +19,7 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.options import settings_of
 from suffice.policies.defaults import FLOORS
-from suffice.policies.fitting import FitData, fit_data, fit_notes, fitted_rule, folds
+from suffice.policies.fitting import FitData, fit_data, fit_notes, fitted_rule
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import (
     OpenRule,
@@ -212,7 +212,7 @@ class SweepResult(Tabular):
         ]
 
 
-def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
+def sweep(traces: Traces, settings: SweepSettings | None = None, **stated: Any) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises
@@ -223,7 +223,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
     DataError
         When a split is missing.
     """
-    settings = settings_of(SweepSettings, settings)
+    settings = settings_of(SweepSettings, settings, **stated)
     needs = rule_needs(fill(settings.rule, 0.5))
     measures = Measures.of(traces).by(settings.metric)
     tune = measures.only_split(settings.tune_split)
@@ -472,7 +472,7 @@ def _cross_validate(
 ) -> tuple[tuple[float, ...], Array]:
     """Per fold the choice made without it; the score of every labelled question under its fold's choice."""
     costs, data = costs[data.outcomes.labelled], _only(data, data.outcomes.labelled)
-    fold = folds(len(data.outcomes.labelled), settings.seed)
+    fold = data.folds(settings.seed)
     scores = np.empty(len(fold))
     choices = []
     for number in np.unique(fold):
@@ -503,6 +503,7 @@ def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:
             exists=data.table.exists[rows],
         ),
         outcomes=data.outcomes.take(rows),
+        units=data.units[rows],
         returned=data.stopped.take(rows),
     )
 

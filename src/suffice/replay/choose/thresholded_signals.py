@@ -76,13 +76,7 @@ class Operand:
 
 
 def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
-    """The named signals, each written as in a rule: ``name`` or ``calibrated(name)``.
-
-    Raises
-    ------
-    UsageError
-        For none, an unknown one, or one named twice.
-    """
+    """The named signals, each written as in a rule: ``name`` or ``calibrated(name)``."""
     operands = []
     for text in texts:
         match = _CALIBRATED.fullmatch(text)

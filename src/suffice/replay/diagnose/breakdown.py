@@ -13,6 +13,7 @@ from suffice.columns.texts import NONE, Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.units import unit_means
 from suffice.replay.diagnose.tables import type_table
 from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import ReplayResult
@@ -77,11 +78,6 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBr
     The closed book is left out: it takes none of the rounds.
 
     Each type resamples its own questions, with the replay's seed and number of resamples.
-
-    Raises
-    ------
-    UsageError
-        When the traces are not those replayed, or the baseline is the closed book.
     """
     measures = replayed(traces, result)
     result = of_rounds(result)
@@ -91,17 +87,22 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBr
     rows = {kind: types.codes == codes[kind] for kind in sorted(codes)}
     untyped = types.codes == NONE
     return tuple(
-        _of_type(kind, of_kind, scored, result)
+        _of_type(kind, of_kind, scored, result, measures.units)
         for kind, of_kind in (*rows.items(), (None, untyped))
         if of_kind.any()
     )
 
 
 def _of_type(
-    kind: str | None, rows: NDArray[np.bool_], scored: Outcomes, result: ReplayResult
+    kind: str | None,
+    rows: NDArray[np.bool_],
+    scored: Outcomes,
+    result: ReplayResult,
+    units: NDArray[np.intp],
 ) -> TypeBreakdown:
     labelled = rows & scored.labelled & scored.metric.gold
     f1 = np.stack([policy.at_stops.scores["f1"][labelled] for policy in result.policies], axis=1)
+    f1 = unit_means(f1, units[labelled])
     names = [policy.name for policy in result.policies]
     delta = f1 - f1[:, [names.index(result.baseline)]]
     draws = (
@@ -116,9 +117,11 @@ def _of_type(
         policies.append(
             TypeScores(
                 policy=policy.name,
-                em=_mean(policy.at_stops.scores["em"][labelled]),
+                em=_mean(unit_means(policy.at_stops.scores["em"][labelled], units[labelled])),
                 f1=_mean(f1[:, number]),
-                mean_rounds=None if rounds is None else _mean(rounds[rows]),
+                mean_rounds=None
+                if rounds is None
+                else _mean(unit_means(rounds[rows], units[rows])),
                 delta_f1=None
                 if draws is None or differs is None
                 else percentile_interval(differs, draws[:, number]),

@@ -15,6 +15,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
+from suffice.numbers.units import unit_means
 from suffice.policies.defaults import (
     EVAL_SPLIT,
     FIT_SPLIT,
@@ -133,25 +134,7 @@ def calibrator_study(
     tune_split: str = FIT_SPLIT,
     eval_split: str = EVAL_SPLIT,
 ) -> CalibratorStudy:
-    """Fit every kind on tune, score its probabilities, then the rule that reads them.
-
-    Parameters
-    ----------
-    signal
-        What is calibrated.
-    rule
-        A rule with ``calibrated(signal)`` and one ``?``, the floor; the floors are TASR's.
-    kinds
-        Which calibrators; differences are taken from the first.
-
-    Raises
-    ------
-    DataError
-        When a split has no questions.
-    UsageError
-        When nothing of a split is labelled where the signal is defined, the splits are one, no kind
-        or one twice is named, or the rule does not read ``calibrated(signal)``.
-    """
+    """Fit every kind on tune, score its probabilities, then the rule that reads them."""
     if not kinds or len(set(kinds)) < len(kinds):
         raise UsageError(f"name each kind once, and at least one; found {', '.join(kinds)!r}")
     if tune_split == eval_split:
@@ -242,8 +225,9 @@ def _probability_scores(
         np.where(usable, squared_errors(predicted, em), 0.0).sum(axis=1)
         for predicted in predictions
     ]
-    columns = np.stack([*errors, usable.sum(axis=1)], axis=1)[usable.any(axis=1)]
-    draws = resampled_means(columns)  # a question is drawn with all its rounds
+    some = usable.any(axis=1)
+    columns = unit_means(np.stack([*errors, usable.sum(axis=1)], axis=1)[some], data.units[some])
+    draws = resampled_means(columns)  # a unit is drawn with all its rounds
     means = columns.mean(axis=0)
     scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
@@ -269,6 +253,7 @@ def _at(
 def _rule_f1(stops: Sequence[NDArray[np.int64]], data: FitData) -> list[tuple[Interval, Interval]]:
     """F1 of each kind's rule, and its difference from the first kind's."""
     columns = np.stack([_at(data.outcomes.f1, stopped, data) for stopped in stops], axis=1)
+    columns = unit_means(columns, data.units[data.outcomes.labelled])
     means, draws = columns.mean(axis=0), resampled_means(columns)
     return [
         (

@@ -19,6 +19,7 @@ from suffice.replay.diagnose.selective import (
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
 from suffice.replay.diagnose.tables import diagnosis_tables
 from suffice.replay.run.compare import compare
+from suffice.replay.run.named_policies import fixed_names
 from suffice.replay.run.results import NOT_KEPT, ReplayResult
 from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.results.as_json import as_json
@@ -65,20 +66,24 @@ class Diagnosis(Tabular):
         }
 
 
-def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diagnosis:
+def diagnosis(
+    traces: Traces, settings: DiagnosisSettings | None = None, **stated: Any
+) -> Diagnosis:
     """Diagnose the signals, and replay the policies on the eval split, or on all questions.
+
+    ``stated`` are fields of the settings by their names, as in ``rules=["answer_stable"]``.
 
     Raises
     ------
     UsageError
         For an unknown signal or policy, or one that the record cannot give.
     """
-    settings = settings_of(DiagnosisSettings, settings)
+    settings = settings_of(DiagnosisSettings, settings, **stated)
     measures = Measures.of(traces).by("f1")  # what a signal is worth is known by gold answers alone
     signals = diagnose(measures, settings.signals)
     policies = settings.policies
     if not policies and not settings.rules:
-        policies = tuple(f"fixed-{k}" for k in range(1, measures.traces.n_rounds + 1))
+        policies = fixed_names(measures.traces.n_rounds)
     wanted = settings.signals.eval_split
     comparison = compare(
         measures,

@@ -20,17 +20,9 @@ STABLE = "answer_stable"
 class MarginMeans:
     """The answer-token margin of a part, all rounds pooled (paper 0, Table 6).
 
-    Parameters
-    ----------
-    rounds
-        Rounds with a margin.
-    raw
-        Their mean margin, in nats.
-    calibrated
-        Mean P(EM = 1 | margin) by one isotonic map a round, fitted on tune; on tune itself out of fold.
-        ``None`` where there is none to fit, and ``reason`` says why.
-    em
-        Mean exact match of those of the rounds that are labelled; ``None``: none is.
+    ``raw`` is the mean margin of ``rounds`` rounds, in nats, ``calibrated`` the mean P(EM = 1 | margin) by
+    one isotonic map a round, fitted on tune, there out of fold (``None``: none, for a ``reason``), ``em`` the
+    mean exact match of the labelled ones (``None``: none is).
     """
 
     rounds: int

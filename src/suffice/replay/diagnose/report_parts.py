@@ -83,17 +83,7 @@ class ReportParts:
 def report_parts(
     traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
-    """Compute what the record allows.
-
-    Parameters
-    ----------
-    traces
-        All questions: ``comparison`` holds those of one split only.
-    comparison
-        What the report is about; its F1, resamples and seed serve all parts.
-    settings
-        Which parts (default: all but a search).
-    """
+    """Compute what the record allows."""
     measures = Measures.of(traces).by(comparison.result.metric.name)
     gathering = _Gathering(measures, comparison, settings or PartsSettings())
     parts, left_out = {}, {}

@@ -20,6 +20,7 @@ from suffice.numbers.auroc import ResampledAuroc, Use, auroc, auroc_use
 from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
+from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.tables import selective_tables
@@ -143,14 +144,7 @@ class SelectiveResult(Tabular):
 def selective_prediction(
     traces: TraceSet | Measures, result: ReplayResult, settings: SelectiveSettings | None = None
 ) -> tuple[SelectiveResult, ...]:
-    """Every policy of a replay of ``traces`` that has a confidence and stops where all was seen.
-
-    Raises
-    ------
-    UsageError
-        When the traces are not those replayed, the baseline is the closed book, or the record cannot
-        give the signal named.
-    """
+    """Every policy of a replay of ``traces`` that has a confidence and stops where all was seen."""
     settings = SelectiveSettings() if settings is None else settings
     measures = replayed(traces, result)
     result = of_rounds(result)
@@ -172,6 +166,7 @@ def selective_prediction(
                 _at_stop(measures, policy, scored),
                 _with_own_threshold(settings, policy),
                 sign=sign,
+                units=measures.units[scored.labelled],
             )
         )
     return tuple(results)
@@ -216,11 +211,14 @@ def selective(
     settings: SelectiveSettings,
     *,
     sign: float = 1.0,
+    units: NDArray[np.intp] | None = None,
 ) -> SelectiveResult:
     """What a confidence (n_questions,) is worth for answers scored as ``at_stop``.
 
-    ``names`` are those of the policy and of the confidence; ``sign`` is -1 where low is confident.
+    ``names`` are those of the policy and of the confidence; ``sign`` is -1 where low is confident. Questions
+    of one of ``units`` are resampled together (``None``: each is one).
     """
+    units = np.arange(len(confidence)) if units is None else units
     known = ~np.isnan(confidence)
     ordered = np.where(known, sign * confidence, -np.inf)
     threshold = settings.threshold
@@ -230,13 +228,16 @@ def selective(
     if threshold is not None:
         above = known & (ordered >= sign * threshold)
     area = ResampledAurc(ordered, 1.0 - at_stop.em)
-    area_draws = _draws(area, len(known), settings)
+    drawn = resampled_counts(
+        len(known), resamples=settings.resamples, seed=settings.seed, units=units
+    )
+    area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
     return SelectiveResult(
         policy=names[0],
         confidence=names[1],
-        answers=_group(np.ones(len(known), bool), at_stop, settings),
+        answers=_group(np.ones(len(known), bool), at_stop, units, settings),
         undefined=int((~known).sum()),
-        auroc=_auroc(sign * confidence[known], at_stop.em[known] == 1.0, known, settings),
+        auroc=_auroc(sign * confidence[known], at_stop.em[known] == 1.0, known, units, settings),
         aurc=from_draws(area.plain[0], area_draws[0]),
         excess_aurc=from_draws(area.plain[1], area_draws[1]),
         curve=risk_coverage(
@@ -244,33 +245,21 @@ def selective(
         ),
         threshold=threshold,
         threshold_is_median=settings.threshold is None,
-        above=_group(above, at_stop, settings),
-        below=_group(~above, at_stop, settings),
+        above=_group(above, at_stop, units, settings),
+        below=_group(~above, at_stop, units, settings),
         abstentions=Abstentions(
             count=int(at_stop.abstained.sum()),
             share=float(at_stop.abstained.mean()),
-            others=_group(~at_stop.abstained, at_stop, settings),
+            others=_group(~at_stop.abstained, at_stop, units, settings),
         ),
     )
-
-
-def _draws(
-    area: ResampledAurc, n_questions: int, settings: SelectiveSettings
-) -> NDArray[np.float64]:
-    """(2, n_draws): the area and its excess in every resample."""
-    blocks = [
-        area(counts)
-        for counts in resampled_counts(
-            n_questions, resamples=settings.resamples, seed=settings.seed
-        )
-    ]
-    return np.concatenate(blocks, axis=1)
 
 
 def _auroc(
     values: NDArray[np.float64],
     right: NDArray[np.bool_],
     known: NDArray[np.bool_],
+    units: NDArray[np.intp],
     settings: SelectiveSettings,
 ) -> Estimate:
     if len(values) == 0:
@@ -280,26 +269,33 @@ def _auroc(
             f"no {'wrong' if right.all() else 'right'} answer has a defined confidence"
         )
     resampled = ResampledAuroc(values, right, np.flatnonzero(known), len(known))
-    draws = [
-        resampled(np.ascontiguousarray(counts.T))
-        for counts in resampled_counts(len(known), resamples=settings.resamples, seed=settings.seed)
-    ]
+    drawn = resampled_counts(
+        len(known), resamples=settings.resamples, seed=settings.seed, units=units
+    )
+    draws = [resampled(np.ascontiguousarray(counts.T)) for counts in drawn]
     return from_draws(auroc(values, right), np.concatenate(draws))
 
 
-def _group(chosen: NDArray[np.bool_], at_stop: AtStop, settings: SelectiveSettings) -> AnswerGroup:
+def _group(
+    chosen: NDArray[np.bool_],
+    at_stop: AtStop,
+    units: NDArray[np.intp],
+    settings: SelectiveSettings,
+) -> AnswerGroup:
     count = int(chosen.sum())
     if count == 0:
         nothing = undefined("no such answer")
         return AnswerGroup(questions=0, em=nothing, f1=nothing)
-    low, high = wilson(float(at_stop.em[chosen].sum()), count)
+    em, independent = at_stop.em[chosen], len(np.unique(units[chosen]))
+    low, high = wilson(float(em.sum()) * independent / count, independent)
     columns = np.stack([chosen, chosen * at_stop.f1], axis=1).astype(np.float64)
+    columns = unit_means(columns, units) * unit_means(1.0 / unit_weights(units), units)[:, None]
     means = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
     draws = np.where(
         means[:, 0] > 0, means[:, 1] / np.where(means[:, 0] > 0, means[:, 0], 1), np.nan
     )
     return AnswerGroup(
         questions=count,
-        em=Estimate(estimate=float(at_stop.em[chosen].mean()), low=low, high=high),
+        em=Estimate(estimate=float(em.mean()), low=low, high=high),
         f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
     )

@@ -16,6 +16,7 @@ from suffice.measures.measures import Measures
 from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.numbers.intervals.sums import from_sums
+from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.overconfidence import (
     STABLE,
@@ -55,12 +56,12 @@ class Correlations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concentration:
-    """How few values a signal takes: entropy in bits, its most common value and that value's share.
+    """How few values a signal takes: entropy in nats, its most common value and that value's share.
 
     A verbalized confidence that is 5 nearly always has an entropy near 0: it has collapsed.
     """
 
-    entropy_bits: float
+    entropy_nats: float
     mode: float
     mode_share: float
 
@@ -244,6 +245,7 @@ class _Data:
     table: SignalTable
     em: NDArray[np.float64]
     types: Texts  # (n_questions,)
+    units: NDArray[np.intp]  # (n_questions,)
     names: tuple[str, ...]
     calibrated: NDArray[np.float64]  # margins; why there are none, where all are NaN
     not_calibrated: str | None
@@ -253,13 +255,7 @@ class _Data:
 def diagnose(
     traces: TraceSet | Measures, settings: DiagnosticsSettings | None = None
 ) -> Diagnostics:
-    """Look at every signal on both splits, or on all questions where the trace lacks one of them.
-
-    Raises
-    ------
-    UsageError
-        For an empty trace set, an unknown signal, or one that the record cannot give.
-    """
+    """Look at every signal on both splits, or on all questions where the trace lacks one of them."""
     settings = DiagnosticsSettings() if settings is None else settings
     measures = Measures.of(traces)
     record = measures.traces
@@ -281,6 +277,7 @@ def diagnose(
         table=table,
         em=measures.score("em"),
         types=Texts.of(record.first_rounds("question_type")),
+        units=measures.units,
         names=names,
         calibrated=calibrated,
         not_calibrated=not_calibrated,
@@ -363,7 +360,8 @@ def _diagnose_part(
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
     em, exists, types = data.em[rows], data.table.exists[rows], data.types.codes[rows]
     labelled = np.isfinite(em).any(axis=1)
-    number = np.cumsum(labelled) - 1  # of each labelled question among those resampled
+    number = np.zeros(len(em), np.intp)  # of each labelled question's unit among those resampled
+    number[labelled] = numbered_units(data.units[rows][labelled])
     usable = np.isfinite(em)
     code_of = {kind: code for code, kind in enumerate(data.types.distinct.to_pylist())}
     kinds = [kind for kind in sorted(code_of) if (types == code_of[kind]).any()]
@@ -386,7 +384,7 @@ def _diagnose_part(
         ]
         separated = separations(
             parts,
-            int(labelled.sum()),
+            int(number[labelled].max(initial=-1)) + 1,
             resamples=resamples,
             seed=seed,
             by_sums=data.by_sums,
@@ -437,7 +435,7 @@ def _concentration(
     shares = counts / counts.sum()
     top = int(shares.argmax())
     return Concentration(
-        entropy_bits=max(0.0, -float((shares * np.log2(shares)).sum())),
+        entropy_nats=max(0.0, -float((shares * np.log(shares)).sum())),
         mode=float(distinct[top]),
         mode_share=float(shares[top]),
     )

@@ -57,22 +57,7 @@ def signal_flags(
     *,
     tune_split: str = FIT_SPLIT,
 ) -> dict[str, tuple[Flag, ...]]:
-    """What speaks against each of the named signals.
-
-    Parameters
-    ----------
-    traces
-        All questions.
-    names
-        Signals that the record defines or stores.
-    tune_split
-        Where a signal must vary to be of use; all questions where there is no such split.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, or a signal that the record cannot give.
-    """
+    """What speaks against each of the named signals."""
     names = tuple(dict.fromkeys(names))
     measures = Measures.of(traces)
     record, table = measures.traces, measures.signals(names)
@@ -103,11 +88,6 @@ def refuse_unusable(
 
     ``traces`` may be the flags of a trace set. Of a record so large that memory decides only the questions of
     the tune split are looked at.
-
-    Raises
-    ------
-    UsageError
-        Naming each such signal, what was found and what to do.
     """
     names = tuple(dict.fromkeys(names))
     if isinstance(traces, Mapping):

@@ -288,7 +288,7 @@ def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
 def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
     rows: list[list[Value]] = [
         [
-            *(signal.name, part, on.distinct, on.concentration.entropy_bits),
+            *(signal.name, part, on.distinct, on.concentration.entropy_nats),
             *(on.concentration.mode, on.concentration.mode_share),
         ]
         for signal in diagnostics.signals
@@ -299,11 +299,11 @@ def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
         _SIGNAL,
         Column(name="part", head="on"),
         Column(name="distinct", kind="count", head="values"),
-        Column(name="entropy_bits", kind="number", digits=2, head="entropy, bits"),
+        Column(name="entropy_nats", kind="number", digits=2, head="entropy, nats"),
         Column(name="mode", kind="significant"),
         Column(name="mode_share", kind="percent", head="mode's share, %"),
     )
-    title = "Signals of at most 12 values: near 0 bits, one value is given nearly always."
+    title = "Signals of at most 12 values: near 0, one value is given nearly always."
     if rows:
         yield Table(name="concentrations", title=title, columns=columns, rows=rows, names=2)
 

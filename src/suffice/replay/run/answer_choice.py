@@ -14,10 +14,11 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.numbers.series import running_best
 from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.signals.available import lack
-from suffice.signals.table import SignalTable, declared
+from suffice.signals.table import SignalTable, answer_votes, declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +56,9 @@ def answer_rounds(
 
     Where ``choice`` is the latest answer, the policy's own choice holds.
 
-    Of rounds 1 to the stop the one with the greatest or least value, of equal ones the latest or the first.
-    A round with an undefined value, or without the answer that is scored, is never chosen; where that leaves
-    none it is the stop's.
-
-    Raises
-    ------
-    UsageError
-        For a signal that the record cannot give, and for a choice where agreement is compared.
+    Of rounds 1 to the stop the one with the greatest or least value, of equal ones the latest or the first;
+    or the latest of those whose answer was given most often. A round with an undefined value, or without the
+    answer that is scored, is never chosen; where that leaves none it is the stop's.
     """
     n_questions, n_rounds = measures.traces.n_questions, measures.traces.n_rounds
     latest = np.broadcast_to(np.arange(1, n_rounds + 1, dtype=np.int16), (n_questions, n_rounds))
@@ -91,6 +87,8 @@ def _preference(
 ) -> tuple[NDArray[np.float64] | None, CostReads]:
     """How much each round's answer is preferred, (n_questions, n_rounds), and what that reads."""
     traces = measures.traces
+    if choice.rule == "majority":
+        return measures.derived(answer_votes)[0], cost_reads([declared("abstained", traces)])
     if choice.signal:
         own = (choice.signal,) if part else ()
         specs: Sequence[Signal] = (declared(choice.signal, traces, also=own),)
@@ -129,13 +127,7 @@ def signals_of_part(
 
 
 def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:
-    """Whose answer is returned, whatever policy stops; ``text`` is that of an answer choice.
-
-    Raises
-    ------
-    UsageError
-        Where that depends on the policy, and as for :func:`answer_rounds`.
-    """
+    """Whose answer is returned, whatever policy stops; ``text`` is that of an answer choice."""
     choice = AnswerChoice.parse(text)
     if choice.rule == "most-confident":
         raise UsageError(
@@ -143,24 +135,6 @@ def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:
             "confidence is each policy's own; choose by a signal: --answer highest:NAME"
         )
     return answer_rounds(measures, choice, None)
-
-
-def running_best(values: NDArray[np.float64], *, first: bool = False) -> NDArray[np.int16]:
-    """For every round the one up to it with the greatest value, from 1; NaN is none, of equals the latest.
-
-    With ``first``, of equals the first.
-
-    >>> running_best(np.array([[np.nan, 2.0, 1.0, 2.0, np.nan]]))
-    array([[1, 2, 2, 4, 4]], dtype=int16)
-    """
-    best = np.full(len(values), -np.inf)
-    at = np.zeros(len(values), np.int16)
-    rounds = np.empty(values.shape, np.int16)
-    for number, column in enumerate(values.T, start=1):
-        better = column > best if first else column >= best
-        best, at = np.where(better, column, best), np.where(better, number, at).astype(np.int16)
-        rounds[:, number - 1] = np.where(at == 0, number, at)
-    return rounds
 
 
 def answer_notes(

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.intervals.sums import Sums
+from suffice.numbers.units import unit_means
 from suffice.protocols import AnswerSet, CoveragePolicy, RecordedSets, Retention
 from suffice.results.as_json import as_json, fields_as_json
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class SetsTally:
     alpha: float
     covered: Sums | None
     sizes: Sums
-    answering: int
+    answering: float
     objective: float | None
     retention: Retention | None
     notes: tuple[str, ...]
@@ -137,13 +140,13 @@ def answer_sets(
     if promise is None:
         return None
     recorded = _recorded(policy, measures, stops)
-    covered = recorded.covered
+    covered, sizes, answering = _of_units(recorded, measures)
     return AnswerSetResult(
         alpha=promise.alpha,
         sets=recorded.sets,
-        coverage=None if covered is None else _interval(covered.astype(np.float64), draws),
-        set_size=_interval(_sizes(recorded), draws),
-        answer_rate=float(np.mean([not one.cannot_answer for one in recorded.sets])),
+        coverage=None if covered is None else _interval(covered, draws),
+        set_size=_interval(sizes, draws),
+        answer_rate=float(answering.mean()),
         objective=recorded.objective,
         retention=recorded.retention,
         notes=recorded.notes,
@@ -158,12 +161,12 @@ def tally_sets(
     if promise is None:
         return None
     recorded = _recorded(policy, measures, stops)
-    covered = recorded.covered
+    covered, sizes, answering = _of_units(recorded, measures)
     return SetsTally(
         alpha=promise.alpha,
         covered=None if covered is None else Sums.of(covered[:, None]),
-        sizes=Sums.of(_sizes(recorded)[:, None]),
-        answering=sum(not one.cannot_answer for one in recorded.sets),
+        sizes=Sums.of(sizes[:, None]),
+        answering=float(answering.sum()),
         objective=recorded.objective,
         retention=recorded.retention,
         notes=recorded.notes,
@@ -178,8 +181,15 @@ def _recorded(policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int1
     return replace(recorded, covered=None, objective=None, notes=notes)
 
 
-def _sizes(recorded: RecordedSets) -> NDArray[np.float64]:
-    return np.array([float(one.size) for one in recorded.sets])
+def _of_units(recorded: RecordedSets, measures: Measures) -> tuple[Array | None, Array, Array]:
+    """Which hold the right answer (of labelled questions), members, and which answer, a unit's mean each."""
+    covered, sets = recorded.covered, recorded.sets
+    held = None
+    if covered is not None:
+        held = unit_means(covered.astype(np.float64), measures.units[measures.labelled])
+    told = np.array([[one.size, not one.cannot_answer] for one in sets], np.float64)
+    means = unit_means(told.reshape(-1, 2), measures.units)
+    return held, means[:, 0], means[:, 1]
 
 
 def _together(notes: Sequence[str]) -> tuple[str, ...]:

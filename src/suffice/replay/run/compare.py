@@ -116,19 +116,27 @@ class Comparison(Tabular):
 
 
 def compare(
-    traces: Traces, settings: ComparisonSettings | None = None, *, run: FitRun | None = None
+    traces: Traces,
+    settings: ComparisonSettings | None = None,
+    *,
+    run: FitRun | None = None,
+    **stated: Any,
 ) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them.
 
-    Where nothing is named that is every fixed-K, the usual methods and the oracles. A policy that cannot
-    be fitted or run on this record is left out, and the result says why.
+    Where nothing is named that is every fixed-K (of more than 20 some), the usual methods and the oracles. A
+    policy that cannot be fitted or run on this record is left out, and the result says why.
 
     Parameters
     ----------
     traces
         The record, or the path of one.
+    settings
+        What to compare and how.
     run
         Who watches trainings.
+    stated
+        Fields of the settings by their names, as in ``compare(traces, rules=["answer_stable"])``.
 
     Raises
     ------
@@ -138,7 +146,7 @@ def compare(
     DataError
         For a split that is not there, and files that cannot be read.
     """
-    settings = settings_of(ComparisonSettings, settings)
+    settings = settings_of(ComparisonSettings, settings, **stated)
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
     names = settings.policies
@@ -244,6 +252,8 @@ def _same(candidate: NamedPolicy, wanted: NamedPolicy) -> bool:
 
 
 def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
+    if wanted == "all" and wanted not in measures.traces.splits:
+        return measures, None, ["replayed on all questions, those that policies were fitted on too"]
     if wanted is not None:
         return measures.only_split(wanted), wanted, []
     if EVAL_SPLIT in measures.traces.splits:
@@ -283,13 +293,7 @@ def _fitted_on(candidate: NamedPolicy, source: str, split: str | None) -> bool:
 
 
 def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
-    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared.
-
-    Raises
-    ------
-    UsageError
-        When no policy of that kind was compared, or several were.
-    """
+    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared."""
     measures = Measures.of(traces)
     results = comparison.result.policies
     learned = {

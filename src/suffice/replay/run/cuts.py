@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.measures.costs import CostBook
+from suffice.measures.costs import CostBook, KnownCosts
 from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, Weighing, seen_of
 from suffice.numbers.intervals.bootstrap import resampled_means
+from suffice.numbers.units import unit_means
 from suffice.policies.file import policy_hash
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import Resampling
@@ -28,6 +29,11 @@ Stops = NDArray[np.int16]
 
 SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
 _FEW = 10  # explored questions, with fewer of which an interval says little
+_HOW: Mapping[Weights, str] = {
+    "augmented": "each counts 1/propensity times what it differs from what was expected of it",
+    "ht": "each counts 1/propensity",
+    "self-normalised": "their mean, each counting 1/propensity, stands for all",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +73,17 @@ class Range:
 class PastCuts:
     """What of a policy's figures lies past cuts.
 
-    Parameters
-    ----------
-    weights
-        What every question counts at the policy's stop, (n_questions,), NaN where that was not seen.
-    weighing
-        The same in short.
-    unseen
-        Questions of which its stop was not seen.
-    ranges
-        By the names of scores and costs what stands in the place of means that are not known for that.
+    ``weights`` are what every question counts at the policy's stop, (n_questions,), NaN where that was not
+    seen, ``weighing`` the same in short; ``unseen`` counts questions of which its stop was not seen.
+    ``ranges`` has by the names of scores and costs what stands in the place of means that are not known;
+    ``few`` says that some are not because too few questions were explored.
     """
 
     weights: Array = field(metadata={"json": None})
     weighing: Weighing
     unseen: int
     ranges: Mapping[str, Range]
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,9 @@ class CutRecord:
             unseen=int(seen.unseen.sum()),
             untold=seen.untold,
             weights=weights,
-            exploration=exploration(seen, [one.type for one in measures.traces.questions]),
+            exploration=exploration(
+                seen, measures.traces.of_questions("question_type"), measures.scores().labelled
+            ),
         )
 
 
@@ -155,72 +158,115 @@ class AtStops:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads scores and costs at stops: those of cut questions weighted, NaN where nothing tells of them."""
+    """Reads scores and costs at stops: those of cut questions estimated, NaN where nothing tells of them."""
 
     seen: Seen
     weights: Weights
     labelled: NDArray[np.bool_]
+    units: NDArray[np.intp]
     draws: Resampling = field(default_factory=Resampling)
 
     def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
         """What a policy scores and pays that wants to stop at these rounds."""
         stops, seen = self.seen.stops(wanted), self.seen.of(scored)
-        paid = book.at_stops(reads)
-        scores = {name: self.score(scored, name, stops) for name in SCORES}
-        costs = {name: None if of is None else self.cost(of, stops) for name, of in paid.items()}
+        paid, floors = book.at_stops(reads), book.at_least(reads)
+        read = {name: self.score(scored, name, stops) for name in SCORES}
+        of_costs = {
+            name: (None, None) if of is None else self.cost(name, of, stops, floors)
+            for name, of in paid.items()
+        }
+        scores = {name: values for name, (values, _) in read.items()}
+        costs = {name: values for name, (values, _) in of_costs.items()}
         lacking = seen.lacking(stops)
         if not lacking.any() and not (stops > seen.until).any():
             return AtStops(scores, costs)
-        ranges: dict[str, Range] = {}
-        if lacking[self.labelled].any():
-            ranges |= {name: self._score_range(scored, name, stops) for name in SCORES}
-        if self.seen.lacking(stops).any():
-            floors = book.at_least(reads)
-            ranges |= {
-                name: self._cost_range(name, of, floor, stops)
-                for name, of in paid.items()
-                if of is not None and (floor := floors[name]) is not None
-            }
+        ranges = {name: one for name, (_, one) in [*read.items(), *of_costs.items()] if one}
+        weights = seen.weights(stops)
         past = PastCuts(
-            weights=np.where(lacking, np.nan, seen.weights(stops)),
+            weights=np.where(lacking, np.nan, weights),
             weighing=seen.weighing(stops),
             unseen=int(lacking.sum()),
-            ranges={name: one for name, one in ranges.items() if not np.isnan(one.low)},
+            ranges=ranges,
+            few=bool(ranges) and not lacking.any(),
         )
         return AtStops(scores, costs, past)
 
-    def _score_range(self, scored: Outcomes, name: ScoreName, stops: Stops) -> Range:
-        low, high = (self.score(scored, name, stops, end)[self.labelled] for end in (0.0, 1.0))
-        ends = np.stack([low, high], axis=1)
-        drawn = resampled_means(ends, resamples=self.draws.resamples, seed=self.draws.seed)
-        interval = (
-            float(np.nanpercentile(drawn[:, 0], 2.5)),
-            float(np.nanpercentile(drawn[:, 1], 97.5)),
-        )
-        return Range(low=float(low.mean()), high=float(high.mean()), interval=interval)
+    def mean(self, values: Array, among: NDArray[np.bool_] | None = None) -> float:
+        """The mean over units of questions, perhaps of some; NaN: there are none."""
+        some = slice(None) if among is None else among
+        means = unit_means(values[some], self.units[some])
+        return float(means.mean()) if len(means) else np.nan
 
-    def _cost_range(self, name: str, paid: Array, floor: Array, stops: Stops) -> Range:
-        """A cost is at least what the loop had paid where it was cut; no more is known but of rounds."""
-        rows = np.arange(len(stops))
-        last = np.maximum(self.seen.last, 1)
-        low = self.cost(paid, stops, floor[rows, last - 1])
-        if name != "rounds":
-            return Range(low=float(low.mean()), high=None)
+    def score(self, scored: Outcomes, name: ScoreName, stops: Stops) -> tuple[Array, Range | None]:
+        """One score of every question at its stop, (n_questions,), and what the mean is within if unknown."""
+        seen, values, some = self.seen.of(scored), getattr(scored, name), self.labelled
+        at = seen.at(values, stops, weights=self.weights, among=some)
+        lacking, explored = seen.lacking(stops) & some, self._explored(seen, stops, some)
+        if not some.any() or (explored is None and not lacking.any()):
+            return at, None
+        if lacking.any() and explored != 0:
+            ends = [
+                seen.at(values, stops, unseen=end, weights=self.weights, among=some)
+                for end in (0.0, 1.0)
+            ]
+        elif explored == 0:
+            ends = [seen.bounds(values, stops, end) for end in (0.0, 1.0)]
+        elif -1e-9 <= self.mean(at, some) <= 1.0 + 1e-9:
+            return at, None
+        else:
+            ends, explored = [at, at], 0
+        drawn = resampled_means(
+            unit_means(np.stack(ends, axis=1)[some], self.units[some]),
+            resamples=self.draws.resamples,
+            seed=self.draws.seed,
+        )
+        low, high = (
+            float(np.clip(np.nanpercentile(column, share), 0.0, 1.0))
+            for column, share in zip(drawn.T, (2.5, 97.5), strict=True)
+        )
+        means = (low, high) if ends[0] is ends[1] else [self.mean(end, some) for end in ends]
+        between = Range(low=means[0], high=means[1], interval=(low, high))
+        return (at if explored else np.where(stops > seen.until, np.nan, at)), between
+
+    def cost(
+        self, name: str, paid: Array, stops: Stops, floors: KnownCosts
+    ) -> tuple[Array, Range | None]:
+        """One cost of every question at its stop, alike.
+
+        It is at least what the loop had paid where it was cut; no more is known but of rounds. No estimate is
+        one beyond what the explored questions paid.
+        """
+        seen, rows = self.seen, np.arange(len(stops))
+        at = seen.at(paid, stops, weights=self.weights)
+        lacking, explored = seen.lacking(stops), self._explored(seen, stops)
+        if explored is None and not lacking.any():
+            return at, None
+        past = seen.weights(stops) != 1.0
+        if explored and not lacking.any():
+            shown = seen.bounds(paid, stops, np.nan)[past & (seen.weight > 0)]
+            slack = 1e-9 * max(1.0, float(np.abs(shown).max()))
+            if shown.min() - slack <= at[past].mean() <= shown.max() + slack:
+                return at, None
+        unknown = np.where(past, np.nan, at)
+        floor = floors[name]
+        if floor is None:
+            return unknown, None
         # a stop that depends on what lies past may be any
-        most = np.where(self.seen.last == 0, self.seen.budget, stops).astype(np.float64)
-        return Range(low=float(low.mean()), high=float(self.cost(paid, stops, most).mean()))
+        most = np.where(seen.last == 0, seen.budget, stops).astype(np.float64)
+        ends = [floor[rows, np.maximum(seen.last, 1) - 1], most][: 1 + (name == "rounds")]
+        if lacking.any() and explored != 0:
+            sides = [seen.at(paid, stops, unseen=end, weights=self.weights) for end in ends]
+        else:
+            sides = [seen.bounds(paid, stops, end) for end in ends]
+        low, *high = (self.mean(side) for side in sides)
+        return unknown, Range(low=low, high=high[0] if high else None)
 
-    def score(
-        self, scored: Outcomes, name: ScoreName, stops: Stops, unseen: float = np.nan
-    ) -> Array:
-        """One score of every question at its stop, (n_questions,)."""
-        return self.seen.of(scored).at(
-            getattr(scored, name), stops, unseen=unseen, weights=self.weights, among=self.labelled
-        )
-
-    def cost(self, paid: Array, stops: Stops, unseen: float | Array = np.nan) -> Array:
-        """One cost of every question at its stop, (n_questions,)."""
-        return self.seen.at(paid, stops, unseen=unseen, weights=self.weights)
+    def _explored(
+        self, seen: Seen, stops: Stops, some: NDArray[np.bool_] | None = None
+    ) -> int | None:
+        """How many explored questions go past their policy's stop; ``None``: none does, nor any cut one."""
+        past = (seen.weights(stops) != 1.0) & (True if some is None else some)
+        return int((past & (seen.weight > 0)).sum()) if past.any() else None
 
     def looking_ahead(self, settled: NDArray[np.bool_]) -> Reader:
         """For stops that depend on later rounds, see :meth:`Seen.looking_ahead`."""
@@ -237,24 +283,20 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
     if record is None:
         return
     if record.explored:
-        how = (
-            "each counts 1/propensity"
-            if record.weights == "ht"
-            else "past a cut their mean, each counting 1/propensity, stands for all"
-        )
         yield (
             f"past their policy's stop {record.explored:,} explored questions stand for themselves and for "
-            f"{record.stood_for:,} that were cut there: {how}"
+            f"{record.stood_for:,} that were cut there: {_HOW[record.weights]}"
         )
     few = [
         f"{name} ({one.weighing.past})"
         for name, one in past.items()
-        if one and not one.unseen and one.weighing.past < _FEW
+        if one and not one.unseen and (one.few or one.weighing.past < _FEW)
     ]
     if few:
         yield (
-            f"fewer than {_FEW} explored questions went as far as {', '.join(few)}: their intervals say "
-            "little, and where none did there is no self-normalised estimate"
+            f"too few explored questions went as far as {', '.join(few)}: their intervals say little. An "
+            "estimate beyond what a score or a cost can be, or of which none was explored, is given as a "
+            "range"
         )
     if record.untold:
         yield (
@@ -303,19 +345,19 @@ def cut_table(
         if one is None:
             continue
         score, rounds = one.ranges.get(metric.score), one.ranges.get("rounds")
-        weighing = one.weighing
+        weighing, explored = one.weighing, one.weighing.past
         rows.append(
             [
                 *(name, one.unseen),
                 None if score is None else Cell(score, score.shown(share=True)),
                 None if score is None else score.with_error,
                 None if rounds is None else Cell(rounds, rounds.shown(share=False)),
-                *(weighing.past, weighing.share, weighing.largest, weighing.total),
-                weighing.effective,
+                Cell(explored, f"{explored:,}, too few") if one.few else explored,
+                *(weighing.share, weighing.largest, weighing.total, weighing.effective),
             ]
         )
-    ranged = any(row[2] is not None for row in rows)
-    shown = [0, 1, *([2, 3, 4] if ranged else []), *(range(5, 10) if record.explored else [])]
+    ranged = [n for n in (2, 3, 4) if any(row[n] is not None for row in rows)]
+    shown = [0, 1, *ranged, *(range(5, 10) if record.explored else [])]
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",

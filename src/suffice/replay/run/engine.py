@@ -16,11 +16,12 @@ from suffice.measures.scores import Outcomes
 from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
 from suffice.numbers.intervals.sums import SUMS_ABOVE, from_sums
+from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_choice import answer_notes
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import CutRecord, Reader, cut_notes
+from suffice.replay.run.cuts import CutRecord, PastCuts, Reader, cut_notes
 from suffice.replay.run.frontier import EQUAL_COSTS
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.paired import Layout, PairedIntervals
@@ -60,7 +61,7 @@ class ReplaySettings:
     cost: str | None = None
     cost_model: CostModel = field(default_factory=CostModel)
     answer: str = "latest"
-    weights: Weights = "ht"
+    weights: Weights = "augmented"
 
     def __post_init__(self) -> None:
         if self.resamples < 1 or self.seed < 0:
@@ -82,12 +83,6 @@ def replay(
 
     A candidate that wants a round past a question's last recorded one takes that last one; how often
     is counted in ``beyond_record``.
-
-    Raises
-    ------
-    UsageError
-        When the baseline is not among the candidates, or a policy or the cost asked for needs what the
-        trace lacks.
     """
     names = [candidate.name for candidate in candidates]
     if settings.baseline not in names:
@@ -130,6 +125,7 @@ def replay(
         banners=settings.banners,
         notes=(
             *settings.notes,
+            *measures.unit_notes,
             *cut_notes(cut, {one.label: one.at_stops.past for one in policies}),
             *unscored_notes(unscored, labelled, measures.metric),
             *answer_notes(
@@ -181,15 +177,19 @@ def _in_parts(
     measures: Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
 ) -> ReplayResult:
     """The replay of a record too large to keep every question's figures: of one part after another."""
-    n_questions, n_rounds = measures.traces.n_questions, measures.traces.n_rounds
-    rows = np.arange(n_questions)
+    units, n_rounds = measures.units, measures.traces.n_rounds
+    # a unit lies in one part: in shards, which are read in turn, those of one question each
+    alone = unit_weights(units) == 1.0
 
     def each(tallied: Callable[[Measures], Tally]) -> Iterator[Tally]:
+        rest = np.ones(len(units), bool)
         if measures.in_shards:
-            yield from measures.of_shards(tallied)
-            return
-        for start in range(0, n_questions, SUMS_ABOVE):
-            yield tallied(measures.take((rows >= start) & (rows < start + SUMS_ABOVE)))
+            yield from measures.of_shards(tallied, alone)
+            rest = ~alone
+        sizes = np.bincount(units[rest], minlength=int(units.max()) + 1)
+        block = ((np.cumsum(sizes) - sizes) // SUMS_ABOVE)[units]
+        for number in np.unique(block[rest]):
+            yield tallied(measures.take(rest & (block == number)))
 
     return replay_parts(each, candidates, settings, n_rounds, source=measures.traces.origin.source)
 
@@ -205,10 +205,12 @@ def _intervals(
         costs=tuple(name for name, paid in fixed.items() if paid is not None),
     )
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
+    of_fixed = runner.fixed_scores()
     values = layout.columns(
-        ([run.read.scores[runner.scored.metric.score] for run in runs], runner.fixed_scores()),
+        ([run.read.scores[runner.scored.metric.score] for run in runs], of_fixed),
         {name: ([run.read.costs[name] for run in runs], fixed[name]) for name in layout.costs},
     )[labelled]
+    values = unit_means(values, runner.reader.units[labelled])
 
     def draws() -> NDArray[np.float64]:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
@@ -218,32 +220,38 @@ def _intervals(
         weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
             initial=seen.budget
         )
-        drawn[:, layout.scores] = with_rare_weights(
-            drawn[:, layout.scores],
+        largest = np.array([*past, *weighted]) * seen.reach
+        if not largest.any():
+            return drawn
+        scores, others = np.split(drawn, [layout.scores.stop], axis=1)
+        wider = with_rare_weights(
+            scores,
             values[:, layout.scores],
-            np.array([*past, *weighted]) * seen.reach,
+            largest,
             centred=settings.weights != "ht",
             seed=settings.seed,
         )
-        return drawn
+        return np.hstack([wider, others])
 
-    full = np.full_like(seen.last, seen.budget)
+    rounds = np.arange(1, of_fixed.shape[1] + 1)
+    past = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
     return PairedIntervals(
         layout,
         baseline=settings.baseline,
         axis=axis.name,
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
-        against=not seen.lacking(full)[labelled].any(),
+        against=not np.isnan(of_fixed[past]).any(),
     )
 
 
 def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
     """What the full budget costs a question, as it would be run."""
     full = np.full_like(reader.seen.last, reader.seen.budget)
+    paid, floors = book.at_stops(CostReads()), book.at_least(CostReads())
     return {
-        name: None if paid is None else known(reader.cost(paid, full).mean())
-        for name, paid in book.at_stops(CostReads()).items()
+        name: None if of is None else known(reader.mean(reader.cost(name, of, full, floors)[0]))
+        for name, of in paid.items()
     }
 
 
@@ -251,13 +259,14 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     candidate, name, read = run.candidate, run.candidate.name, run.read
     scored = runner.scored
     labelled = scored.labelled
-    means = {
-        one: known(values[labelled].mean()) if labelled.any() else None
-        for one, values in read.scores.items()
-    }
+    mean = runner.reader.mean
+    means = {one: known(mean(values, labelled)) for one, values in read.scores.items()}
     score = means[scored.metric.score]
     full = intervals.full_budget()
     rounds = read.costs["rounds"]
+    weights = unit_weights(runner.reader.units)
+    weights = weights if read.past is None else weights * read.past.weights
+    taken = Taken(stops=run.stops, answers=run.answers, weights=weights)
     return PolicyResult(
         name=name,
         kind=candidate.kind,
@@ -266,11 +275,11 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         em=means["em"],
         f1=means["f1"],
         acc=means["acc"],
-        mean_rounds=np.nan if rounds is None else float(rounds.mean()),
+        mean_rounds=np.nan if rounds is None else mean(rounds),
         costs={
-            name: None if paid is None else known(paid.mean()) for name, paid in read.costs.items()
+            name: None if paid is None else known(mean(paid)) for name, paid in read.costs.items()
         },
-        taken=Taken(stops=run.stops, answers=run.answers),
+        taken=taken,
         beyond_record=runner.beyond(run),
         metric=scored.metric,
         interval=intervals.score(name),
@@ -279,7 +288,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
-        p95_rounds=_p95(run),
+        p95_rounds=_p95(taken, read.past),
         policy=candidate.policy,
         label=candidate.label,
         max_rounds=candidate.max_rounds,
@@ -287,16 +296,15 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     )
 
 
-def _p95(run: Run) -> float:
+def _p95(taken: Taken, past: PastCuts | None) -> float:
     """The 95th percentile of stop rounds; of weighted ones the first that so much weight stops by."""
-    past = run.read.past
-    if past is None:
-        return float(np.percentile(run.stops, 95))
-    if past.unseen:
+    if past is None and (taken.weights == 1.0).all():
+        return float(np.percentile(taken.stops, 95))
+    if past is not None and past.unseen:
         return np.nan
-    order = np.argsort(run.stops, kind="stable")
-    passed = np.cumsum(past.weights[order])
-    return float(run.stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
+    order = np.argsort(taken.stops, kind="stable")
+    passed = np.cumsum(taken.weights[order])
+    return float(taken.stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
 
 
 def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes) -> PolicyResult:
@@ -318,7 +326,7 @@ def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes)
 def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
     if result.kind == CLOSED_BOOK or result.at_stops.past is not None:
         return result
-    precision, recall = measures.retrieval().at(result.stops)
+    precision, recall = measures.retrieval().at(result.stops, unit_weights(measures.units))
     return replace(result, precision=precision, recall=recall)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from suffice.numbers.intervals.bootstrap import Interval
 
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 _TIE = 1e-12
+_NEARLY = 1e-9  # a score that rounding may leave equal
 EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
 """What a policy and the best fixed budget are compared at, each at the same."""
 
@@ -65,12 +65,15 @@ class AgainstFixed:
     ``fixed`` names that budget, chosen on the questions that are scored; ``gain`` is in shares of 1. Its
     interval takes the best anew in each resample, which favours the fixed budgets: above 0 it shows that
     looping pays, below 0 it shows little. ``held`` keeps to the budget named, which shows what lies below.
+    ``p_every`` tests "some fixed budget, or mix of two, scores no less at that cost": the greatest of their
+    bootstrap p-values (intersection-union test, Berger 1982).
     """
 
     cost: str
     fixed: str
     gain: Interval
     held: Interval
+    p_every: float = 1.0
 
     @property
     def pays(self) -> bool:
@@ -112,53 +115,106 @@ def of_mix(
     )
 
 
+def most_no_less(
+    fixed: tuple[NDArray[np.float64], NDArray[np.float64]],
+    own: NDArray[np.float64],
+    at: NDArray[np.float64],
+    paid: NDArray[np.float64],
+    spent: float,
+) -> int:
+    """In how many draws the hardest fixed budget, or mix of two, scores no less than a policy.
+
+    ``fixed`` are the costs and scores of fixed budgets in each draw, (n_draws, n_rounds) each, ``own`` and
+    ``at`` what the policy scores and costs there. Mixed are those that cost ``spent`` by the mean costs
+    ``paid`` (n_rounds,), NaN: not known.
+    """
+    costs, scores = fixed
+    spent = max(spent, float(np.nanmin(paid)))
+    low, high = np.flatnonzero(paid <= spent), np.flatnonzero(paid > spent)
+    most = int((own[:, None] <= scores[:, low]).sum(axis=0).max())
+    if not len(high):
+        return most
+    # below a line from low to high lies what rises no faster from low than from there to high; so two
+    # comparisons bound what a pair can reach, and few pairs have to be counted
+    nearly, left, right = (
+        (own - _NEARLY)[:, None],
+        at[:, None] - costs[:, low],
+        costs[:, high] - at[:, None],
+    )
+    rise = np.where(nearly <= scores[:, low], -np.inf, np.inf)
+    np.divide(nearly - scores[:, low], left, out=rise, where=left > 0)
+    rise[
+        costs[:, low] >= costs[:, high].min(axis=1)[:, None]
+    ] = -np.inf  # may lie to the right of high
+    fall = np.where(nearly <= scores[:, high], np.inf, -np.inf)
+    np.divide(scores[:, high] - nearly, right, out=fall, where=right > 0)
+    of_low = (rise <= fall.max(axis=1)[:, None]).sum(axis=0)
+    of_high = (rise.min(axis=1)[:, None] <= fall).sum(axis=0)
+    for a in np.argsort(-of_low):
+        if of_low[a] <= most:
+            break
+        others = np.flatnonzero(of_high > most)
+        bounds = (rise[:, [a]] <= fall[:, others]).sum(axis=0)
+        for number in np.argsort(-bounds):
+            if bounds[number] <= most:
+                break
+            pair = BestMix(np.zeros(1), low[[a]], high[others[[number]]])
+            most = max(most, int((own <= of_mix(costs, scores, at, pair)).sum()))
+    return most
+
+
 def best_mix(
     costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
 ) -> BestMix:
     """The best that fixed budgets, or a random choice between two of them, reach for a mean cost.
 
-    Parameters
-    ----------
-    costs, scores
-        Of fixed-1 .. fixed-R, (n_rows, n_rounds), in any order; budgets of unknown score (NaN in every row)
-        are left out.
-    at
-        What may be spent, (n_rows,). Where it is less than every budget costs, the cheapest is taken.
+    Of equal ones the first.
     """
-    known = np.flatnonzero(~np.isnan(scores).all(axis=0)).tolist()
-    spent = np.maximum(at, costs[:, known].min(axis=1))
-    n_rows = len(costs)
-    best = BestMix(np.full(n_rows, -np.inf), np.zeros(n_rows, int), np.zeros(n_rows, int))
-    for low, high in product(known, repeat=2):
-        width = costs[:, high] - costs[:, low]
-        share = np.where(
-            low == high, 0.0, (spent - costs[:, low]) / np.where(width > 0, width, 1.0)
-        )
-        mixed = scores[:, low] + share * (scores[:, high] - scores[:, low])
-        alone = (low == high) & (costs[:, low] <= spent)
-        better = (alone | ((width > 0) & (share >= 0) & (share < 1))) & (mixed > best.score + _TIE)
-        best.score[better], best.low[better], best.high[better] = mixed[better], low, high
-    return best
+    known = np.flatnonzero(~np.isnan(scores).all(axis=0))
+    paid, gained = costs[:, known], scores[:, known]
+    spent = np.maximum(at, paid.min(axis=1))[:, None]
+    alone = np.where(paid <= spent, gained, -np.inf)
+
+    def ends(*budgets: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+        return [np.take_along_axis(of, which, 1) for which in budgets for of in (paid, gained)]
+
+    def mixed(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What each low scores with each high, -inf where the two cannot cost what is spent."""
+        low_cost, low_score, high_cost, high_score = ends(low, high)
+        width = high_cost - low_cost
+        share = (spent - low_cost) / np.where(width > 0, width, 1.0)
+        mix = low_score + share * (high_score - low_score)
+        return np.where((width > 0) & (share >= 0) & (share < 1), mix, -np.inf)
+
+    # the line above all budgets at what is spent: from two that it may go through, to the budget furthest
+    # above them
+    low, high = alone.argmax(axis=1)[:, None], gained.argmax(axis=1)[:, None]
+    for _ in known:
+        low_cost, low_score, high_cost, high_score = ends(low, high)
+        width = high_cost - low_cost
+        slope = np.where(width > 0, (high_score - low_score) / np.where(width > 0, width, 1.0), 0.0)
+        over = gained - low_score - slope * (paid - low_cost)
+        above = over.argmax(axis=1)[:, None]
+        higher = np.take_along_axis(over, above, 1) > _TIE / 100
+        if not higher.any():
+            break
+        affordable = np.take_along_axis(paid, above, 1) <= spent
+        low = np.where(higher & affordable, above, low)
+        high = np.where(higher & ~affordable, above, high)
+    top = np.maximum(alone.max(axis=1)[:, None], mixed(low, high))
+    everyone = np.broadcast_to(np.arange(len(known)), paid.shape)
+    low = (np.maximum(alone, mixed(everyone, high)) >= top - _TIE).argmax(axis=1)[:, None]
+    reached = mixed(low, everyone)
+    np.put_along_axis(reached, low, np.take_along_axis(alone, low, 1), 1)
+    high = (reached >= top - _TIE).argmax(axis=1)[:, None]
+    best = np.take_along_axis(reached, high, 1)
+    return BestMix(score=best[:, 0], low=known[low[:, 0]], high=known[high[:, 0]])
 
 
 def interpolate(
     costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The frontier's score at given costs, row by row; clamped outside the frontier.
-
-    Parameters
-    ----------
-    costs, scores
-        (n_rows, n_rounds), in any order: fixed-k need not cost more than fixed-(k - 1). Budgets of unknown
-        score (NaN in every row) are left out.
-    at
-        (n_rows,).
-
-    Returns
-    -------
-    (n_rows,): the linear mix of the two neighbouring fixed-k points, which is what a random choice
-    between them would give at that cost (METHODS 1; corrected). No upper hull is taken: a fixed budget
-    that costs more and scores less pulls its neighbours' mix down.
 
     Notes
     -----

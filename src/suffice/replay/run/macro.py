@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.units import numbered_units, unit_means
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import NOT_KEPT
@@ -21,7 +22,7 @@ from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.units import unit_keys
 
 Array = NDArray[np.float64]
 _NAME_WIDTH = 40
@@ -123,9 +124,13 @@ class MacroResult(Tabular):
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set: keys of its labelled questions and columns (n_labelled, 2 x policies): score, other."""
+    """One set: keys of its labelled units, the id of one question of each, how many questions they are, and
+    columns (n_units, 2 x policies): score, other.
+    """
 
-    keys: tuple[tuple[str, str], ...]
+    keys: tuple[float, ...]
+    names: Mapping[float, str]
+    labelled: int
     columns: Array
     rounds: Array
 
@@ -133,7 +138,7 @@ class _Set:
 def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     """Average every policy over the sets of several comparisons.
 
-    Questions that stand in several sets (same id and text) are drawn together, so that the same
+    Questions that stand in several sets (of one text or group) are drawn together, so that the same
     question asked of two models, or at two settings, is one observation; sets without a common
     question are resampled on their own.
 
@@ -179,7 +184,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     rounds = np.stack([one.rounds for one in sets]).mean(axis=0)
     return MacroResult(
         sources=tuple(comparison.result.source for comparison in comparisons),
-        labelled=tuple(len(one.keys) for one in sets),
+        labelled=tuple(one.labelled for one in sets),
         shared=_shared(sets),
         metric=first.metric,
         answer=first.answer,
@@ -228,18 +233,15 @@ def _set(comparison: Comparison) -> _Set:
         for name in (scored.metric.score, scored.metric.beside)
         for policy in result.policies
     ]
+    keys = unit_keys(comparison.traces)[scored.labelled]
+    ids = np.array(comparison.traces.question_ids, object)[scored.labelled]
+    first = dict(zip(keys[::-1].tolist(), ids[::-1].tolist(), strict=True))
     return _Set(
-        keys=_keys(comparison.traces, scored.labelled),
-        columns=np.stack(columns, axis=1),
+        keys=tuple(dict.fromkeys(keys.tolist())),
+        names=first,
+        labelled=len(keys),
+        columns=unit_means(np.stack(columns, axis=1), numbered_units(keys)),
         rounds=np.array([policy.mean_rounds for policy in result.policies]),
-    )
-
-
-def _keys(traces: TraceSet, labelled: NDArray[np.bool_]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (question.id, question.text)
-        for question, counts in zip(traces.questions, labelled, strict=True)
-        if counts
     )
 
 
@@ -263,13 +265,17 @@ def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
 
     A set's share of the questions drawn varies with the draw, so that its means are ratios of sums.
     """
-    keys = sorted({key for one in group for key in one.keys})
+    names: dict[float, str] = {}
+    for one in group:
+        names |= {key: min(name, names.get(key, name)) for key, name in one.names.items()}
+    keys = sorted(names, key=lambda key: (names[key], key))
+    stream = _stream(seed, [names[key] for key in keys])
     position = {key: number for number, key in enumerate(keys)}
     rows = [np.array([position[key] for key in one.keys]) for one in group]
     if from_sums(len(keys)):
-        return _draws_from_sums(group, rows, len(keys), resamples, _stream(seed, keys))
+        return _draws_from_sums(group, rows, len(keys), resamples, stream)
     drawn: list[list[Array]] = [[] for _ in group]
-    for counts in resampled_counts(len(keys), resamples=resamples, seed=_stream(seed, keys)):
+    for counts in resampled_counts(len(keys), resamples=resamples, seed=stream):
         for number, (one, chosen) in enumerate(zip(group, rows, strict=True)):
             weights = counts[:, chosen]
             total = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
@@ -295,15 +301,15 @@ def _draws_from_sums(
     return [part[:, :-1] / part[:, [-1]] for part in np.split(drawn, ends, axis=1)]
 
 
-def _stream(seed: int, keys: Sequence[tuple[str, str]]) -> int:
+def _stream(seed: int, names: Sequence[str]) -> int:
     """A seed of the group's own, so that separate groups are drawn independently."""
-    digest = hashlib.sha256("\0".join(id_ for id_, _ in keys).encode()).digest()
+    digest = hashlib.sha256("\0".join(names).encode()).digest()
     return seed + int.from_bytes(digest[:4], "big")
 
 
 def _shared(sets: Sequence[_Set]) -> int:
-    seen: set[tuple[str, str]] = set()
-    shared: set[tuple[str, str]] = set()
+    seen: set[float] = set()
+    shared: set[float] = set()
     for one in sets:
         shared |= seen.intersection(one.keys)
         seen |= set(one.keys)

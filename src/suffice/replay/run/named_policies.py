@@ -9,6 +9,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+
 from suffice._version import VERSION
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
@@ -96,10 +98,21 @@ class _Fitting:
     run: FitRun | None
 
 
+def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
+    """Every fixed-K; of a longer record some, ever further apart.
+
+    >>> fixed_names(60, most=6)
+    ('fixed-1', 'fixed-2', 'fixed-5', 'fixed-12', 'fixed-26', 'fixed-60')
+    """
+    shown = np.arange(1, n_rounds + 1)
+    if n_rounds > most:
+        shown = np.unique(np.geomspace(1, n_rounds, most).round().astype(int))
+    return tuple(f"fixed-{k}" for k in shown.tolist())
+
+
 def usual_names(n_rounds: int, *, oracles: bool = True) -> tuple[str, ...]:
-    """What is compared where nothing is named: every fixed-K, the usual methods, the oracles."""
-    fixed = (f"fixed-{k}" for k in range(1, n_rounds + 1))
-    return (*fixed, *USUAL_METHODS, *(ORACLES if oracles else ()))
+    """What is compared where nothing is named: fixed budgets, the usual methods, the oracles."""
+    return (*fixed_names(n_rounds), *USUAL_METHODS, *(ORACLES if oracles else ()))
 
 
 def named_policies(
@@ -111,30 +124,7 @@ def named_policies(
     f1_kind: F1Kind = "hotpotqa",
     run: FitRun | None = None,
 ) -> tuple[NamedPolicy, ...]:
-    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
-
-    Parameters
-    ----------
-    traces
-        The whole trace set; where something must be fitted, that is done on its tune split.
-    names
-        ``fixed-K``, ``oracle-em``, ``oracle-f1``, ``closed-book``, a method's name, a policy file or a
-        policy.
-    rules
-        Rule texts.
-    fit_on
-        Another trace set, on whose tune split to fit instead.
-    f1_kind
-        Which F1 a method chooses its number by, where it chooses one.
-    run
-        Who watches trainings.
-
-    Raises
-    ------
-    UsageError
-        For a name that is none of these, and for a policy that cannot be fitted here, with the line
-        that fits it.
-    """
+    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``."""
     asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind, run=run)
     return numbered([policy.build() for policy in asked])
 
@@ -148,15 +138,7 @@ def asked_policies(
     f1_kind: F1Kind = "hotpotqa",
     run: FitRun | None = None,
 ) -> list[AskedPolicy]:
-    """What :func:`named_policies` is to build, each still to be fitted.
-
-    Raises
-    ------
-    UsageError
-        For a name that no policy has, whatever the record, and a rule that is none.
-    DataError
-        For a policy file that cannot be read.
-    """
+    """What :func:`named_policies` is to build, each still to be fitted."""
     measures = Measures.of(traces)
     fit_measures = measures if fit_on is None else Measures.of(fit_on)
     fitting = _Fitting(measures=fit_measures, f1_kind=f1_kind, run=run)

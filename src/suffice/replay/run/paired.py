@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from suffice.replay.run.frontier import (
     Frontier,
     best_mix,
     interpolate,
+    most_no_less,
     of_mix,
 )
 
@@ -85,18 +86,9 @@ class Drawn:
 class PairedIntervals:
     """Paired intervals of all candidates over the labelled questions.
 
-    Parameters
-    ----------
-    layout
-        What the columns are.
-    baseline, axis
-        The candidate that differences are taken against, and the cost that all are compared at.
-    means
-        Of the columns, (n_columns,); ``None``: no question is labelled.
-    draws
-        Those of the means, (n_draws, n_columns), where they are needed.
-    against
-        Whether fixed budgets are known throughout, so that candidates can be held against them.
+    ``means`` are of the layout's columns, (n_columns,), ``None``: no question is labelled; ``draws`` gives
+    theirs, (n_draws, n_columns). ``against``: fixed budgets are known throughout, so that candidates can be
+    held against them.
     """
 
     def __init__(
@@ -124,7 +116,11 @@ class PairedIntervals:
         ]
         if np.isnan(self._means.fixed_scores).all():
             return
-        self._draws = layout.split(draws())
+        drawn = draws()
+        self._resamples = len(drawn)
+        if not drawn.strides[0]:  # of one unit all draws are alike
+            drawn = drawn[:1]
+        self._draws = layout.split(drawn)
         self.frontier = Frontier(
             cost_name=self._axis,
             costs=tuple(map(known, self._means.fixed_costs[self._axis][0].tolist())),
@@ -133,7 +129,8 @@ class PairedIntervals:
 
     def score(self, name: str) -> Interval | None:
         """The score."""
-        return self._interval(lambda drawn: drawn.scores[:, self._index[name]])
+        score = self._interval(lambda drawn: drawn.scores[:, self._index[name]])
+        return score and _within(score, 0.0)
 
     def delta(self, name: str) -> Interval | None:
         """The score minus the baseline's."""
@@ -182,8 +179,21 @@ class PairedIntervals:
             named = of_mix(
                 drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number], means
             )
+            budgets = np.where(
+                np.isnan(self._means.fixed_scores[0]), np.nan, self._means.fixed_costs[cost][0]
+            )
+            paid = drawn.costs[cost][:, number]
+            no_less = most_no_less(
+                (drawn.fixed_costs[cost], drawn.fixed_scores),
+                own,
+                paid,
+                budgets,
+                float(self._means.costs[cost][0, number]),
+            )
+            share = no_less / len(own)
             compared.append(
                 AgainstFixed(
+                    p_every=(1 + share * self._resamples) / (1 + self._resamples),
                     cost=cost,
                     fixed=means.names[0],
                     gain=percentile_interval(gain, own - best(drawn).score),
@@ -200,4 +210,12 @@ class PairedIntervals:
         if self.frontier is None:
             return None
         estimate = float(of(self._means)[0])
-        return None if np.isnan(estimate) else percentile_interval(estimate, of(self._draws))
+        if np.isnan(estimate):
+            return None
+        return _within(percentile_interval(estimate, of(self._draws)), -1.0)
+
+
+def _within(found: Interval, least: float) -> Interval:
+    """An interval of scores, or of their differences, cut at what these can be."""
+    low, high = np.clip([found.low, found.high], least, 1.0).tolist()
+    return replace(found, low=low, high=high)

@@ -21,13 +21,7 @@ CLOSED_BOOK = "closed-book"
 
 
 def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
-    """The answers without passages, measured as one round a question under the same gold.
-
-    Raises
-    ------
-    UsageError
-        When a question has no round 0, with how to record it.
-    """
+    """The answers without passages, measured as one round a question under the same gold."""
     measures = Measures.of(traces)
     asked, closed_book = measures.traces, measures.closed_book()
     missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
@@ -46,11 +40,6 @@ def closed_book_costs(
     """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval.
 
     ``axis`` is the one that policies are compared at; ``None``: not known yet.
-
-    Raises
-    ------
-    UsageError
-        When the cost that policies are compared at is unknown for round 0.
     """
     paid = rounds.costs(model).at_stops(CostReads())
     costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
@@ -64,13 +53,7 @@ def closed_book_costs(
 
 
 def of_rounds(result: ReplayResult) -> ReplayResult:
-    """The replay without policies that answer before round 1, whose scores are of no round.
-
-    Raises
-    ------
-    UsageError
-        When the baseline is such a policy.
-    """
+    """The replay without policies that answer before round 1, whose scores are of no round."""
     kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
     if result.baseline not in (policy.name for policy in kept):
         raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
@@ -78,13 +61,7 @@ def of_rounds(result: ReplayResult) -> ReplayResult:
 
 
 def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
-    """The measures of the traces, which must be those of the replay.
-
-    Raises
-    ------
-    UsageError
-        When they are others, and where the replay keeps no single question.
-    """
+    """The measures of the traces, which must be those of the replay."""
     if result.question_ids is None:
         raise UsageError(NOT_KEPT.format(of="scores and costs of single questions"))
     measures = Measures.of(traces).by(result.metric.name)

@@ -39,20 +39,24 @@ _MOST_WITH_DECIMALS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The rounds of every question, (n_questions,) each, see :class:`PolicyResult`."""
+    """The rounds of every question, (n_questions,) each, see :class:`PolicyResult`, and what it counts.
+
+    ``weights`` are 1 over the size of its unit, times its weight where questions were cut (NaN: not seen).
+    """
 
     stops: NDArray[np.int16]
     answers: NDArray[np.int16]
+    weights: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What is told of the questions of a large record: how many stop at each round, by round.
+    """What is told of the questions of a large record: how many units stop at each round, by round.
 
-    ``undefined`` of them have no confidence there (``None``: the policy has none).
+    ``undefined`` questions have no confidence there (``None``: the policy has none).
     """
 
-    stops: Mapping[int, int]
+    stops: Mapping[int, float]
     undefined: int | None
 
 
@@ -129,24 +133,12 @@ class PolicyResult:
 
     @property
     def stops(self) -> NDArray[np.int16]:
-        """The round taken, (n_questions,).
-
-        Raises
-        ------
-        UsageError
-            Where no question's is kept.
-        """
+        """The round taken, (n_questions,)."""
         return self._taken.stops
 
     @property
     def answers(self) -> NDArray[np.int16]:
-        """The round whose answer is returned, (n_questions,).
-
-        Raises
-        ------
-        UsageError
-            Where no question's is kept.
-        """
+        """The round whose answer is returned, (n_questions,)."""
         return self._taken.answers
 
     @property
@@ -171,22 +163,15 @@ class PolicyResult:
 
     @property
     def stop_counts(self) -> dict[int, float]:
-        """How many questions stop at each round at which any does, weighted where questions were cut.
+        """How many units stop at each round at which any does, estimated where questions were cut.
 
         Those whose stop was not seen are not among them.
         """
         if self.counted is not None:
             return dict(self.counted.stops)
         rounds, at = np.unique(self.stops, return_inverse=True)
-        past = self.at_stops.past
-        weights = None if past is None else np.nan_to_num(past.weights)
-        counts: list[float] = np.bincount(at, weights, len(rounds)).tolist()
-        stopped = zip(rounds.tolist(), counts, strict=True)
-        return {
-            number: int(questions) if float(questions).is_integer() else questions
-            for number, questions in stopped
-            if questions
-        }
+        weights = np.nan_to_num(self._taken.weights)
+        return counts_by_round(rounds, np.bincount(at, weights, len(rounds)).astype(np.float64))
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -324,13 +309,7 @@ class ReplayResult(Tabular):
         return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
-        """The document of ``replay --json``: strict JSON, null where undefined.
-
-        Raises
-        ------
-        UsageError
-            For single questions of which none is kept.
-        """
+        """The document of ``replay --json``: strict JSON, null where undefined."""
         if per_question and self.question_ids is None:
             raise UsageError(NOT_KEPT.format(of="the stops of single questions"))
         ids = self.question_ids if per_question else None
@@ -437,6 +416,14 @@ class ReplayResult(Tabular):
         ]
         if told:
             yield f"Policy files: {'; '.join(told)}."
+
+
+def counts_by_round(
+    rounds: NDArray[np.integer[Any]], counts: NDArray[np.float64]
+) -> dict[int, float]:
+    """How many stop at each round, of those at which any does; whole numbers as such."""
+    told = zip(rounds.tolist(), counts.round(9).tolist(), strict=True)
+    return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
 
 # --- what a reader must know -------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,19 +52,7 @@ def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np
 
 
 class Runner:
-    """Replays candidates on the questions of ``measures``, whatever they are a part of.
-
-    Parameters
-    ----------
-    measures
-        The questions.
-    candidates, settings
-        What is replayed, and how it is scored.
-    n_rounds
-        The full budget of the record.
-    whole
-        What how it is charged depends on; ``None``: these questions are all of it.
-    """
+    """Replays candidates on the questions of ``measures``, whatever they are a part of."""
 
     def __init__(
         self,
@@ -96,7 +84,8 @@ class Runner:
         """What stopping after each round scores for fixed budgets."""
         self.draws = Resampling(settings.resamples, settings.seed)
         seen = seen_beside(measures, [candidate.policy for candidate in candidates])
-        self.reader = Reader(seen, settings.weights, self.scored.labelled, self.draws)
+        labelled, units = self.scored.labelled, measures.units
+        self.reader = Reader(seen, settings.weights, labelled, units, self.draws)
         self.book = (
             measures.costs(settings.cost_model, of_fixed.reads)
             if whole is None
@@ -156,8 +145,7 @@ class Runner:
 
         At the budget of the record nothing is read, whatever round a part of it ends in.
         """
-        most, budget = self._measures.traces.n_rounds, candidate.max_rounds
-        budget = self._n_rounds if budget is None and most < self._n_rounds else budget
+        budget = min(candidate.max_rounds or self._n_rounds, self._n_rounds)
         if candidate.policy is None:
             return CostReads(answers=True, until=budget)
         return policy_reads(candidate.policy, budget)
@@ -181,18 +169,26 @@ class Runner:
 
     def fixed_scores(self) -> NDArray[np.float64]:
         """What fixed-1 .. fixed-R score, (n_questions, n_rounds), NaN where that is not known."""
-        seen = self.seen.of(self.returned)
-        weights, labelled = self.reader.weights, self.returned.labelled
-        return self._wide(seen.matrix(self.returned.compared, weights=weights, among=labelled))
+        returned, name = self.returned, self.returned.metric.score
+        return self._fixed(returned.compared, lambda at: self.reader.score(returned, name, at)[0])
 
     def fixed_cost(self, name: str) -> NDArray[np.float64] | None:
         """What fixed-1 .. fixed-R cost, alike; ``None``: unknown."""
-        paid = self.book.at_stops(CostReads())[name]
-        return (
-            None
-            if paid is None
-            else self._wide(self.seen.matrix(paid, weights=self.reader.weights))
-        )
+        paid, floors = self.book.at_stops(CostReads())[name], self.book.at_least(CostReads())
+        if paid is None:
+            return None
+        return self._fixed(paid, lambda at: self.reader.cost(name, paid, at, floors)[0])
+
+    def _fixed(
+        self,
+        values: NDArray[np.float64],
+        at: Callable[[NDArray[np.int16]], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        seen = self.seen
+        if not seen.cut.any():
+            return self._wide(seen.matrix(values))
+        every = np.arange(1, values.shape[1] + 1, dtype=np.int16)
+        return self._wide(np.column_stack([at(np.full_like(seen.last, k)) for k in every]))
 
     def _wide(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The last round of these questions stands for the later ones of the record."""

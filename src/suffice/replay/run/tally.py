@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, RecordedUsage, UsageFacts, find_cost
 from suffice.errors import InternalError
-from suffice.measures.costs import CostAxis, cost_notes, tells_apart, usual_axis
-from suffice.measures.measures import Measures
+from suffice.measures.costs import CostAxis, cost_notes, usual_axis
+from suffice.measures.measures import Measures, unit_notes
 from suffice.numbers.auroc import auroc_of_counts
 from suffice.numbers.fields import known
 from suffice.numbers.intervals.sums import Sums
+from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import CoveragePolicy
 from suffice.replay.diagnose.selective import stop_confidence
 from suffice.replay.run.answer_choice import answer_notes
@@ -34,6 +35,7 @@ from suffice.replay.run.results import (
     Counted,
     PolicyResult,
     ReplayResult,
+    counts_by_round,
     policy_notes,
     unscored_notes,
 )
@@ -85,33 +87,20 @@ class ConfidenceTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyTally:
-    """What adds up of one candidate.
+    """What adds up of one candidate: sums over units, of labelled questions for scores, NaN: unknown.
 
-    Parameters
-    ----------
-    scores
-        Sums over labelled questions; NaN: of some that is not known.
-    costs
-        Sums over all questions; NaN: unknown.
-    stops
-        How many stop at round 0, 1, ...
-    beyond
-        Those that end before the round it wanted.
-    unscored
-        Labelled ones without a score.
-    retrieved
-        Sums of precision and recall at the stop, and over how many questions.
-    chooses
-        Whether something is known to choose an answer by.
+    ``stops`` says how many units stop at round 0, 1, ..., ``beyond`` how many questions end before the round
+    it wanted, ``unscored`` how many labelled ones have no score; ``retrieved`` are sums of precision and
+    recall at the stop, and of what they are over; ``chooses``: something is known to choose an answer by.
     """
 
     name: str
     scores: Mapping[ScoreName, float]
     costs: Mapping[str, float]
-    stops: Counts
+    stops: Array
     beyond: int
     unscored: int
-    retrieved: tuple[tuple[float, int], tuple[float, int]]
+    retrieved: tuple[tuple[float, float], tuple[float, float]]
     chooses: bool
     confidence: ConfidenceTally | None
     sets: SetsTally | None
@@ -137,26 +126,23 @@ class PolicyTally:
         )
 
 
-def _added(some: tuple[float, int], others: tuple[float, int]) -> tuple[float, int]:
+def _added(some: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
     return some[0] + others[0], some[1] + others[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tally:
-    """What is told of a part of a record, or of several together.
+    """What is told of a part of a record, or of several together; no unit lies in two.
 
-    Parameters
-    ----------
-    own, charged
-        The facts of the parts themselves, and those that their costs were computed by: of the whole record.
-    fixed_costs
-        Sums over all questions of what fixed-1 .. fixed-R cost, (n_rounds,) each; NaN: unknown.
-    sums
-        Over labelled questions, of the columns of a :class:`~suffice.replay.run.paired.Layout`.
+    ``units`` are all, and those of labelled questions. ``own`` and ``charged`` are the facts of the parts
+    themselves, and those that their costs were computed by: of the whole record. ``fixed_costs`` are sums
+    over units of what fixed-1 .. fixed-R cost, (n_rounds,) each, NaN: unknown; ``sums`` those of the columns
+    of a :class:`~suffice.replay.run.paired.Layout` over units of labelled questions.
     """
 
     questions: int
     labelled: int
+    units: tuple[int, int]
     metric: Metric
     own: UsageFacts
     charged: UsageFacts
@@ -170,6 +156,7 @@ class Tally:
         return Tally(
             questions=self.questions + other.questions,
             labelled=self.labelled + other.labelled,
+            units=(self.units[0] + other.units[0], self.units[1] + other.units[1]),
             metric=self.metric,
             own=self.own.add(other.own),
             charged=self.charged.add(other.charged),
@@ -189,25 +176,7 @@ def replay_parts(
     *,
     source: str,
 ) -> ReplayResult:
-    """The replay of a record in parts, none of whose questions was cut.
-
-    Parameters
-    ----------
-    each
-        Gives a function the measures of every part, wherever that runs, and hands on what it returns in the
-        order of the parts. It is called again where parts do not tell by themselves how they are charged.
-    candidates, settings
-        What is replayed and how; the baseline is among them.
-    n_rounds
-        The full budget of the record.
-    source
-        Where it came from.
-
-    Raises
-    ------
-    UsageError
-        As :func:`suffice.replay.run.engine.replay`.
-    """
+    """The replay of a record in parts, none of whose questions was cut."""
     whole: UsageFacts | None = None
     candidates = [_to_send(candidate) for candidate in candidates]
     for _ in range(2):
@@ -256,18 +225,21 @@ def tally(
         ([run.read.scores[scored.metric.score] for run in runs], runner.fixed_scores()),
         {name: ([run.read.costs[name] for run in runs], fixed[name]) for name in layout.costs},
     )
+    units, labelled = measures.units, scored.labelled
+    columns = unit_means(columns[labelled], units[labelled])
     return Tally(
         questions=measures.traces.n_questions,
-        labelled=int(scored.labelled.sum()),
+        labelled=int(labelled.sum()),
+        units=(len(np.unique(units)), len(columns)),
         metric=measures.metric,
         own=own,
         charged=whole,
         policies=tuple(_of_run(run, runner, measures, n_rounds) for run in runs),
         fixed_costs={
-            name: np.full(n_rounds, np.nan) if paid is None else paid.sum(axis=0)
+            name: np.full(n_rounds, np.nan) if paid is None else unit_means(paid, units).sum(axis=0)
             for name, paid in fixed.items()
         },
-        sums=Sums.of(columns[scored.labelled]),
+        sums=Sums.of(columns),
     )
 
 
@@ -283,11 +255,13 @@ def _layout(candidates: Sequence[NamedPolicy], settings: ReplaySettings, n_round
 
 def _of_run(run: Run, runner: Runner, measures: Measures, n_rounds: int) -> PolicyTally:
     candidate, read, labelled = run.candidate, run.read, runner.scored.labelled
-    precision = recall = (0.0, 0)
+    units = measures.units
+    weights = unit_weights(units)
+    precision = recall = (0.0, 0.0)
     if candidate.kind != CLOSED_BOOK:
         quality = measures.retrieval()
         precision, recall = (
-            (float(np.nansum(shares)), int(np.isfinite(shares).sum()))
+            (float(np.nansum(weights * shares)), float(weights[np.isfinite(shares)].sum()))
             for shares in (
                 at_stop(quality.precision, run.stops),
                 at_stop(quality.recall, run.stops),
@@ -295,11 +269,15 @@ def _of_run(run: Run, runner: Runner, measures: Measures, n_rounds: int) -> Poli
         )
     return PolicyTally(
         name=candidate.name,
-        scores={name: float(read.scores[name][labelled].sum()) for name in SCORES},
-        costs={
-            name: np.nan if paid is None else float(paid.sum()) for name, paid in read.costs.items()
+        scores={
+            name: float(unit_means(read.scores[name][labelled], units[labelled]).sum())
+            for name in SCORES
         },
-        stops=np.bincount(run.stops, minlength=n_rounds + 1),
+        costs={
+            name: np.nan if paid is None else float(unit_means(paid, units).sum())
+            for name, paid in read.costs.items()
+        },
+        stops=np.bincount(run.stops, weights, n_rounds + 1).astype(np.float64),
         beyond=runner.beyond(run),
         unscored=runner.unscored(run),
         retrieved=(precision, recall),
@@ -365,12 +343,13 @@ def assemble(
         policies=policies,
         frontier=intervals.frontier,
         full_costs={
-            name: known(paid[-1] / total.questions) for name, paid in total.fixed_costs.items()
+            name: known(paid[-1] / total.units[0]) for name, paid in total.fixed_costs.items()
         },
         question_ids=None,
         banners=settings.banners,
         notes=(
             *settings.notes,
+            *unit_notes(total.questions, total.units[0]),
             *unscored_notes(unscored, total.labelled, metric),
             *answer_notes(
                 choice, chooses, {candidate.label: candidate.policy for candidate in candidates}
@@ -390,14 +369,13 @@ def _axis(total: Tally, settings: ReplaySettings) -> CostAxis:
     if settings.cost is not None:
         cost = find_cost(settings.cost)
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
-    known = [
-        name
+    known = {
+        name: total.fixed_costs[name] / total.units[0]
         for name in USUAL_COSTS
         if not np.isnan(total.fixed_costs[name]).any()
         and not any(np.isnan(one.costs[name]) for one in total.policies)
-    ]
-    fit = [name for name in known if tells_apart(total.fixed_costs[name] / total.questions)]
-    return usual_axis(known, fit, settings.cost_model)
+    }
+    return usual_axis(known, settings.cost_model)
 
 
 def _result(
@@ -407,9 +385,9 @@ def _result(
     intervals: PairedIntervals,
     settings: ReplaySettings,
 ) -> PolicyResult:
-    name, metric, n_questions = candidate.name, total.metric, total.questions
+    name, metric, n_units = candidate.name, total.metric, total.units[0]
     means: dict[ScoreName, float | None] = {
-        score: known(of / total.labelled) if total.labelled else None
+        score: known(of / total.units[1]) if total.labelled else None
         for score, of in counted.scores.items()
     }
     score, full = means[metric.score], intervals.full_budget()
@@ -422,8 +400,8 @@ def _result(
         em=means["em"],
         f1=means["f1"],
         acc=means["acc"],
-        mean_rounds=counted.costs["rounds"] / n_questions,
-        costs={cost: known(paid / n_questions) for cost, paid in counted.costs.items()},
+        mean_rounds=counted.costs["rounds"] / n_units,
+        costs={cost: known(paid / n_units) for cost, paid in counted.costs.items()},
         beyond_record=counted.beyond,
         metric=metric,
         interval=intervals.score(name),
@@ -445,13 +423,13 @@ def _result(
         label=candidate.label,
         max_rounds=candidate.max_rounds,
         counted=Counted(
-            stops={number: int(count) for number, count in enumerate(counted.stops) if count},
+            stops=counts_by_round(np.arange(len(counted.stops)), counted.stops),
             undefined=None if confidence is None else confidence.undefined,
         ),
     )
 
 
-def _percentile(counts: Counts, share: float) -> float:
+def _percentile(counts: Array, share: float) -> float:
     """A percentile of rounds, of which so many stop at 0, 1, ..., between two in the usual way."""
     place = share * float(counts.sum() - 1)
     passed = np.cumsum(counts)

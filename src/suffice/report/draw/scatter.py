@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from suffice.report.draw.svg import (
+    BADGE_RADIUS,
     FRAME,
     SIZE,
     Axes,
@@ -17,7 +22,6 @@ from suffice.report.draw.svg import (
     dot,
     enclosing,
     line,
-    place_badges,
     polyline,
     speck,
     text,
@@ -25,7 +29,80 @@ from suffice.report.draw.svg import (
 )
 from suffice.results.markup import Html
 
+At = tuple[float, float]
+Floats = NDArray[np.float64]
+_AROUND = np.array(
+    [
+        (radius * math.sin(angle), -radius * math.cos(angle))
+        for radius in (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)
+        for angle in (math.radians(22.5 * step) for step in range(16))
+    ]
+)
+"""Where the label of a point may stand, the nearest first."""
+
+
+def label_places(
+    points: Sequence[At],
+    lines: Sequence[tuple[At, At]],
+    *,
+    wanted: Sequence[int],
+    frame: tuple[float, float, float, float],
+    radius: float,
+) -> list[At]:
+    """Places for labels of the points ``wanted``: inside the frame, clear of points and other labels.
+
+    Of the clear places the one is taken that is near, covers few of ``lines`` and whose leader
+    crosses no other; where none is clear, the one that overlaps least.
+    """
+    at = np.reshape(np.asarray(points, np.float64), (-1, 2))
+    starts, ends = (np.reshape([one[end] for one in lines], (-1, 2)) for end in (0, 1))
+    reach, placed = radius + 1, dict[int, At]()
+    left_top, right_bottom = frame[:2], frame[2:]
+    for number in sorted(wanted, key=points.__getitem__):
+        own, places = at[number], at[number] + _AROUND
+        others = np.reshape([placed[one] for one in placed], (-1, 2))
+        overlap = _short(_distance(places[:, None], others), 2 * reach)
+        overlap += _short(_distance(places[:, None], at), reach + 7)
+        sides = (places - left_top, right_bottom - places)
+        overlap += _short(np.hstack(sides), reach)
+        covered = _from_segment(places[:, None], starts, ends) < radius
+        crossed = _cross(own, places[:, None], at[list(placed)], others).sum(axis=1)
+        apart = at[_distance(at, own) > 1]
+        crossed += (_from_segment(apart, own, places[:, None]) < 7).sum(axis=1)
+        badness = 100 * overlap + _distance(places, own) + 20 * covered.sum(axis=1) + 60 * crossed
+        x, y = places[int(badness.round(6).argmin())]  # of equal ones the first
+        placed[number] = (float(x), float(y))
+    return [placed[number] for number in wanted]
+
+
+def _short(distance: Floats, wanted: float) -> Floats:
+    """By how much distances fall short, in all for every place."""
+    return np.asarray(np.maximum(0.0, wanted - distance).sum(axis=-1))
+
+
+def _distance(one: Floats, other: Floats) -> Floats:
+    return np.asarray(np.hypot(*np.moveaxis(one - other, -1, 0)))
+
+
+def _from_segment(point: Floats, start: Floats, end: Floats) -> Floats:
+    along = end - start
+    length2 = (along * along).sum(axis=-1)
+    share = ((point - start) * along).sum(axis=-1) / np.where(length2 > 0, length2, 1.0)
+    return _distance(point, start + np.clip(share, 0.0, 1.0)[..., None] * along)
+
+
+def _cross(a: Floats, b: Floats, c: Floats, d: Floats) -> NDArray[np.bool_]:
+    apart = (_side(a, b, c) * _side(a, b, d) < 0) & (_side(c, d, a) * _side(c, d, b) < 0)
+    return np.asarray(apart)
+
+
+def _side(p: Floats, q: Floats, r: Floats) -> Floats:
+    to, by = q - p, r - p
+    return np.asarray(to[..., 0] * by[..., 1] - to[..., 1] * by[..., 0])
+
+
 _STEPS = 12  # of a straight part of a line
+_MOST_BADGES = 40  # as many as can be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +163,9 @@ def scatter(chart: Scatter) -> Html:
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
     drawn += _points(chart.points, axes, corners)
-    return canvas(SIZE, chart.title, chart.description, drawn)
+    marked, badged = sum(bool(point.mark) for point in chart.points), len(_badged(chart.points))
+    few = f" {badged} of {marked} points show their marks." if badged < marked else ""
+    return canvas(SIZE, chart.title, chart.description + few, drawn)
 
 
 def _axes(chart: Scatter) -> Axes:
@@ -126,12 +205,28 @@ def _points(
             small = (x(across), y(up))
             yield line(place, small, f"whisker {point.family}")
             yield speck(small, point.family)
-    badges = place_badges(FRAME, at, [*whiskers, *pairwise(path)])
-    for point, place, end in zip(points, at, badges, strict=True):
-        if point.mark:
-            yield line(place, end, "leader")
+    badged = _badged(points)
+    badges = label_places(
+        at, [*whiskers, *pairwise(path)], wanted=badged, frame=astuple(FRAME), radius=BADGE_RADIUS
+    )
+    for number, end in zip(badged, badges, strict=True):
+        yield line(at[number], end, "leader")
     for point, place in zip(points, at, strict=True):
         yield dot(place, point.family, f"{point.name}: {point.said}")
-    for point, end in zip(points, badges, strict=True):
-        if point.mark:
-            yield badge(end, point.mark, point.family)
+    for number, end in zip(badged, badges, strict=True):
+        yield badge(end, points[number].mark, points[number].family)
+
+
+def _badged(points: Sequence[Point]) -> list[int]:
+    """Which points have a badge: all with a mark, of too many some budgets, evenly from first to last."""
+    others = [n for n, point in enumerate(points) if point.mark and point.family != "fixed"]
+    fixed = [n for n, point in enumerate(points) if point.mark and point.family == "fixed"]
+    kept = _spread(others, _MOST_BADGES)
+    return sorted([*kept, *_spread(fixed, _MOST_BADGES - len(kept))])
+
+
+def _spread(numbers: Sequence[int], most: int) -> Sequence[int]:
+    if len(numbers) <= most:
+        return numbers
+    step = (len(numbers) - 1) / max(most - 1, 1)
+    return [numbers[round(place * step)] for place in range(most)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -13,9 +12,7 @@ from suffice.results.formats import tick
 from suffice.results.markup import Html, element, join
 
 BADGE_RADIUS = 9.0
-_RADII = (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)
 _MOST_DECADES = 2  # with three marks each
-_ANGLES = tuple(math.radians(22.5 * step) for step in range(16))
 
 Family = Literal["fixed", "adaptive", "oracle"]
 Point = tuple[float, float]
@@ -200,81 +197,6 @@ def badge(at: Point, mark: str, family: Family) -> Html:
         class_=f"badge {family}",
     )
     return join([shape, text((x, y + 4), mark, "badge-text mid")])
-
-
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """What a badge must not cover: other points, and if possible lines."""
-
-    frame: Box
-    points: Sequence[Point]
-    lines: Sequence[tuple[Point, Point]]
-
-
-def place_badges(
-    frame: Box, points: Sequence[Point], lines: Sequence[tuple[Point, Point]]
-) -> list[Point]:
-    """A place near every point for its badge: inside the frame, clear of points and other badges.
-
-    Of the clear places the one is taken that is near, covers few of ``lines`` and whose leader
-    crosses no other; where none is clear, the one that overlaps least.
-    """
-    scene = _Scene(frame, points, lines)
-    placed: dict[int, Point] = {}
-    for number in sorted(range(len(points)), key=lambda index: points[index]):
-        x, y = points[number]
-        around = [
-            (x + radius * math.sin(angle), y - radius * math.cos(angle))
-            for radius, angle in product(_RADII, _ANGLES)
-        ]
-        leaders = [(points[other], place) for other, place in placed.items()]
-        badness = partial(_badness, own=points[number], leaders=leaders, scene=scene)
-        placed[number] = min(around, key=badness)
-    return [placed[number] for number in range(len(points))]
-
-
-def _badness(
-    place: Point, own: Point, leaders: Sequence[tuple[Point, Point]], scene: _Scene
-) -> float:
-    reach = BADGE_RADIUS + 1
-    overlap = sum(_short(_distance(place, other), 2 * reach) for _, other in leaders)
-    overlap += sum(_short(_distance(place, point), reach + 7) for point in scene.points)
-    frame = scene.frame
-    x, y = place
-    overlap += sum(
-        max(0.0, reach - gap)
-        for gap in (x - frame.left, frame.right - x, y - frame.top, frame.bottom - y)
-    )
-    covered = sum(_from_segment(place, *segment) < BADGE_RADIUS for segment in scene.lines)
-    crossing = sum(_cross(own, place, *leader) for leader in leaders)
-    crossing += sum(
-        _from_segment(point, own, place) < 7 for point in scene.points if _distance(point, own) > 1
-    )
-    return 100 * overlap + _distance(place, own) + 20 * covered + 60 * crossing
-
-
-def _distance(one: Point, other: Point) -> float:
-    return math.hypot(one[0] - other[0], one[1] - other[1])
-
-
-def _short(distance: float, wanted: float) -> float:
-    return max(0.0, wanted - distance)
-
-
-def _from_segment(point: Point, start: Point, end: Point) -> float:
-    (x1, y1), (x2, y2) = start, end
-    dx, dy = x2 - x1, y2 - y1
-    length2 = dx * dx + dy * dy
-    share = 0.0 if length2 == 0 else ((point[0] - x1) * dx + (point[1] - y1) * dy) / length2
-    share = min(1.0, max(0.0, share))
-    return _distance(point, (x1 + share * dx, y1 + share * dy))
-
-
-def _cross(a: Point, b: Point, c: Point, d: Point) -> bool:
-    def side(p: Point, q: Point, r: Point) -> float:
-        return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
-
-    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
 
 
 SIZE = (460.0, 360.0)

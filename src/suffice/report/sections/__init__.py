@@ -4,6 +4,7 @@ SECTIONS = (
     "suffice.report.sections.choice",
     "suffice.report.sections.comparison",
     "suffice.report.sections.charts",
+    "suffice.report.sections.cells",
     "suffice.report.sections.answer_sets",
     "suffice.report.sections.guarantees",
     "suffice.report.sections.search",
@@ -14,5 +15,5 @@ SECTIONS = (
     "suffice.report.sections.costs",
     "suffice.report.sections.reliability",
     "suffice.report.sections.questions",
-    "suffice.report.sections.reading",
+    "suffice.report.page.reading",
 )

@@ -21,7 +21,7 @@ _LONGEST_HEAD = 13  # characters that fit above the bars of calls
 _IN_TABLE = frozenset({"llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens"})
 _CALLS = CostAxis(name="llm_calls", label="calls", unit="")
 _TOKENS = {
-    "evaluated": "prompt, evaluated",
+    "evaluated": "prompt, uncached",
     "cached": "prompt, cached",
     "unsplit": "prompt, cached share not recorded",
     "output": "completion",
@@ -361,8 +361,8 @@ def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
     if prompt is not None and cached is None:
         parts.append((prompt, "unsplit", "prompt tokens"))
     elif prompt is not None and cached is not None:
-        parts.append((prompt - cached, "evaluated", "prompt tokens evaluated"))
-        parts.append((cached, "cached", "prompt tokens cached"))
+        parts.append((prompt - cached, "evaluated", "uncached prompt tokens"))
+        parts.append((cached, "cached", "cached prompt tokens"))
     if completion is not None:
         parts.append((completion, "output", "completion tokens"))
     for size, class_, name in parts:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from suffice.replay.choose.choice import Choice
 from suffice.report.page.section import Section, Shown, folded, listed, plain
-from suffice.results.formats import counted
 
 
 def choice_section(choice: Choice) -> Shown:
-    """Every candidate, then the questions that the chosen one gets wrong."""
-    _, candidates, *wrong = choice.tables()
-    but = "" if choice.guess is None else ", but helped to pick the guess"
+    """Every fitted candidate, then the questions that the chosen policy gets wrong."""
+    tables = {table.name: table for table in choice.tables()}
+    wrong = [tables[name] for name in ("wrong",) if name in tables]
     return Shown(
-        finding=f"{choice.chosen.candidate.label}, of {counted(len(choice.ranked), 'candidate')}",
+        finding=choice.title,
         blocks=[
             plain(
-                f"Of {choice.tried}. What follows this section is measured on the questions that prove, "
-                f"which neither fitted nor ranked anything{but}; "
-                "losses and costs in the table here are of those that rank."
+                f"{choice.tried}. Losses and costs in the table here are of the questions that rank; what "
+                "follows this section is measured on the held-out questions that prove."
             ),
-            folded("All candidates", candidates.html()),
+            folded("All fitted candidates", tables["candidates"].html()),
             *(folded(table.title, table.html()) for table in wrong),
             *([listed(choice.notes, small=True)] if choice.notes else []),
             *(
-                [folded("What fits warned of", listed(choice.warned, small=True))]
+                [folded("Warnings of fits", listed(choice.warned, small=True))]
                 if choice.warned
                 else []
             ),

@@ -114,8 +114,7 @@ def _loss_allowed(guarantee: Guarantee) -> str:
 
 def _promise(guarantee: Guarantee) -> str:
     if guarantee.fell_back:
-        why = f" {sentence(guarantee.reason)}" if guarantee.reason else ""
-        return f"Nothing cheaper could be certified, so the policy takes the full budget.{why}"
+        return "Nothing cheaper is proven, so the policy takes the full budget."
     if not _stated(guarantee) or guarantee.confidence is None:
         return "The policy file states a promise without its terms."
     return (
@@ -136,26 +135,22 @@ def _holds(guarantee: Guarantee) -> str:
 
 def _facts(guarantee: Guarantee) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = []
-    if guarantee.reason and not guarantee.fell_back:
-        facts.append(("Result", sentence(guarantee.reason)))
-    facts += [
-        ("Family", _family(guarantee)),
-        ("Tested", _tested(guarantee)),
-        ("Halves", f"{_questions(guarantee.learn)} to learn, {_questions(guarantee.test)} to test"),
-    ]
+    if guarantee.path is not None:
+        facts.append(
+            ("Proven along", f"path {visible(guarantee.path)}, {_questions(guarantee.units)}")
+        )
+    facts.append(("Tested", _tested(guarantee)))
+    if guarantee.learn is not None:
+        halves = f"{_questions(guarantee.learn)} to learn, {_questions(guarantee.test)} to test"
+        facts += [("Learned family", _family(guarantee)), ("Its halves", halves)]
     if guarantee.min_rounds is not None:
         facts.append(("Stops no earlier than", f"round {count(guarantee.min_rounds)}"))
-    if guarantee.earlier_certificates:
-        facts.append(("Certificates before it", _earlier(guarantee)))
     if not guarantee.fell_back:
         facts.append(("p-value", p_value(guarantee.p_value)))
     if guarantee.bounds and not guarantee.fell_back:
         facts += [_bound_fact(bound, guarantee) for bound in guarantee.bounds]
     elif not guarantee.fell_back:
-        facts += [
-            ("Mean loss on the learning half", _points(guarantee, guarantee.loss_on_learning_half)),
-            ("Mean loss on the testing half", _points(guarantee, guarantee.loss_on_testing_half)),
-        ]
+        facts.append(("Measured mean loss", _points(guarantee, guarantee.measured_loss)))
     if guarantee.mean_cost is not None:
         unit = f" {visible(guarantee.cost_label)}" if guarantee.cost_label else ""
         facts.append(
@@ -175,12 +170,6 @@ def _facts(guarantee: Guarantee) -> list[tuple[str, object]]:
     return facts
 
 
-def _earlier(guarantee: Guarantee) -> str:
-    level = "" if guarantee.level is None else f"; proven at the level {amount(guarantee.level)}"
-    earlier = counted(int(guarantee.earlier_certificates or 0), "other")
-    return f"{earlier} from the same record{level}, so that the confidence is that of all together"
-
-
 _BOUND_NAMES = MappingProxyType(
     {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops", "cost": "Mean cost"}
 )
@@ -188,11 +177,8 @@ _BOUND_NAMES = MappingProxyType(
 
 def _bound_fact(bound: BoundTerms, guarantee: Guarantee) -> tuple[str, str]:
     of_bound = replace(guarantee, loss=bound.of)
-    learned, tested = (
-        amount(mean) if bound.of == "cost" else _points(of_bound, mean)
-        for mean in (bound.on_learning_half, bound.on_testing_half)
-    )
-    said = f"{learned} on the learning half, {tested} on the testing half, p = {p_value(bound.p_value)}"
+    mean = amount(bound.measured) if bound.of == "cost" else _points(of_bound, bound.measured)
+    said = f"measured {mean}"
     if bound.of == "cost" and guarantee.cost_counted_to is not None:
         above = count(guarantee.cost_above or 0)
         said += f"; a question counts {amount(guarantee.cost_counted_to)} at most, {above} tested cost more"

@@ -58,32 +58,7 @@ class DenseIndex:
         work: Path | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> DenseIndex:
-        """Embed and index passages.
-
-        Parameters
-        ----------
-        passages
-            Any number, none included; ids must be unique.
-        encoder
-            Embeds them, and later the queries.
-        settings
-            ``None``: :class:`DenseSettings` as it stands.
-        work
-            A folder where finished blocks of vectors are kept, so that a build that was killed goes on
-            where it stopped. It may be deleted once the index is saved; kept, it makes an index with
-            other settings without embedding anything again.
-        on_progress
-            Called with the passages embedded and all of them.
-
-        Raises
-        ------
-        DataError
-            When two passages share an id, or ``work`` is of another encoder or corpus.
-        BackendError
-            When the encoder fails or gives what is no unit vector.
-        MissingExtra
-            When FAISS is not installed.
-        """
+        """Embed and index passages."""
         kept, settings = tuple(passages), settings or DenseSettings()
         check_ids(kept)
         texts = [passage_text(kept[row]).strip() for row in _with_text(kept)]
@@ -99,22 +74,7 @@ class DenseIndex:
         encoder: Encoder,
         settings: DenseSettings | None = None,
     ) -> DenseIndex:
-        """Index passages whose vectors are at hand.
-
-        Parameters
-        ----------
-        vectors
-            (n_passages, dimension), of any length above 0: they are scaled to 1. Rows of passages
-            without title and text are not read.
-        encoder
-            What made them; it embeds the queries.
-
-        Raises
-        ------
-        DataError
-            When the shape is another, a vector is zero, NaN or infinite, the encoder's vectors have
-            another dimension, or two passages share an id.
-        """
+        """Index passages whose vectors are at hand."""
         kept, settings = tuple(passages), settings or DenseSettings()
         check_ids(kept)
         unit = _scaled(vectors, len(kept), _with_text(kept))
@@ -133,13 +93,6 @@ class DenseIndex:
         """The ``k`` nearest passages with their scores, best first; ties keep passage order.
 
         All passages with text when there are fewer than ``k``; ``hnsw`` and ``ivf`` may find fewer.
-
-        Raises
-        ------
-        UsageError
-            When ``k`` is below 1.
-        BackendError
-            When the encoder fails.
         """
         check_k(k)
         if not len(self._vectors):
@@ -170,13 +123,7 @@ class DenseIndex:
         return scores, rows if self._rows is None else self._rows[rows]
 
     def check_matches(self, passages: Iterable[Passage]) -> None:
-        """Refuse to stand in for an index of other passages.
-
-        Raises
-        ------
-        DataError
-            When they are not the indexed ones, with how many were added, removed and changed.
-        """
+        """Refuse to stand in for an index of other passages."""
         wanted = tuple(passages)
         if corpus_fingerprint(wanted) == self.fingerprint:
             return
@@ -186,13 +133,7 @@ class DenseIndex:
         )
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to ``folder``; an index already there is replaced in one step.
-
-        Raises
-        ------
-        BackendError
-            When the disk is full or refuses.
-        """
+        """Write the index to ``folder``; an index already there is replaced in one step."""
         settings = {
             "encoder": self.encoder.name,
             "dimension": self._vectors.dimension,
@@ -206,19 +147,7 @@ class DenseIndex:
 
     @classmethod
     def load(cls, folder: str | Path, encoder: Encoder) -> DenseIndex:
-        """Read an index that :meth:`save` wrote.
-
-        Parameters
-        ----------
-        encoder
-            The one that made it, known by its name; it is asked for one vector.
-
-        Raises
-        ------
-        DataError
-            When a file is missing, cut short or changed, naming it, or written by a newer version;
-            when the encoder has another name or its vectors another dimension.
-        """
+        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "dense")
         made_by, dimension, settings = _header(stored)
         if encoder.name != made_by:

@@ -60,13 +60,6 @@ class OnnxFiles:
         Of the files that sentence-transformers writes these are read where they are:
         ``sentence_bert_config.json`` (length, else 256), ``1_Pooling/config.json`` (mean or first
         token, else mean) and the prompts of ``config_sentence_transformers.json``.
-
-        Raises
-        ------
-        UsageError
-            When a file is missing, or the pooling is another.
-        DataError
-            When a settings file cannot be read.
         """
         models = [
             path
@@ -131,27 +124,7 @@ class OnnxEncoder:
         threads: int | None = None,
         query_prompt: str | None = None,
     ) -> Self:
-        """Load the packaged all-MiniLM-L6-v2 (int8 weights), or an encoder from a folder.
-
-        Parameters
-        ----------
-        folder
-            ``None``: the packaged one. Else see :meth:`OnnxFiles.in_folder`.
-        batch_size
-            Texts the network reads at a time at most. More are not faster on a processor: 32 passages at
-            a time took a quarter longer than 8 with the packaged model.
-        threads
-            Of this encoder's network; ``None``: one per core.
-        query_prompt
-            Put before every query; ``None``: what the folder says, often nothing.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``dense`` is not installed.
-        UsageError, DataError
-            When there is no such model, or it is no sentence encoder.
-        """
+        """Load the packaged all-MiniLM-L6-v2 (int8 weights), or an encoder from a folder."""
         files = OnnxFiles.packaged() if folder is None else OnnxFiles.in_folder(Path(folder))
         if query_prompt is not None:
             files = replace(files, prompts={**files.prompts, "query": query_prompt})
@@ -170,13 +143,7 @@ class OnnxEncoder:
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension), in the order given.
-
-        Raises
-        ------
-        BackendError
-            When the network fails.
-        """
+        """A unit vector for every text, (len(texts), dimension), in the order given."""
         prompt = self._files.prompts.get(role, "")
         tokens = [self._tokenizer.encode(prompt + text).ids for text in texts]
         vectors = np.empty((len(texts), self._dimension), np.float32)

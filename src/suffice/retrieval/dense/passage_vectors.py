@@ -49,13 +49,7 @@ def check_unit(vectors: NDArray[np.float32]) -> str:
 def encode_checked(
     encoder: Encoder, texts: Sequence[str], role: Literal["query", "passage"]
 ) -> NDArray[np.float32]:
-    """The encoder's unit vectors (len(texts), dimension).
-
-    Raises
-    ------
-    BackendError
-        When it gives another number of vectors, or vectors that are not of length 1.
-    """
+    """The encoder's unit vectors (len(texts), dimension)."""
     vectors = np.asarray(encoder.encode(texts, role=role), dtype=np.float32)
     problem = ""
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
@@ -76,25 +70,7 @@ def encode_passages(
     work: Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float32]:
-    """Unit vectors of all texts (len(texts), dimension).
-
-    Parameters
-    ----------
-    fingerprint
-        Of the corpus the texts are of.
-    work
-        A folder where every finished block is kept. One that holds blocks of the same encoder and
-        corpus is gone on with; unreadable blocks in it are made again. ``None``: nothing is kept.
-    on_progress
-        Called with the texts done and all of them, after every block.
-
-    Raises
-    ------
-    DataError
-        When ``work`` is of another encoder or corpus, or holds something else.
-    BackendError
-        When the encoder fails or gives what is no unit vector.
-    """
+    """Unit vectors of all texts (len(texts), dimension)."""
     if work is not None:
         header = WorkHeader(encoder=encoder.name, fingerprint=fingerprint, texts=len(texts))
         _claim(work, header)

@@ -47,20 +47,7 @@ class SentenceEncoder:
         query_prompt: str | None = None,
         passage_prompt: str | None = None,
     ) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub.
-
-        Parameters
-        ----------
-        query_prompt, passage_prompt
-            Put before every text of that role; ``None``: what the model brings, often nothing.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``rerank`` is not installed.
-        UsageError
-            When there is no such model.
-        """
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
         module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
         label = str(name_or_path)
         try:
@@ -97,11 +84,6 @@ class SentenceEncoder:
         """A unit vector for every text, (len(texts), dimension).
 
         An empty text gets the vector of the prompt and special tokens alone.
-
-        Raises
-        ------
-        BackendError
-            When the network fails, for example for want of memory, or gives NaN.
         """
         if not texts:
             return np.empty((0, self._dimension), np.float32)

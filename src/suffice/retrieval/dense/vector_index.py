@@ -111,15 +111,7 @@ class VectorIndex:
 
     @classmethod
     def build(cls, vectors: NDArray[np.float32], settings: DenseSettings) -> VectorIndex:
-        """Index unit vectors (n, dimension).
-
-        Raises
-        ------
-        UsageError
-            When ``nlist`` is above the number of vectors.
-        MissingExtra
-            When FAISS is not installed.
-        """
+        """Index unit vectors (n, dimension)."""
         faiss = _faiss()
         n, dimension = vectors.shape
         kind = settings.kind(n)
@@ -169,13 +161,7 @@ class VectorIndex:
         return scores[order], rows[order]
 
     def write(self, path: Path) -> None:
-        """Write a FAISS file.
-
-        Raises
-        ------
-        BackendError
-            When the disk is full or refuses.
-        """
+        """Write a FAISS file."""
         try:
             _faiss().write_index(self._engine, str(path))
         except RuntimeError as error:
@@ -185,13 +171,7 @@ class VectorIndex:
 
     @classmethod
     def read(cls, path: Path, settings: DenseSettings) -> VectorIndex:
-        """Read what :meth:`write` wrote.
-
-        Raises
-        ------
-        DataError
-            When it is no FAISS file, of another kind than the settings say, or holds NaN.
-        """
+        """Read what :meth:`write` wrote."""
         faiss = _faiss()
         try:
             engine = faiss.read_index(str(path))

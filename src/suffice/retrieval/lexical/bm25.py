@@ -201,23 +201,7 @@ class BM25Index(ScoredIndex):
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
-        """Index passages over title and text.
-
-        Parameters
-        ----------
-        passages
-            Any number, none included; ids must be unique.
-        settings
-            ``None``: :class:`BM25Settings` as it stands, for a pooled corpus. For a question's own
-            paragraphs give :data:`OKAPI`.
-
-        Raises
-        ------
-        DataError
-            When two passages share an id.
-        MissingExtra
-            When ``bm25s`` is not installed and the variant is not ``okapi``.
-        """
+        """Index passages over title and text."""
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
         scorer: _Scorer
@@ -244,13 +228,7 @@ class BM25Index(ScoredIndex):
 
     @classmethod
     def load(cls, folder: str | Path) -> BM25Index:
-        """Read an index that :meth:`save` wrote.
-
-        Raises
-        ------
-        DataError
-            When a file is missing, cut short or changed, naming it, or written by a newer version.
-        """
+        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "bm25")
         try:
             settings = BM25Settings(**stored.settings)

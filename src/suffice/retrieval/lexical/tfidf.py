@@ -60,15 +60,7 @@ class TfidfIndex(ScoredIndex):
 
     @classmethod
     def build(cls, passages: Iterable[Passage]) -> TfidfIndex:
-        """Index passages over title and text; any number of them, with unique ids.
-
-        Raises
-        ------
-        DataError
-            When two passages share an id.
-        MissingExtra
-            When scikit-learn is not installed.
-        """
+        """Index passages over title and text; any number of them, with unique ids."""
         kept = tuple(passages)
         check_ids(kept)
         vectorizer = _vectorizer()
@@ -107,13 +99,7 @@ class TfidfIndex(ScoredIndex):
 
     @classmethod
     def load(cls, folder: str | Path) -> TfidfIndex:
-        """Read an index that :meth:`save` wrote.
-
-        Raises
-        ------
-        DataError
-            When a file is missing, cut short or changed, naming it, or written by a newer version.
-        """
+        """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "tfidf")
         if not any(passage_tokens(passage) for passage in stored.passages):
             return cls(stored.passages, None)

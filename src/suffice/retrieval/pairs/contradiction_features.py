@@ -231,13 +231,6 @@ def pair_features(
     the two texts' poles are below 0 where they point apart; ``_turned`` ones have their sign changed
     where exactly one text is turned round by a negation or an "un-" word, and ``_opposed`` ones hold
     how far below 0 those lie.
-
-    Parameters
-    ----------
-    vector_of
-        The encoder.
-    pole
-        (dimension + 1,): the learned direction, and its offset.
     """
     lexical = lexical_features(first, second)
     parts = [_affirmed(text) for text in differences(first, second)]

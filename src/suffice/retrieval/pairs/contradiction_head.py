@@ -81,15 +81,7 @@ class HeadWeights:
 
     @classmethod
     def read(cls, path: Path) -> HeadWeights:
-        """What :meth:`write` wrote.
-
-        Raises
-        ------
-        UsageError
-            When there is no such file.
-        DataError
-            When it is damaged, written by a newer version, or of other features.
-        """
+        """What :meth:`write` wrote."""
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -164,37 +156,14 @@ class ContradictionHead:
 
     @classmethod
     def load(cls, path: str | Path | None = None, encoder: Encoder | None = None) -> Self:
-        """Read a head.
-
-        Parameters
-        ----------
-        path
-            A file that ``python -m suffice.bench.training.contradiction`` wrote; ``None``: the packaged one.
-        encoder
-            ``None``: the packaged MiniLM in 8 bit.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``dense`` is not installed and no encoder is given.
-        UsageError
-            When there is no such file, or the encoder is another than it was trained on.
-        DataError
-            When the file is damaged.
-        """
+        """Read a head."""
         place = (
             Path(str(resources.files("suffice.retrieval.pairs") / _FILE)) if path is None else path
         )
         return cls(HeadWeights.read(Path(place)), encoder or OnnxEncoder.load())
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (plan step, candidate) the probability of a contradiction, (len(pairs),), in [0, 1].
-
-        Raises
-        ------
-        BackendError
-            When the encoder fails.
-        """
+        """For every (plan step, candidate) the probability of a contradiction, (len(pairs),), in [0, 1]."""
         features = [pair_features(*pair, self._vector, self._weights.pole) for pair in pairs]
         weights = self._weights.weights
         # each pair by itself: a product of all rows at once would round by their number

@@ -37,15 +37,6 @@ class CrossEncoderReranker:
         A folder that ``python -m suffice.bench.training.reranker`` wrote is an
         :class:`~suffice.retrieval.pairs.interaction_encoder.InteractionModel`; every other one, and a
         name, is a cross-encoder of sentence-transformers.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``rerank`` is not installed.
-        UsageError
-            When there is no such model, or it gives more than one score a pair.
-        DataError
-            When a trained folder is damaged.
         """
         if InteractionModel.is_saved_in(name_or_path):
             return cls(InteractionModel.load(name_or_path), batch_size=batch_size)
@@ -57,13 +48,7 @@ class CrossEncoderReranker:
         return cls(model, batch_size=batch_size)
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The same passages, best first, each with its raw score; equal scores keep their order.
-
-        Raises
-        ------
-        BackendError
-            When the network fails, for example for want of memory.
-        """
+        """The same passages, best first, each with its raw score; equal scores keep their order."""
         if not passages:
             return ()
         pairs = [(query, passage_text(passage)) for passage in passages]

@@ -47,15 +47,7 @@ class InteractionModel:
 
     @classmethod
     def start(cls, base: str | Path, *, max_length: int) -> Self:
-        """An untrained head on an encoder: a folder that transformers reads, or a name on the Hub.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``rerank`` is not installed.
-        UsageError
-            When there is no such encoder, or it does not tell two texts apart as BERT does.
-        """
+        """An untrained head on an encoder: a folder that transformers reads, or a name on the Hub."""
         torch = require("torch", extra="rerank", purpose=_PURPOSE)
         tokenizer, body = _encoder(base)
         size = int(body.config.hidden_size)
@@ -78,13 +70,7 @@ class InteractionModel:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises
-        ------
-        DataError
-            When a file is missing, damaged or written by a newer version.
-        """
+        """Read what :meth:`save` wrote."""
         path = Path(folder) / _HEADER
         try:
             header = json.loads(path.read_text(encoding="ascii"))

@@ -32,15 +32,7 @@ class _NliNetwork:
 
     @classmethod
     def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub.
-
-        Raises
-        ------
-        MissingExtra
-            When the extra ``rerank`` is not installed.
-        UsageError
-            When there is no such model, or its labels are not three with one that names what is asked.
-        """
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
         model = load_pair_network(name_or_path, _WHAT)
         index = _index(model.config.id2label, cls._label, str(name_or_path))
         return cls(model, index=index, batch_size=batch_size)
@@ -65,13 +57,7 @@ class NliCrossEncoder(_NliNetwork):
     _label = "entailment"
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (premise, conclusion) the probability that it follows, (len(pairs),), in [0, 1].
-
-        Raises
-        ------
-        BackendError
-            When the network fails, for example for want of memory.
-        """
+        """For every (premise, conclusion) the probability that it follows, (len(pairs),), in [0, 1]."""
         return self._probabilities(pairs)
 
 
@@ -91,11 +77,6 @@ class NliContradiction(_NliNetwork):
 
         Networks of this kind read a premise and a conclusion; of two plan steps neither is either. In
         another order or batch padding may change the last digits.
-
-        Raises
-        ------
-        BackendError
-            When the network fails, for example for want of memory.
         """
         turned = [(second, first) for first, second in pairs]
         probabilities = self._probabilities([*pairs, *turned])

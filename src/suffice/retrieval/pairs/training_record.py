@@ -16,13 +16,7 @@ HELD_OUT_IDS = "held_out_ids"
 
 
 def training_ids(folder: str | Path) -> frozenset[str]:
-    """Ids of the questions that a trained reranker has seen; leave them out when you measure it.
-
-    Raises
-    ------
-    DataError
-        When the folder holds no such record.
-    """
+    """Ids of the questions that a trained reranker has seen; leave them out when you measure it."""
     path = Path(folder) / TRAINING_RECORD
     try:
         record = json.loads(path.read_text("utf-8"))
@@ -44,13 +38,7 @@ def trained_on(reranker: str | Path | None) -> frozenset[str]:
 
 
 def write_training(folder: str | Path, record: Mapping[str, Any]) -> None:
-    """Replace the record, whole or not at all; the folder is made where there is none.
-
-    Raises
-    ------
-    BackendError
-        When the disk refuses; the record that stood there is kept.
-    """
+    """Replace the record, whole or not at all; the folder is made where there is none."""
     text = json.dumps(dict(record), indent=1, ensure_ascii=False, allow_nan=False)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

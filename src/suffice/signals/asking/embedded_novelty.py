@@ -27,13 +27,7 @@ def novelties(
     earlier: Sequence[str],
     role: Literal["query", "passage"],
 ) -> list[float]:
-    """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails or gives other vectors than one finite one for every text.
-    """
+    """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none."""
     if not earlier:
         return [1.0] * len(new)
     vectors = unit_rows(encoded(encoder, [*new, *earlier], role=role))
@@ -78,11 +72,6 @@ def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
     Every call encodes all queries and passages so far. In a loop pass a
     :class:`suffice.signals.asking.memo.KeptEncoder`, which encodes each one once.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
     """
     return {
         QUERY_NOVELTY.name: query_novelty(view, encoder),
@@ -91,13 +80,7 @@ def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 
 def with_novelty(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with both among its signals; values it has are kept.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
-    """
+    """The view's last round with both among its signals; values it has are kept."""
     finished = view.current
     if finished.signals.keys() >= {QUERY_NOVELTY.name, PASSAGE_NOVELTY.name}:
         return finished

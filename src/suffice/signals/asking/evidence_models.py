@@ -34,13 +34,7 @@ EVIDENCE_SIGNALS = (
 def encoded(
     encoder: Encoder, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
 ) -> NDArray[np.float32]:
-    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension).
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails or gives other vectors than one finite one for every text.
-    """
+    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension)."""
     vectors = encoder.encode(texts, role=role)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise BackendError(
@@ -62,14 +56,6 @@ def consistencies(
     answer: NDArray[np.floating], passages: NDArray[np.floating]
 ) -> tuple[float, float, float]:
     """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1].
-
-    Parameters
-    ----------
-    answer
-        The answer's vector (dimension,).
-    passages
-        The passages' vectors (n_passages, dimension), the first shown first; each counts alike in
-        the mean, which is taken over unit vectors.
 
     Notes
     -----
@@ -103,11 +89,6 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
     Every call encodes all passages seen. In a loop pass a
     :class:`suffice.signals.asking.memo.KeptEncoder`, which encodes each one once.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails or gives other vectors than one finite one for every text.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -122,13 +103,7 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with the three signals among its own; values it has are kept.
-
-    Raises
-    ------
-    BackendError
-        When the encoder fails.
-    """
+    """The view's last round with the three signals among its own; values it has are kept."""
     finished = view.current
     if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
         return finished
@@ -158,11 +133,6 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
 
     Every call judges all passages seen. In a loop pass a
     :class:`suffice.signals.asking.memo.KeptEntailment`, which judges each pair once.
-
-    Raises
-    ------
-    BackendError
-        When the model fails or gives anything but one probability for every passage.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text

@@ -94,11 +94,6 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
 
     One greedy call. Undefined without a call where the round has no answer or passages were not
     recorded, and undefined after it where the reply is no lone 1-5.
-
-    Raises
-    ------
-    BackendError
-        When the model fails.
     """
     if not view.current.answer_text.strip():
         return Rating(value=UNDEFINED, failure="no answer to rate")
@@ -126,13 +121,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
 
 
 def judged(view: LoopView, model: ChatModel) -> Round:
-    """The view's last round with the verdict among its signals, the judge's call and tokens in its usage.
-
-    Raises
-    ------
-    BackendError
-        When the model fails.
-    """
+    """The view's last round with the verdict among its signals, the judge's call and tokens in its usage."""
     verdict = judge_support(view, model)
     finished, before = view.current, view.current.usage
     latency = before.latency_s

@@ -43,15 +43,7 @@ def check_cosine(cosine: float) -> None:
 
 
 def check_clustering(cosine: float) -> None:
-    """Refuse, before anything is asked, what :func:`cluster_samples` would refuse later.
-
-    Raises
-    ------
-    UsageError
-        For a cosine outside (0, 1].
-    MissingExtra
-        When scikit-learn is not installed.
-    """
+    """Refuse, before anything is asked, what :func:`cluster_samples` would refuse later."""
     check_cosine(cosine)
     require("sklearn.cluster", extra="cluster", purpose="Clustering samples")
 
@@ -68,24 +60,6 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
     long as the mean cosine between the samples of the two is above ``cosine``. Repeats count in that
     mean. Samples that normalise alike are always together; those that normalise to nothing are a
     cluster of their own, since they are no answer.
-
-    Parameters
-    ----------
-    samples
-        The answers drawn at one round. Each distinct one is encoded once, as it is written most often.
-    encoder
-        Gives the vectors.
-    cosine
-        In (0, 1]; 1 joins nothing but samples that normalise alike.
-
-    Raises
-    ------
-    UsageError
-        For a cosine outside (0, 1].
-    BackendError
-        When the encoder fails.
-    MissingExtra
-        When scikit-learn is not installed and some of three or more answers lie near each other.
 
     Notes
     -----
@@ -135,13 +109,7 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
 
 
 def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
-    """The round with its samples clustered; as it is when it has no samples, or clusters already.
-
-    Raises
-    ------
-    UsageError, BackendError, MissingExtra
-        See :func:`cluster_samples`.
-    """
+    """The round with its samples clustered; as it is when it has no samples, or clusters already."""
     if finished.samples is None or finished.sample_clusters is not None:
         return finished
     clusters = cluster_samples(finished.samples, encoder, cosine=cosine)
@@ -198,11 +166,6 @@ def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
     """The encoder and the cosine that clustered the samples, as the run document states them.
 
     ``None``: the clusters are there, and who made them is not said.
-
-    Raises
-    ------
-    DataError
-        When a round has samples and no clusters, with how many do.
     """
     drawn = rows_with(traces, "samples")
     lacking = int((drawn & ~rows_with(traces, CLUSTERS)).sum())
@@ -278,29 +241,7 @@ def cluster_traces(
     again: bool = False,
     on_progress: Callable[[Asked], None] = lambda _: None,
 ) -> ClusteredTraces:
-    """Cluster every round that has samples and no clusters yet; a round whose call fails gets none.
-
-    Parameters
-    ----------
-    traces
-        The record.
-    encoder, cosine
-        See :func:`suffice.signals.asking.meaning_clusters.cluster_samples`.
-    again
-        Cluster all rounds, whatever clusters they have.
-    on_progress
-        Told how far it is.
-
-    Raises
-    ------
-    UsageError
-        When no round has samples, the cosine is outside (0, 1], or the traces have clusters of
-        another encoder or cosine, unless ``again``.
-    MissingExtra
-        When scikit-learn is not installed.
-    BackendError
-        When every call of the encoder fails.
-    """
+    """Cluster every round that has samples and no clusters yet; a round whose call fails gets none."""
     check_clustering(cosine)
     stated = clustering_stated(encoder, cosine)
     if not traces.has("samples"):

@@ -81,13 +81,7 @@ class KeptEncoder:
         return width_of(self._encoder)
 
     def encode(self, texts: Sequence[str], *, role: _Role = "passage") -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension).
-
-        Raises
-        ------
-        BackendError
-            When the encoder cannot.
-        """
+        """A unit vector for every text, (len(texts), dimension)."""
         if not texts:
             return self._encoder.encode(texts, role=role)
 
@@ -123,12 +117,6 @@ class KeptEntailment:
         return width_of(self._model)
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """For every (premise, conclusion) the probability that it follows, (len(pairs),).
-
-        Raises
-        ------
-        BackendError
-            When the model cannot.
-        """
+        """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
         probabilities = self._kept.of(list(pairs), lambda new: self._model.entailed(new).tolist())
         return np.array([probabilities[pair] for pair in pairs], np.float64)

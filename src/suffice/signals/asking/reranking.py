@@ -81,11 +81,6 @@ def rerank_passages(
 
     Passages with neither title nor text are left out. A round counts one call when it added a passage
     scored here, as a loop that reranks what it adds would make.
-
-    Raises
-    ------
-    BackendError
-        When the reranker fails or leaves a passage out.
     """
     scores: dict[int, tuple[float | None, ...]] = {}
     calls: dict[int, int] = {}

@@ -103,17 +103,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 def asking_verdicts(
     signal: str, rate: Callable[[LoopView, ChatModel], Rating], *, name: str, who: str
 ) -> Asking[Judging]:
-    """A chat model (``--llm``) rates every round for one signal, and its calls are charged as verdicts.
-
-    Parameters
-    ----------
-    signal
-        The signal's name.
-    rate
-        The verdict on a view's last round; may raise :class:`suffice.errors.BackendError`.
-    name, who
-        See :class:`suffice.signals.asking.whole_record.Asking`.
-    """
+    """A chat model (``--llm``) rates every round for one signal, and its calls are charged as verdicts."""
 
     def ask(
         traces: TraceSet, model: ChatModel, wanted: NDArray[np.bool_], on_progress: OnProgress

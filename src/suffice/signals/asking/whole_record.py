@@ -181,11 +181,6 @@ def ask_rounds(
     without a value; where it failed in passing it is made again, twice, when all others have ended. After
     five in a row (for each question under way, once a call was answered) no further ones are made, and an
     interrupt ends likewise: what was said is returned.
-
-    Raises
-    ------
-    BackendError
-        When every call failed.
     """
     session = _Session(question, int(wanted.sum()), on_progress)
     for _ in range(_TIMES):

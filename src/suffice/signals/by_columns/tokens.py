@@ -16,16 +16,12 @@ from suffice.columns.sums import segment_means
 from suffice.columns.texts import NONE, Texts
 from suffice.signals.by_columns.answers import forms
 from suffice.signals.by_columns.rounds import RoundColumns
-from suffice.signals.model_confidence import MARKER
+from suffice.signals.model_confidence import BLANKS, LABEL, MARKUP, span_behind
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-BLANKS = (
-    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
-    "\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-)
-"""What ``str.strip`` takes off."""
+_AROUND = BLANKS + MARKUP
 
 
 def verbalized_confidence(rounds: RoundColumns) -> Array:
@@ -161,25 +157,40 @@ def _answers(rounds: RoundColumns) -> _Answers:
     rows = np.flatnonzero(~np.isnan(said))
     token = rounds.lists("tokens").offsets[rows] + said[rows].astype(np.int64)
     begin = np.minimum(spelt.tokens[np.minimum(token, len(spelt.tokens) - 1)], stops[rows])
-    starts[rows] = begin + _leading_blanks(spelt.between(begin, stops[rows]))
-    ends[rows] = _line_ends(spelt, starts[rows], stops[rows])
+    starts[rows], ends[rows] = _behind(spelt, begin, stops[rows])
 
     rows = np.flatnonzero(np.isnan(said))
     texts = spelt.between(begins[rows], stops[rows])
-    marker = _numbers(pc.find_substring(texts, MARKER))
-    unmarked = marker < 0
-    texts, bare, rows = texts.filter(pa.array(unmarked)), rows[unmarked], rows[~unmarked]
-    begin = begins[rows] + marker[~unmarked] + len(MARKER)
-    ends[rows] = _line_ends(spelt, begin, stops[rows])
-    starts[rows] = begin + _leading_blanks(spelt.between(begin, ends[rows]))
+    label = _numbers(pc.find_substring_regex(texts, LABEL))
+    unlabelled = label < 0
+    texts, bare, rows = texts.filter(pa.array(unlabelled)), rows[unlabelled], rows[~unlabelled]
+    begin = begins[rows] + label[~unlabelled]
+    colon = _numbers(pc.find_substring(spelt.between(begin, stops[rows]), ":"))
+    starts[rows], ends[rows] = _behind(spelt, begin + colon + 1, stops[rows])
 
     is_answer = _is_answer(texts, rounds, bare)
     texts, rows = texts.filter(pa.array(is_answer)), bare[is_answer]
-    starts[rows] = begins[rows] + _leading_blanks(texts)
-    ends[rows] = stops[rows] - (_bytes(texts) - _bytes(pc.utf8_rtrim(texts, BLANKS)))
+    starts[rows] = begins[rows] + _bytes(texts) - _bytes(pc.utf8_ltrim(texts, _AROUND))
+    ends[rows] = stops[rows] - (_bytes(texts) - _bytes(pc.utf8_rtrim(texts, _AROUND)))
     first = np.searchsorted(spelt.tokens[1:], starts, "right")
     end = np.searchsorted(spelt.tokens[:-1], ends)
     return _Answers(first, np.where(starts < ends, end, first))
+
+
+def _behind(spelt: _Spelt, begins: Places, stops: Places) -> tuple[Places, Places]:
+    """Where what stands behind these places starts and ends; one on a lower line is read singly."""
+    texts = spelt.between(begins, stops)
+    newline = _numbers(pc.find_substring(texts, "\n"))
+    ends = np.where(newline < 0, stops, begins + newline)
+    lines = spelt.between(begins, ends)
+    starts = begins + _bytes(lines) - _bytes(pc.utf8_ltrim(lines, _AROUND))
+    lower = np.flatnonzero((starts == ends) & (ends < stops))
+    ends -= _bytes(lines) - _bytes(pc.utf8_rtrim(lines, _AROUND))
+    for row, text in zip(lower.tolist(), texts.take(pa.array(lower)).to_pylist(), strict=True):
+        start, end = span_behind(text, 0)
+        starts[row] = begins[row] + len(text[:start].encode())
+        ends[row] = begins[row] + len(text[:end].encode())
+    return starts, ends
 
 
 def _is_answer(texts: pa.Array, rounds: RoundColumns, rows: Places) -> NDArray[np.bool_]:
@@ -191,16 +202,6 @@ def _is_answer(texts: pa.Array, rounds: RoundColumns, rows: Places) -> NDArray[n
     same[_bytes(spelt.distinct) == 0] = NONE
     found = spelt.through(same, NONE)
     return np.asarray((found == answers.codes[rows]) & (found != NONE))
-
-
-def _line_ends(spelt: _Spelt, begins: Places, stops: Places) -> Places:
-    """Where the first line of the texts between ends."""
-    at = _numbers(pc.find_substring(spelt.between(begins, stops), "\n"))
-    return np.where(at < 0, stops, begins + at)
-
-
-def _leading_blanks(texts: pa.Array) -> Places:
-    return _bytes(texts) - _bytes(pc.utf8_ltrim(texts, BLANKS))
 
 
 def _bytes(texts: pa.Array) -> Places:

@@ -60,13 +60,7 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
 
 
 def inspect_plans(path: str | Path) -> PlanSet:
-    """Read the valid runs, with everything that is wrong in ``skipped``.
-
-    Raises
-    ------
-    DataError
-        Only when there is no Parquet file at ``path``.
-    """
+    """Read the valid runs, with everything that is wrong in ``skipped``."""
     root = Path(path)
     errors = missing_files(root)
     rows: list[_Row] = []
@@ -207,13 +201,7 @@ def _record(group: Sequence[_Row], problems: list[DataError]) -> PlanRecord | No
 def write_plans(
     records: Iterable[PlanRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard.
-
-    Raises
-    ------
-    UsageError
-        When the directory holds trace files already.
-    """
+    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard."""
     write_set(PLAN_ROWS.table(records, run or {}), path)
 
 

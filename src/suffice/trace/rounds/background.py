@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from suffice.concurrency import NoThread, started
-from suffice.errors import InternalError, UsageError
+from suffice.errors import DataError, InternalError, UsageError, plain_file
 from suffice.trace.rounds.journal import (
+    Names,
     WatchedQuestion,
     begin_line,
     claim,
     end_line,
-    free_id,
     head_line,
     journal_name,
     read_journal,
@@ -42,14 +42,14 @@ _FULL_QUESTIONS = 256
 _FULL_BYTES = 8 << 20
 _MOST_WAITING = 10_000
 _MOST_UNWRITTEN = 64 << 20
+_AGAIN_S = 1.0  # until what failed is tried again where nothing else is to be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A question was asked; ``named`` by the user, so that its id may be taken."""
+    """A question was asked."""
 
     watched: WatchedQuestion
-    named: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,23 @@ class Reached:
 Event = Begun | Finished | Ended | Reached
 
 
+@dataclass(slots=True)
+class Lost:
+    """Rounds that are not in the record, and questions of which anything is not."""
+
+    rounds: int = 0
+    questions: int = 0
+    _open: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, question_id: str, *, rounds: int = 0, over: bool = False) -> None:
+        """Of a question so many rounds more; ``over``: its end."""
+        with self._lock:
+            self.questions += question_id not in self._open
+            self.rounds += rounds
+            (self._open.discard if over else self._open.add)(question_id)
+
+
 def _as_recorded(event: Finished) -> Round:
     """The round with what the record says of it and no policy reads."""
     finished, usage, signals = event.round, event.round.usage, event.round.signals
@@ -114,19 +131,7 @@ class BackgroundWriter:
     What was put there is in a journal within moments, all of a question before its ``Ended.kept`` has a
     result. Nothing here raises into a loop: what went wrong first stands in ``problem``, whether it does now
     in ``failing``, and what was not kept is counted in ``lost``. What there is no room for is kept in memory
-    for a while and written when there is.
-
-    Parameters
-    ----------
-    root
-        A directory, made where there is none.
-    run
-        The ``suffice.run`` document of its files.
-
-    Raises
-    ------
-    UsageError
-        For a place that is no directory.
+    for a while and tried again every second; what found none before the end is lost.
     """
 
     def __init__(self, root: Path, run: Mapping[str, Any]) -> None:
@@ -139,7 +144,7 @@ class BackgroundWriter:
             )
         self._root = root
         self._run = run
-        self.lost = 0
+        self.lost = Lost()
         self.problem: str | None = None
         self.failing = False
         self._begin()
@@ -147,11 +152,13 @@ class BackgroundWriter:
     def _begin(self) -> None:
         """Take up work in this process."""
         self._pid = os.getpid()
+        self.closed = False
+        self.names = Names(self._root)
         self._waiting: deque[Event | None] = deque()
         self._under_way = 0
         self._counting = threading.Lock()
         self._woken = threading.Event()
-        self._work = _Work(self._root, self._run)
+        self._work = _Work(self._root, self._run, self.lost)
         self._thread = started(self._loop, "watch")
 
     def expect(self, loops: int) -> None:
@@ -169,30 +176,41 @@ class BackgroundWriter:
                 self._begin()
             self._under_way = 1
         waiting = self._waiting
-        if len(waiting) > _MOST_WAITING:
-            self._lose(event, "its writer is stuck")
+        if self.closed or len(waiting) > _MOST_WAITING:
+            self._lose(event, "it was closed" if self.closed else "its writer is stuck")
             return
         waiting.append(event)  # wakes nobody, which would cost the loop more than all the rest
         if isinstance(event, Ended | Reached):
             self._woken.set()
             if not self._thread.is_alive():
-                while waiting:
-                    left = waiting.popleft()
-                    if left is not None:
-                        self._lose(left, "its writer ended")
+                self._lose_waiting("its writer ended")
 
     def _lose(self, event: Event, why: str) -> None:
         self.problem = self.problem or why
-        self.lost += isinstance(event, Finished)
         if isinstance(event, Ended | Reached):
             event.kept.set_result(False)
+        if isinstance(event, Begun):
+            self.lost.add(event.watched.question.id)
+        elif not isinstance(event, Reached):
+            rounds, over = int(isinstance(event, Finished)), isinstance(event, Ended)
+            self.lost.add(event.question_id, rounds=rounds, over=over)
+
+    def _lose_waiting(self, why: str) -> None:
+        while self._waiting:
+            event = self._waiting.popleft()
+            if event is not None:
+                self._lose(event, why)
 
     def close(self, timeout: float = 30.0) -> None:
-        """Write what is finished as Parquet; what is still put is lost."""
-        if os.getpid() == self._pid and self._thread.is_alive():
+        """Write what is finished as Parquet; what is still put is lost, as is what cannot be written now."""
+        if self.closed or os.getpid() != self._pid:
+            return
+        self.closed = True
+        if self._thread.is_alive():
             self._waiting.append(None)
             self._woken.set()
             self._thread.join(timeout)
+        self._lose_waiting("its writer is stuck" if self._thread.is_alive() else "its writer ended")
 
     def _loop(self) -> None:
         left = self._work.left_by_others()
@@ -201,7 +219,8 @@ class BackgroundWriter:
             # a loop that ends waits for its own rounds, not for what the dead left
             while not waiting and left:
                 self._guarded(partial(self._work.recover, left.popleft()))
-            self._woken.wait(_PAUSE_S if self._under_way or waiting else None)
+            idle = _AGAIN_S if self.failing else None
+            self._woken.wait(_PAUSE_S if self._under_way or waiting else idle)
             self._woken.clear()
             events: list[Event] = []
             while waiting and len(events) < _FULL_QUESTIONS:
@@ -213,7 +232,7 @@ class BackgroundWriter:
                         self._guarded(partial(self._work.recover, file))
                     return
                 events.append(event)
-            if events:
+            if events or (self.failing and not self._under_way):
                 self._take(events)
             if waiting:
                 self._woken.set()
@@ -221,13 +240,12 @@ class BackgroundWriter:
     def _take(self, events: list[Event]) -> None:
         for event in events:
             if not self._guarded(lambda taken=event: self._work.take(taken)):
-                self.lost += isinstance(event, Finished)
+                self._lose(event, "")
         written = self._guarded(self._work.write)
         turned = written and self._guarded(self._work.turn_if_full)
         self.failing = not turned
-        self.lost += self._work.dropped()
         for event in events:
-            if isinstance(event, Ended | Reached):
+            if isinstance(event, Ended | Reached) and not event.kept.done():
                 event.kept.set_result(written)
 
     def _guarded(self, act: Any) -> bool:
@@ -254,20 +272,18 @@ def _written(finished: Round, line_of: Callable[[Round], str]) -> tuple[Round, s
 class _Work:
     """The thread's own: the journal, and the questions that stand in it."""
 
-    def __init__(self, root: Path, run: Mapping[str, Any]) -> None:
+    def __init__(self, root: Path, run: Mapping[str, Any], lost: Lost) -> None:
         self._root = root
         self._run = run
+        self._lost = lost
         self._writer = uuid.uuid4().hex[:12]
         self._number = 0
         self._stream: IO[bytes] | None = None
         self._size = 0
-        self._unwritten: list[bytes] = []
-        self._dropped = 0
+        self._unwritten: list[tuple[bytes, Callable[[], None] | None]] = []  # what its loss is
         self._open: dict[str, WatchedQuestion] = {}
-        self._named: set[str] = set()
         self._done: list[QuestionRecord] = []
-        self._taken: set[str] = set()
-        self._looked: set[str] = set()
+        self._stored: dict[Path, dict[str, int]] = {}  # rounds of every question, by file
 
     @property
     def _file(self) -> Path:
@@ -283,50 +299,59 @@ class _Work:
         if isinstance(event, Begun):
             name = event.watched.question.id
             self._open[name] = event.watched
-            if event.named:
-                self._named.add(name)
-            self._say(begin_line(event.watched))
+            self._say(begin_line(event.watched), partial(self._lost.add, name))
         elif isinstance(event, Finished):
             finished, line = _written(
                 _as_recorded(event),
                 lambda held: round_line(event.question_id, held, event.score),
             )
             self._open[event.question_id].take(finished, event.score)
-            self._say(line)
+            self._say(line, partial(self._lost.add, event.question_id, rounds=1))
         elif isinstance(event, Ended):
-            self._end(event)
+            self._end(event, partial(self._lost.add, event.question_id, over=True))
 
-    def _end(self, event: Ended) -> None:
+    def _end(self, event: Ended, loss: Callable[[], None] | None = None) -> None:
         ended = self._open.pop(event.question_id)
         if event.last is not None and ended.rounds:
             ended.rounds[-1], line = _written(
                 _in_place_of(ended.rounds[-1], event.last),
                 lambda held: end_line(event.question_id, event.stopped_by, held),
             )
-            self._say(line)
+            self._say(line, loss)
         else:
-            self._say(end_line(event.question_id, event.stopped_by, None))
+            self._say(end_line(event.question_id, event.stopped_by, None), loss)
         if ended.rounds:
             self._done.append(ended.record(event.stopped_by))
 
-    def _say(self, line: str) -> None:
-        self._unwritten.append(line.encode() + b"\n")
+    def _say(self, line: str, loss: Callable[[], None] | None) -> None:
+        self._unwritten.append((line.encode() + b"\n", loss))
 
     # --- files -----------------------------------------------------------------------------------
     def write(self) -> None:
         """Put what was said into the journal."""
+        if not (self._root if self._stream is None else self._file).exists():
+            self._make_anew()
         if not self._unwritten:
             return
-        if self._stream is None:
-            self._open_journal()
-        content = b"".join(self._unwritten)
+        content = b"".join(line for line, _ in self._unwritten)
         try:
+            if self._stream is None:
+                self._open_journal()
             self._append(content)
         except OSError:
             if len(content) > _MOST_UNWRITTEN:
                 self._drop()
             raise
         self._unwritten.clear()
+
+    def _make_anew(self) -> None:
+        """Somebody removed the record: what is known is written again, what stood in Parquet is lost."""
+        for gone in [file for file in self._stored if not file.exists()]:
+            for name, rounds in self._stored.pop(gone).items():
+                self._lost.add(name, rounds=rounds, over=True)
+        if self._stream is not None:
+            self._turn()
+            self._unwritten.clear()
 
     def turn_if_full(self) -> None:
         """A full journal becomes Parquet."""
@@ -368,16 +393,19 @@ class _Work:
         self._size += len(content)
 
     def _drop(self) -> None:
-        """No room for long: what was not written is given up, so that memory does not fill as well."""
-        self._dropped += sum(b'"round":' in line for line in self._unwritten)
+        """Give up what was not written; the journal stays for whoever records here next."""
+        for _, loss in self._unwritten:
+            if loss is not None:
+                loss()
         self._unwritten.clear()
         self._open.clear()
         self._done.clear()
-
-    def dropped(self) -> int:
-        """Rounds given up since last asked."""
-        count, self._dropped = self._dropped, 0
-        return count
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+            self._number += (
+                2  # a journal without a next one, so that its open questions count as left
+            )
 
     def _turn(self) -> None:
         """Finished questions to Parquet, unfinished ones to the next journal."""
@@ -391,13 +419,14 @@ class _Work:
         except OSError:
             self._number -= 1  # the full one goes on
             raise
-        self._done = []
+        if full.exists():  # one that cannot be turned stays, and is read as a journal
+            self._done = []
         try:
-            named = {record.question.id for record in done} & self._named
-            self._store(done, full.with_suffix(".parquet"), self._run, named)
-            self._named -= named
-            full.unlink()
-        finally:  # a journal that could not be turned stays, and is read as one
+            self._store(done, target := full.with_suffix(".parquet"), self._run)
+            self._stored[target] = {one.question.id: len(one.rounds) for one in done}
+            self._done = []
+            full.unlink(missing_ok=True)
+        finally:
             if stream is not None:
                 stream.close()
 
@@ -407,48 +436,24 @@ class _Work:
             for number, finished in enumerate(watched.rounds, start=1):
                 yield round_line(name, finished, watched.scores.get(number))
 
-    def _store(
-        self,
-        done: list[QuestionRecord],
-        target: Path,
-        run: Mapping[str, Any],
-        named: Collection[str],
-    ) -> None:
-        """Write these questions; those ``named`` by somebody get another id where theirs is taken."""
+    def _store(self, done: list[QuestionRecord], target: Path, run: Mapping[str, Any]) -> None:
         from suffice.trace.rounds.writer import records_to_table
         from suffice.trace.writer import write_table
 
-        if not done:
-            return
-        with together(self._root):
-            if named:
-                self._look()
-                done = [self._renamed(record) for record in done]
-            write_table(records_to_table(done, run), target, listed=True)
-            self._looked.add(target.name)
-
-    def _look(self) -> None:
-        """Which ids the directory holds."""
-        from suffice.trace.parquet import opened, readable
-
-        for file in self._root.glob("*.parquet"):
-            if file.name not in self._looked:
-                with readable(file), opened(file) as parquet:
-                    ids = parquet.read(columns=["question_id"]).column(0).unique()
-                self._taken.update(ids.to_pylist())
-                self._looked.add(file.name)
-
-    def _renamed(self, record: QuestionRecord) -> QuestionRecord:
-        name = free_id(record.question.id, self._taken)
-        self._taken.add(name)
-        return replace(record, question=replace(record.question, id=name))
+        if done:
+            with together(self._root):
+                write_table(records_to_table(done, run), target, listed=True)
 
     def close(self) -> None:
         """End what is under way as unfinished, and write everything."""
         for name in list(self._open):
             self._end(Ended(question_id=name, stopped_by="error"))
-        self.write()
-        if self._stream is not None:
+        try:
+            self.write()
+        except OSError:
+            self._drop()
+            raise
+        if self._stream is not None or self._done:
             self._turn()
 
     # --- what others left --------------------------------------------------------------------------
@@ -459,8 +464,8 @@ class _Work:
     def recover(self, file: Path) -> None:
         """Turn the journal of a process that died into Parquet; what it had not finished ends in error."""
         try:
-            stream = file.open("rb")
-        except FileNotFoundError:
+            stream = plain_file(file).open("rb")
+        except (FileNotFoundError, DataError):  # readers say what is none
             return
         with stream:
             if not claim(stream) or not file.exists():
@@ -468,6 +473,5 @@ class _Work:
             target = file.with_suffix(".parquet")
             if not target.exists():
                 journal = read_journal(file)
-                done = [*journal.finished, *journal.left()]
-                self._store(done, target, journal.run, {record.question.id for record in done})
+                self._store([*journal.finished, *journal.left()], target, journal.run)
             file.unlink()

@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
+from suffice.trace.rounds.records import (
+    LEAST_PROPENSITY,
+    STOPPED_BY,
+    not_a_logprob,
+    not_a_propensity,
+    not_a_score,
+    not_a_stop,
+    wrong_logprob,
+)
 from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
 
 
@@ -90,7 +98,9 @@ _WRONG_CELLS: Mapping[
     "question_id": (lambda ids: pc.equal(ids, ""), lambda _: "empty question_id"),
     "round": (_negative, lambda number: f"round {number}: rounds count from 1 (0: closed book)"),
     "propensity": (
-        lambda cells: pc.invert(pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))),
+        lambda cells: pc.invert(
+            pc.and_(pc.greater_equal(cells, LEAST_PROPENSITY), pc.less_equal(cells, 1))
+        ),
         not_a_propensity,
     ),
     "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
@@ -233,6 +243,7 @@ def _round_sequence(table: pa.Table, keys: Keys) -> Iterator[Problem]:
 # of columns of questions: what a null means, and what is wrong where rows differ
 _OF_QUESTIONS = {
     "split": ("", "a question's rounds must all lie in one split"),
+    "group": ("", "a question's rounds must all state one group"),
     "propensity": (1.0, "a question's rounds must all state one propensity"),
     "policy_hash": ("", "a question's rounds must all state one policy"),
 }
@@ -290,15 +301,23 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
     for chunk in table.column("tokens").chunks:
         for column, values, rows in _flat_logprobs(chunk):
             numbers = values.to_numpy(zero_copy_only=False)
-            bad = np.flatnonzero(np.isnan(numbers) | (numbers == np.inf))
+            bad = np.flatnonzero(not_a_logprob(numbers))
             for index in bad:
                 logprob = values[int(index)].as_py()
                 yield Problem(
                     start + int(rows[int(index)].as_py()),
                     column,
-                    f"a log-probability must be a number or -inf, found {logprob}",
+                    _where(table, start + int(rows[int(index)].as_py())) + wrong_logprob(logprob),
                 )
         start += len(chunk)
+
+
+def _where(table: pa.Table, position: int) -> str:
+    """The question and the round of a row, where they were read."""
+    if not {"question_id", "round"} <= {*table.column_names}:
+        return ""
+    name, number = (table.column(one)[position].as_py() for one in ("question_id", "round"))
+    return f"question {name!r}, round {number}: "
 
 
 def _null_items(table: pa.Table) -> Iterator[Problem]:
@@ -388,6 +407,7 @@ _ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
 
 CHECKED_WITH: Mapping[str, tuple[str, ...]] = {
     "gold_answers": ("round",),
+    "tokens": ("question_id", "round"),
     "sample_clusters": ("samples",),
     **{part: (whole,) for whole, parts in _PARTS.items() for part in parts if whole != "llm_calls"},
     **dict.fromkeys(_CALL_PARTS, ("llm_calls", *_CALL_PARTS)),

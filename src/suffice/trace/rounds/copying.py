@@ -34,6 +34,7 @@ ATTRIBUTES = ("dataset", "model", "pipeline")
 """What tells records apart: entries of a run document, or columns of one's own."""
 _KEPT = (
     "split",
+    "group",
     "question_type",
     "gold_answers",
     "score",
@@ -61,6 +62,8 @@ class Written:
         Questions a recorder could not finish, carried over.
     notes
         Sentences to know.
+    stays
+        Of a copy without texts: what is in it as it was, field by field.
     """
 
     out: str
@@ -69,11 +72,12 @@ class Written:
     splits: Mapping[str, int]
     failures: int = 0
     notes: tuple[str, ...] = ()
+    stays: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A checked trace set as it lies in its files; ``traces`` holds its keys, types, splits and gold.
+    """A checked trace set as it lies in its files; ``traces`` holds its keys, types, groups, splits and gold.
 
     ``labels`` lie beside the files: ``traces`` has them, the files have not.
     """

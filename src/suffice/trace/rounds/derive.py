@@ -1,10 +1,12 @@
-"""Trace sets made of trace sets: split by a seed, and joined."""
+"""Trace sets made of trace sets: split by a seed, joined, and pooled."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import UsageError
+from suffice.options import as_share
 from suffice.trace.durable import check_free
+from suffice.trace.lazy import in_memory
+from suffice.trace.loops import LoopsSeen, in_words
+from suffice.trace.reader import agreed
 from suffice.trace.rounds.copying import Copy, Source, Written
+from suffice.trace.rounds.journal import free_id
+from suffice.trace.rounds.reader import as_trace_set, one_table
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.units import unit_keys
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -66,10 +76,10 @@ def split_traces(
     ids = read.traces.question_ids
     datasets, types = read.attribute("dataset"), read.traces.of_questions("question_type")
     order = sorted(range(len(ids)), key=lambda i: (datasets[i] or "", types[i] or "", ids[i]))
-    labels = [""] * len(ids)
-    for index, label in zip(order, assign_splits(len(ids), shares, seed=seed), strict=True):
+    labels, units = [""] * len(ids), unit_keys(read.traces)
+    for index, label in zip(order, assign_splits(units[order], shares, seed=seed), strict=True):
         labels[index] = label
-    step = {"by": "split", "from": read.name, "splits": shares, "seed": seed}
+    step = {"by": "split", "from": Path(read.name).name, "splits": shares, "seed": seed}
 
     def labelled(table: pa.Table, which: pa.ChunkedArray) -> pa.Table:
         cells = pa.chunked_array([pa.array(labels, pa.string())]).take(
@@ -98,45 +108,46 @@ def _check_shares(shares: Mapping[str, float], said: str) -> None:
 
 
 def parse_splits(text: str) -> dict[str, float]:
-    """``tune=0.4,eval=0.6`` as shares that sum to 1.
+    """``tune=0.4,eval=60%`` as shares that sum to 1.
 
-    >>> parse_splits("tune=0.4,eval=0.6")
+    >>> parse_splits("tune=0.4,eval=60%")
     {'tune': 0.4, 'eval': 0.6}
     """
     shares: dict[str, float] = {}
     for part in text.split(","):
-        name, _, share = part.partition("=")
-        try:
-            value = float(share)
-        except ValueError:
-            value = -1.0
-        if not name.strip() or not 0.0 <= value <= 1.0 or name.strip() in shares:
-            raise UsageError(f"--splits {text!r}: expected name=share,..., as in tune=0.4,eval=0.6")
-        shares[name.strip()] = value
+        name, _, share = (word.strip() for word in part.partition("="))
+        if not name or not share or name in shares:
+            raise UsageError(f"--splits {text!r}: expected name=share,..., as in tune=0.4,eval=60%")
+        shares[name] = as_share(share, f"--splits: the share of {name}")
     _check_shares(shares, f"--splits {text!r}")
     return shares
 
 
-def assign_splits(count: int, shares: Mapping[str, float], *, seed: int) -> list[str]:
-    """A split for each of the first ``count`` questions, in order.
+def assign_splits(
+    units: Iterable[Hashable], shares: Mapping[str, float], *, seed: int
+) -> list[str]:
+    """A split for each of the first questions, in order, given their units: one has one split.
 
     Each goes to the split furthest behind its share, with a seeded disturbance so that the pattern
     cannot fall in step with the data's own. Every prefix holds each share to within about one
-    question, and the first assignments do not depend on how many follow.
+    unit, and where each question is one the first assignments do not depend on how many follow.
     """
-    names, targets = list(shares), list(shares.values())
+    units = list(units)
+    sizes, names, targets = Counter(units), list(shares), list(shares.values())
     taken = [0] * len(names)
-    disturbance = np.random.default_rng(seed).uniform(-0.5, 0.5, size=(count, len(names)))
-    assigned: list[str] = []
-    for number, by in enumerate(disturbance.tolist(), start=1):
+    disturbance = np.random.default_rng(seed).uniform(-0.5, 0.5, size=(len(sizes), len(names)))
+    assigned: dict[Hashable, str] = {}
+    for (unit, size), number, by in zip(
+        sizes.items(), accumulate(sizes.values()), disturbance.tolist(), strict=True
+    ):
         behind = [
             share * number - had + disturbed if share > 0 else -math.inf
             for share, had, disturbed in zip(targets, taken, by, strict=True)
         ]
         pick = behind.index(max(behind))
-        taken[pick] += 1
-        assigned.append(names[pick])
-    return assigned
+        taken[pick] += size
+        assigned[unit] = names[pick]
+    return [assigned[unit] for unit in units]
 
 
 # --- join -----------------------------------------------------------------------------------------
@@ -169,7 +180,7 @@ def merge_traces(
     check_free(Path(out))
     read = [Source.read(source, skip_invalid=skip_invalid) for source in sources]
     _refuse_repeated(read)
-    step = {"by": "merge", "from": [source.name for source in read]}
+    step = {"by": "merge", "from": [Path(source.name).name for source in read]}
     splits = sum((Counter(source.traces.splits) for source in read), Counter[str]())
     return Copy(read, out, step=step).write(splits=splits, failures=True)
 
@@ -190,3 +201,51 @@ def _refuse_repeated(sources: Sequence[Source]) -> None:
             f"{second}; compare such records side by side with: suffice replay {first} {second} --policy P, "
             f"or leave them out of one: suffice traces filter {second} --without {first} --out NEW"
         )
+
+
+# --- pool -----------------------------------------------------------------------------------------
+def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
+    """Several records of one loop as one, in memory.
+
+    A question whose id an earlier record holds is kept under a new id, ``q1#2``. Questions of one text
+    still count once in proofs and intervals.
+
+    Raises
+    ------
+    UsageError
+        Where the records say that they are of different loops, or for none.
+    DataError
+        For columns of one's own whose types do not go together.
+    """
+    if len(sets) == 1:
+        return sets[0]
+    if not sets:
+        raise UsageError("name at least one record")
+    seen = LoopsSeen()
+    for traces in sets:
+        seen.add(traces.origin.source, traces.origin.run)
+    if seen.loops:
+        raise UsageError(
+            f"the records are of different loops, {in_words(seen.loops)}; pool records of one loop, or "
+            "take each by itself (where one policy shall serve several loops, join them first: suffice "
+            "traces merge FILE FILE --out NEW)"
+        )
+    held: set[str] = set()
+    tables = []
+    for traces in sets:
+        renamed = {name: free_id(name, held) for name in traces.question_ids}
+        held.update(renamed.values())
+        for rows in (traces.table, traces.closed_book):
+            table = in_memory(rows)
+            at = table.schema.get_field_index("question_id")
+            names = [renamed[name] for name in table.column(at).to_pylist()]
+            tables.append(table.set_column(at, "question_id", pa.array(names, pa.string())))
+    first = sets[0].origin
+    origin = replace(
+        first,
+        source=" + ".join(traces.origin.source for traces in sets),
+        run=agreed([traces.origin.run for traces in sets]),
+        skipped=tuple(error for traces in sets for error in traces.origin.skipped),
+        failures=sum(traces.origin.failures for traces in sets),
+    )
+    return as_trace_set(one_table(tables), origin)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option
 from suffice.trace.durable import check_free
 from suffice.trace.reader import agreed
@@ -34,7 +34,7 @@ class TraceFilter:
 
     Parameters
     ----------
-    split, type, dataset, model, pipeline
+    split, type, group, dataset, model, pipeline
         Names, one or several. The last three are read from a column of that name, else from the run document
         of the file.
     ids, without
@@ -52,6 +52,7 @@ class TraceFilter:
 
     split: Annotated[tuple[str, ...], _names("this split")] = ()
     type: Annotated[tuple[str, ...], _names("this type (column question_type)")] = ()
+    group: Annotated[tuple[str, ...], _names("this group")] = ()
     dataset: Annotated[tuple[str, ...], _names("this data set")] = ()
     model: Annotated[tuple[str, ...], _names("this model")] = ()
     pipeline: Annotated[tuple[str, ...], _names("this loop")] = ()
@@ -82,7 +83,7 @@ class TraceFilter:
     seed: Annotated[int, Option(help="of --sample", at_least=0)] = 42
 
     def __post_init__(self) -> None:
-        for name in ("split", "type", *ATTRIBUTES):
+        for name in ("split", "type", "group", *ATTRIBUTES):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
 
@@ -130,7 +131,7 @@ def filter_traces(
     rounds = agreed([part.run for part in read.parts]).get("rounds")
     if keep.max_rounds is not None and isinstance(rounds, int):
         stated["rounds"] = min(rounds, keep.max_rounds)
-    step = {"by": "filter", "from": read.name, **keep.stated()}
+    step = {"by": "filter", "from": Path(read.name).name, **keep.stated()}
     copy = Copy([narrowed], out, step=step, stated=stated, max_rounds=keep.max_rounds)
     return copy.write(splits=narrowed.traces.splits, notes=notes)
 
@@ -141,7 +142,7 @@ def _chosen(source: Source, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[
     ids = np.array(traces.question_ids, object)
     chosen = np.ones(len(ids), bool)
     notes: list[str] = []
-    for name in ("split", "type", *ATTRIBUTES):
+    for name in ("split", "type", "group", *ATTRIBUTES):
         wanted = getattr(keep, name)
         if wanted:
             chosen &= _named(source, name, wanted)
@@ -203,7 +204,9 @@ def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
     if path.is_dir() or path.suffix == ".parquet":
         return read_traces(path, columns=()).question_ids
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [
+            line.strip() for line in plain_file(path).read_text(encoding="utf-8-sig").splitlines()
+        ]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"cannot be read: {error}; name a text file with one question id a line, or a trace set",

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from suffice.errors import DataError, plain_file
+from suffice.protocols import strict_json
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -27,6 +30,7 @@ from suffice.trace.rounds.records import (
 
 VERSION = 1
 _NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")
+_NAMES = ".watch.names"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,9 +52,7 @@ class WatchedQuestion:
 
     def record(self, stopped_by: StoppedBy | None, *, question_id: str = "") -> QuestionRecord:
         """The question as it is kept, under another id where one is given."""
-        asked = self.question
-        if question_id:
-            asked = Question(id=question_id, text=asked.text, type=asked.type, split=asked.split)
+        asked = replace(self.question, id=question_id) if question_id else self.question
         return QuestionRecord(
             question=asked,
             gold=self.gold,
@@ -109,7 +111,7 @@ class Journal:
 
     def take(self, line: bytes) -> None:
         """What one line says."""
-        document = json.loads(line)
+        document = strict_json(line)
         if "run" in document:
             self.run = dict(document["run"])
         elif "begin" in document:
@@ -147,19 +149,16 @@ def _went_on(file: Path) -> bool:
     return after.exists() or after.with_suffix(".parquet").exists()
 
 
-def read_journal(file: Path) -> Journal:
-    """Everything that can be read of a journal.
-
-    Raises
-    ------
-    FileNotFoundError
-        When its loop has turned it into a Parquet file meanwhile.
-    """
+def read_journal(file: Path, *, of: str = "") -> Journal:
+    """Everything that can be read of a journal; ``of``: one question, and perhaps lines of others."""
     journal = Journal(file=file)
-    content = file.read_bytes()
+    content = plain_file(file).read_bytes()
     *lines, torn = content.split(b"\n")
     del torn  # empty, or what a kill cut off
+    named = json.dumps(of, ensure_ascii=False).encode() if of else b""
     for line in lines:
+        if named not in line:
+            continue
         try:
             journal.take(line)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -189,7 +188,7 @@ def journals(root: Path) -> list[Journal]:
 
 
 def _as_it_stands(file: Path) -> Journal:
-    with file.open("rb") as stream:
+    with plain_file(file).open("rb") as stream:
         dead = claim(stream)
         journal = read_journal(file)
         if dead and not journal.file.exists():
@@ -224,6 +223,7 @@ def claim(stream: IO[bytes]) -> bool:
 @contextmanager
 def together(root: Path) -> Iterator[None]:
     """One process of a directory at a time; waits."""
+    root.mkdir(parents=True, exist_ok=True)
     with (root / ".watch.lock").open("wb") as stream:
         try:
             import fcntl
@@ -245,3 +245,75 @@ def free_id(wanted: str, taken: Collection[str]) -> str:
         number += 1
         name = f"{wanted}#{number}"
     return name
+
+
+class Names:
+    """Ids of a directory's questions, each settled when its question begins.
+
+    Processes tell each other of them by the lines of a hidden file.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._at = -1
+        self._looked: set[Path] = set()
+        self._files: dict[str, Path | None] = {}  # by id; None: in no Parquet file so far
+
+    def settle(self, wanted: str) -> str:
+        """The id, or with a number where it is taken."""
+        with self._lock:
+            name = ""
+            with (
+                suppress(OSError),
+                self._shared() as stream,
+            ):  # what cannot be written is told of rounds
+                name = self._claimed(wanted)
+                stream.write(f"\n{_line({'id': name})}".encode())
+            return name or self._claimed(wanted)
+
+    def release(self, name: str) -> None:
+        """Its question ended before a round."""
+        with self._lock, suppress(OSError), self._shared() as stream:
+            stream.write(f"\n{_line({'free': name})}".encode())
+
+    def file_of(self, name: str) -> Path | None:
+        """The Parquet file that holds a question; ``None``: none does."""
+        with self._lock:
+            if self._files.get(name) is None:
+                self._look()
+            return self._files.get(name)
+
+    def _claimed(self, wanted: str) -> str:
+        name = free_id(wanted, self._files)
+        self._files[name] = None
+        return name
+
+    @contextmanager
+    def _shared(self) -> Iterator[IO[bytes]]:
+        with together(self._root), (self._root / _NAMES).open("a+b", buffering=0) as stream:
+            if self._at < 0:
+                self._look()
+                for journal in journals(self._root):
+                    held = [*journal.unfinished, *(done.question.id for done in journal.finished)]
+                    self._files = dict.fromkeys(held) | self._files
+            stream.seek(max(0, self._at) if self._at <= stream.seek(0, 2) else 0)
+            for line in stream.read().split(b"\n"):
+                with suppress(ValueError, AttributeError):  # torn by a kill
+                    for what, name in json.loads(line).items():
+                        if what == "id":
+                            self._files.setdefault(name)
+                        elif self._files.get(name) is None:
+                            self._files.pop(name, None)
+            self._at = stream.tell()
+            yield stream
+
+    def _look(self) -> None:
+        """Which questions the Parquet files hold that came since."""
+        from suffice.trace.parquet import opened, readable
+
+        for file in {*self._root.glob("[!.]*.parquet")} - self._looked:
+            with suppress(DataError), readable(file), opened(file) as parquet:
+                ids = parquet.read(columns=["question_id"]).column(0).unique()
+                self._files |= dict.fromkeys(ids.to_pylist(), file)
+            self._looked.add(file)

@@ -1,4 +1,4 @@
-"""Labels that come after the record: gold answers, types and scores of its questions.
+"""Labels that come after the record: gold answers, types, groups and scores of its questions.
 
 A folder of traces may hold them in ``labels.jsonl``, to which a line is added for each; whoever reads the
 folder reads them too.
@@ -7,18 +7,24 @@ folder reads them too.
 from __future__ import annotations
 
 import json
+import threading
+from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError
+from suffice.errors import DataError, plain_file
+from suffice.protocols import strict_json
+from suffice.trace.parquet import opened, readable
 from suffice.trace.reader import coerce_column
+from suffice.trace.rounds.journal import Names, journal_files, read_journal, together
 from suffice.trace.rounds.records import MOST_INT16, items, score_of
 from suffice.trace.rounds.schema import SCHEMA
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
 LABELS_FILE = "labels.jsonl"
 _ROUND_BITS = 16
-LABEL_COLUMNS = ("gold_answers", "question_type", "score")
+LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
 """The columns of the schema that a label may fill."""
 
 
@@ -60,8 +66,8 @@ class Label:
         Whose.
     gold_answers
         Accepted answers.
-    question_type
-        Its type.
+    question_type, group
+        Its type, and what it belongs to.
     score
         In 0 to 1, of what would be returned in ``round``.
     round
@@ -73,6 +79,7 @@ class Label:
     question_id: str
     gold_answers: tuple[str, ...] = ()
     question_type: str | None = None
+    group: str | None = None
     score: float | None = None
     round: int | None = None
     place: str = "the labels given"
@@ -82,7 +89,7 @@ class Label:
         gold = (gold,) if isinstance(gold, str) else items(gold, str, "gold_answers")
         answers = dict.fromkeys(answer for answer in gold if answer.strip())
         object.__setattr__(self, "gold_answers", tuple(answers))
-        for name in ("question_id", "question_type"):
+        for name in ("question_id", "question_type", "group"):
             value: Any = getattr(self, name)
             if not (isinstance(value, str) and value) and (value or name == "question_id"):
                 raise DataError(f"must be a text, found {value!r:.60}", column=name)
@@ -94,7 +101,7 @@ class Label:
             fits = type(self.round) is int and 0 <= self.round <= MOST_INT16
             if not fits or score is None:
                 said = (
-                    "stands without a score; gold answers and types are of the whole question"
+                    "stands without a score; all other labels are of the whole question"
                     if fits
                     else f"must be a whole number, found {self.round!r:.60}"
                 )
@@ -118,16 +125,6 @@ def _check_unicode(text: str | None, column: str) -> None:
         (text or "").encode()
     except UnicodeEncodeError as error:
         raise DataError(f"is no Unicode text: {text!r:.60}", column=column) from error
-
-
-def append_label(root: Path, label: Label) -> None:
-    """One line of a folder's labels, written at once, so that several processes may."""
-    document = {
-        name: value for name in _IN_A_LINE if (value := getattr(label, name)) not in (None, ())
-    }
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / LABELS_FILE).open("ab", buffering=0) as stream:
-        stream.write(json.dumps(document).encode() + b"\n")
 
 
 class _Cell(NamedTuple):
@@ -156,13 +153,7 @@ class Labels:
 
     @classmethod
     def of(cls, labels: Iterable[Label]) -> Labels:
-        """All of them together.
-
-        Raises
-        ------
-        DataError
-            Where two differ, naming both.
-        """
+        """All of them together."""
         return cls(_merged(pair for label in labels for pair in label.parts()))
 
     def __bool__(self) -> bool:
@@ -186,13 +177,7 @@ class Labels:
         return tuple(name for name in self.questions if name not in questions)
 
     def fitted(self, last_rounds: Mapping[str, int], closed_book: Collection[str]) -> Labels:
-        """The same, scores without a round in the last one.
-
-        Raises
-        ------
-        DataError
-            For a score of a round that is not recorded, or that differs from another.
-        """
+        """The same, scores without a round in the last one."""
 
         def at(cell: _Cell, entry: _Entry) -> _Cell:
             last = last_rounds[cell.question]
@@ -313,6 +298,82 @@ def _shown(value: Any) -> str:
 
 
 # --- beside a record ------------------------------------------------------------------------------
+class LabelBook:
+    """Takes labels of a folder that may be being recorded, one at a time among all processes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._names, self._lock = root, Names(root), threading.Lock()
+        self._at = 0
+        self._held: defaultdict[str, list[Label]] = defaultdict(list)
+
+    def take(self, label: Label) -> None:
+        """Add a line of labels, unless it says nothing new.
+
+        Raises
+        ------
+        DataError
+            For a question of which no round is recorded, in the column ``question_id``; in another, where it
+            differs from what is known.
+        """
+        rows = self._rows(label.question_id)
+        file = self._root / LABELS_FILE
+        with self._lock, together(self._root), file.open("a+b", buffering=0) as stream:
+            self._read(stream)
+            held = self._held[label.question_id]
+            known, all_ = Labels.of(held), Labels.of([*held, label])
+            instead = f"write the record anew: suffice traces label {self._root} LABELS --replace --out NEW"
+            for _, conflict in all_.fitted_to(rows).conflicts(rows, str(self._root), instead):
+                raise conflict
+            if all_.entries.keys() > known.entries.keys():
+                said = {name: getattr(label, name) for name in _IN_A_LINE}
+                document = {name: value for name, value in said.items() if value not in (None, ())}
+                stream.write(json.dumps(document).encode() + b"\n")
+
+    def _read(self, stream: IO[bytes]) -> None:
+        """Take in the lines that came since."""
+        end = stream.seek(0, 2)
+        if end < self._at:
+            self._held.clear()
+        stream.seek(self._at if self._at <= end else 0)
+        lines = stream.read().splitlines(keepends=True)
+        for line in lines:
+            with suppress(ValueError, RecursionError):  # whoever reads the record is told of damage
+                label = read_label(json.loads(line), LABELS_FILE)
+                self._held[label.question_id].append(label)
+        if lines and not lines[-1].endswith(b"\n"):
+            try:
+                json.loads(lines[-1])
+                stream.write(b"\n")
+            except ValueError:
+                stream.truncate(end - len(lines[-1]))  # a kill cut it off
+        self._at = stream.seek(0, 2)
+
+    def _rows(self, name: str) -> pa.Table:
+        """What is recorded of a question, with its labels."""
+        from suffice.trace.rounds.writer import records_to_table
+
+        for _ in range(2):  # a journal may become Parquet meanwhile
+            if (file := self._names.file_of(name)) is not None:
+                with readable(file), opened(file) as parquet:
+                    kept = ("question_id", "round", *LABEL_COLUMNS)
+                    wanted = [column for column in kept if column in parquet.schema_arrow.names]
+                    table = parquet.read(columns=wanted)
+                return table.filter(pc.equal(table.column("question_id"), name))
+            for journal in journal_files(self._root):
+                with suppress(FileNotFoundError):
+                    read = read_journal(journal, of=name)
+                    asked = read.unfinished.get(name)
+                    ended = (done for done in read.finished if done.question.id == name)
+                    record = next(ended, None) if asked is None else asked.record(None)
+                    if record is not None and record.rounds:
+                        return records_to_table([record])
+        raise DataError(
+            f"no round of question {name!r:.60} is recorded in {self._root}; a loop tells under which id its "
+            "question is recorded (question_id)",
+            column="question_id",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class LabelFile:
     """The labels that lie in a folder of traces, with what is wrong with them."""
@@ -357,7 +418,9 @@ def _read(root: Path) -> LabelFile:
     if not root.is_dir() or not file.exists():
         return LabelFile()
     try:
-        lines = file.read_bytes().split(b"\n")
+        lines = plain_file(file).read_bytes().split(b"\n")
+    except DataError as error:
+        return LabelFile(errors=(error,))
     except OSError as error:
         return LabelFile(errors=(DataError(f"cannot be read ({error})", file=str(file)),))
     entries: dict[_Cell, _Entry] = {}
@@ -367,7 +430,7 @@ def _read(root: Path) -> LabelFile:
         if not line.strip():
             continue
         try:
-            _merged(read_label(json.loads(line), f"{file}, row {number}").parts(), entries)
+            _merged(read_label(strict_json(line), f"{file}, row {number}").parts(), entries)
         except DataError as error:
             errors.append(DataError(error.message, file=str(file), row=number, column=error.column))
         except (ValueError, RecursionError) as error:
@@ -379,17 +442,11 @@ def _read(root: Path) -> LabelFile:
 
 
 def read_label(document: Any, place: str) -> Label:
-    """What one line of labels says; ``place`` is where it stands.
-
-    Raises
-    ------
-    DataError
-        Naming the column that is not what it must be.
-    """
+    """What one line of labels says; ``place`` is where it stands."""
     if not isinstance(document, dict) or document.get("question_id") is None:
         raise DataError(
-            'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, or score '
-            f"and round; found {document!r:.60}"
+            'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, group, or '
+            f"score and round; found {document!r:.60}"
         )
     held = {
         name: value for name, value in document.items() if name in _IN_A_LINE and value is not None

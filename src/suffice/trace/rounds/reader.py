@@ -19,6 +19,7 @@ from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
 from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.parquet import checksums_of, complete, footer_of, opened, readable
 from suffice.trace.reader import (
+    EXAMPLE,
     StoredFile,
     agreed,
     count_failures,
@@ -43,6 +44,7 @@ from suffice.trace.schema import MEASURED
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
+_CHECKED_TOGETHER = 4096
 _MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little in a file
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
@@ -171,8 +173,24 @@ def read_traces(
     return inspection.valid(skip_invalid=skip_invalid)
 
 
+def example_record() -> TraceSet:
+    """Return the record that comes with suffice, which commands take by the name ``example``.
+
+    250 questions of HotpotQA, each answered by a ReAct agent of 1.5 billion parameters in five rounds; splits
+    tune and eval. Its texts are redacted: every signal, cost and score is there, and a hash for each text.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> suffice.example_record()
+    <TraceSet example: questions 250, rounds 1,250, eval 150, tune 100>
+    """
+    traces = read_traces(EXAMPLE)
+    return replace(traces, origin=replace(traces.origin, source=EXAMPLE.stem))
+
+
 # --- read when asked for --------------------------------------------------------------------------
-_KEYS = ("question_id", "round", "split", "propensity", "policy_hash", "stopped_by")
+_KEYS = ("question_id", "round", "split", "group", "propensity", "policy_hash", "stopped_by")
 
 
 def _opened(
@@ -259,7 +277,7 @@ def _is_measured(root: Path) -> bool:
     try:
         with opened(parquet_files(root)[0]) as parquet:
             names = parquet.schema_arrow.names
-    except (pa.ArrowException, UnicodeDecodeError, OSError):
+    except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
         return False
     return any(name.startswith(MEASURED) for name in names)
 
@@ -268,7 +286,7 @@ def _size(file: Path) -> tuple[int, int]:
     """What its columns take, encoded and not compressed, and its rows; 0: it cannot be read."""
     try:
         known = footer_of(file)
-    except (pa.ArrowException, UnicodeDecodeError, OSError):
+    except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
         return 0, 0
     groups = (known.row_group(i) for i in range(known.num_row_groups))
     return sum(group.total_byte_size for group in groups), known.num_rows
@@ -448,7 +466,19 @@ def inspect_traces(
     tables: list[pa.Table] = []
     parts: list[Part] = []
     broken: list[Problem] = []
-    rows = 0
+    unchecked: list[pa.Table] = []
+
+    rows = checked = 0
+
+    def check() -> None:
+        """Several files at a time: of a small one it takes longer than to read it."""
+        origin = _Origin(parts)
+        for problem in row_problems(one_table(unchecked)):
+            placed = replace(problem, position=checked + problem.position)
+            errors.append(origin.error(placed))
+            broken.append(placed)
+        unchecked.clear()
+
     remarks: dict[str, str] = {}
     seen = LoopsSeen()
     wanted = _Wanted(columns, keep_unknown)
@@ -467,10 +497,10 @@ def inspect_traces(
             errors.append(error)
             continue
         table = read.table
-        for problem in (*_unanswered(read.version, table), *row_problems(table)):
+        for problem in _unanswered(read.version, table):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
-        rows += table.num_rows
+        unchecked.append(table)
         remarks |= {text: str(file) for text in read.remarks if text not in remarks}
         seen.add(file.name, read.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
@@ -478,7 +508,12 @@ def inspect_traces(
         if isinstance(source, Journal) and kept is not None:
             part = replace(part, journal=table)
         parts.append(part)
-    combined = _combine(tables)
+        rows += table.num_rows
+        if rows - checked >= _CHECKED_TOGETHER:
+            check()
+            checked = rows
+    check()
+    combined = one_table(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin(parts)
     problems = list(key_problems(combined))
@@ -522,9 +557,9 @@ class _Read:
 
 
 def _of_file(file: Path, wanted: _Wanted) -> _Read:
-    stored = StoredFile.open(file, wanted, QUESTIONS)
+    stored, table = StoredFile.read_whole(file, wanted, QUESTIONS)
     return _Read(
-        table=stored.read(),
+        table=table,
         run=stored.run,
         version=stored.version,
         remarks=stored.remarks,
@@ -603,13 +638,14 @@ class _Wanted:
         return self._known is not None and name not in self._known
 
 
-def _combine(tables: Iterable[pa.Table]) -> pa.Table:
+def one_table(tables: Iterable[pa.Table]) -> pa.Table:
     """One table with every column any file has; missing ones null."""
     tables = list(tables)
     if not tables:
         return pa.table({column.name: pa.array([], column.type) for column in COLUMNS})
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
+        joined = pa.concat_tables(tables, promote_options="permissive")
+        return joined.combine_chunks() if joined.num_rows <= _MANY_ROWS else joined
     except pa.ArrowException as error:
         # columns of the schema agree by now, so a column of the user's own does not
         raise DataError(

@@ -124,12 +124,25 @@ def _check_logprob(value: float, column: str) -> float:
     rounded = float32(value, column)
     if rounded is None:
         raise DataError("a token without a log-probability", column=column)
-    if math.isnan(rounded) or rounded == math.inf:
-        raise DataError(
-            f"a log-probability must be a number of at most 0 (or -inf), found {value!r}",
-            column=column,
-        )
+    if not_a_logprob(rounded):
+        raise DataError(wrong_logprob(value), column=column)
     return rounded
+
+
+def not_a_logprob(value: Any) -> Any:
+    """Whether a number, or each of an array, is no log-probability; rounding may leave one above 0."""
+    return ~(value <= _ROUNDED_UP) if isinstance(value, np.ndarray) else not value <= _ROUNDED_UP
+
+
+def wrong_logprob(value: object) -> str:
+    """What is said of such a number."""
+    return (
+        f"a log-probability is a natural logarithm of at most 0 (or -inf), found {value!r}; of a probability "
+        "write its logarithm"
+    )
+
+
+_ROUNDED_UP = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,12 +460,16 @@ def _plus(before: float | None, further: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a user asks. Gold answers are kept apart, in :class:`Gold`."""
+    """What a user asks. Gold answers are kept apart, in :class:`Gold`.
+
+    Questions of one ``group`` (a conversation, document or user) are not independent: they count as one unit.
+    """
 
     id: str
     text: str
     type: str | None = None
     split: str | None = None
+    group: str | None = None
 
 
 def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
@@ -479,7 +496,7 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
 class Gold:
     """Accepted answers and supporting passages; only fitting and scoring read it.
 
-    A single text is one of them, not its letters.
+    A single text is one of them, not its letters; ``None`` is none.
     """
 
     answers: tuple[str, ...] = ()
@@ -487,13 +504,15 @@ class Gold:
 
     def __post_init__(self) -> None:
         for name in ("answers", "passage_ids"):
-            texts: Any = getattr(self, name)
+            texts: Any = () if getattr(self, name) is None else getattr(self, name)
             texts = (texts,) if isinstance(texts, str) else items(texts, str, f"gold_{name}")
             object.__setattr__(self, name, texts)
 
 
 StoppedBy = Literal["policy", "budget", "end", "error", "gold", "user"]
 STOPPED_BY: tuple[StoppedBy, ...] = get_args(StoppedBy)
+CUTS = ("policy", "budget", "gold", "user", "error")
+"""The ends that are cuts where they come before the full budget."""
 POLICY_STOP = "policy_stop"
 """The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
@@ -505,7 +524,7 @@ class QuestionRecord:
     Parameters
     ----------
     question, gold
-        What was asked, and what is right.
+        What was asked, and what is right: a :class:`Gold`, its answers alone, or ``None``.
     rounds
         ``rounds[t - 1]`` is round t.
     closed_book
@@ -514,7 +533,7 @@ class QuestionRecord:
         The user's own scores in [0, 1] of what would be returned, by number of the round, as far as
         there are any. They stand apart from the rounds, so that no policy sees them.
     propensity
-        The probability, above 0, with which the question was to run to the full budget whatever the
+        The probability, from 0.000001, with which the question was to run to the full budget whatever the
         policy said; ``None``: 1.
     stopped_by
         What ended it after its last round: the policy, the user's ``budget``, the loop's own ``end``, an
@@ -534,8 +553,16 @@ class QuestionRecord:
     policy_hash: str | None = None
 
     def __post_init__(self) -> None:
+        gold: Any = self.gold
+        if not isinstance(gold, Gold):  # the answers themselves, or none
+            object.__setattr__(self, "gold", Gold(answers=gold))
+        if not isinstance(self.question, Question):
+            raise DataError(
+                f"must be a suffice.Question(id=..., text=...), found {self.question!r:.60}",
+                column="question",
+            )
         propensity = float32(self.propensity, "propensity")
-        if propensity is not None and not 0.0 < propensity <= 1.0:
+        if propensity is not None and not LEAST_PROPENSITY <= propensity <= 1.0:
             raise DataError(not_a_propensity(propensity), column="propensity")
         object.__setattr__(self, "propensity", propensity)
         if self.stopped_by is not None and self.stopped_by not in STOPPED_BY:
@@ -556,11 +583,16 @@ class QuestionRecord:
         return scores
 
 
+LEAST_PROPENSITY = (
+    9.99999997e-07  # a millionth in single precision; a question of 1/1e-38 would be all
+)
+
+
 def not_a_propensity(value: object) -> str:
     """What is wrong with it."""
     return (
-        f"must be a probability above 0 and at most 1, found {value!r}; null where nothing but the full "
-        "budget could end the question"
+        f"must be a probability from 0.000001 to 1, found {value!r}; null where nothing but the full budget "
+        "could end the question"
     )
 
 

@@ -42,6 +42,9 @@ _ANSWERED = (
     "probed",
     *(column.name for column in USAGE_COLUMNS),
 )
+OF_LOOP = "loop_"
+"""What columns begin with that keep what a loop answered where another answer stands in its place."""
+_KEPT = _ANSWERED[: _ANSWERED.index("probed")]
 _EVIDENCE = (
     "question_id",
     "round",
@@ -77,6 +80,14 @@ class QuestionRows:
         return np.asarray(pc.is_null(self.rows.column("answer")))
 
     @cached_property
+    def own(self) -> NDArray[np.bool_]:
+        """Rounds that the loop answered itself, (n_rounds,)."""
+        if "probed" not in self.rows.column_names:
+            return ~self.unanswered
+        probed = pc.fill_null(self.rows.column("probed"), False)
+        return np.asarray(~self.unanswered & ~np.asarray(probed))
+
+    @cached_property
     def blind(self) -> NDArray[np.bool_]:
         """Rounds up to which nothing was found, (n_rounds,)."""
         found = np.zeros(self.rows.num_rows, bool)
@@ -100,22 +111,15 @@ class QuestionRows:
         read = [name for name in _READ if name in self.rows.column_names]
         return tuple(round_from_row(row) for row in self.rows.select(read).to_pylist())
 
-    def filled(
-        self,
-        answered: Mapping[int, Round],
-        schema: pa.Schema,
-        beside: Mapping[str, Mapping[int, str]],
-    ) -> pa.Table:
-        """The rows in the columns of ``schema``, some with another answer.
+    def filled(self, answered: Mapping[int, Round], schema: pa.Schema) -> pa.Table:
+        """The rows in the columns of ``schema``, some with another answer; the loop's own are kept beside.
 
         Parameters
         ----------
         answered
             Rounds by their place, from 0, of which the answer and the costs are taken.
         schema
-            Of the table.
-        beside
-            Texts by place of columns of the user's own.
+            Of the table, see :func:`rows_of`.
 
         Raises
         ------
@@ -126,10 +130,12 @@ class QuestionRows:
         cells: dict[str, Mapping[int, Any]] = {
             name: {place: row[name] for place, row in written.items()} for name in _ANSWERED
         }
-        rows = [
-            self._column(self.rows, field, (cells | dict(beside)).get(field.name))
-            for field in schema
-        ]
+        moved = [place for place in answered if self.own[place]]
+        for name in _KEPT:
+            if moved and name in self.rows.column_names:
+                own = self.rows.column(name)
+                cells[OF_LOOP + name] = {place: own[place].as_py() for place in moved}
+        rows = [self._column(self.rows, field, cells.get(field.name)) for field in schema]
         tables = [pa.Table.from_arrays(rows, schema=schema)]
         if self.closed_book.num_rows:
             zero = [self._column(self.closed_book, field, None) for field in schema]
@@ -224,12 +230,13 @@ class _Tables(RowSet[pa.Table]):
         return pa.concat_tables(records).replace_schema_metadata(self.stamped(run).metadata)
 
 
-def rows_of(traces: TraceSet, *texts: str) -> RowSet[pa.Table]:
-    """How the questions of this record are kept, with all its columns and ``texts`` of the user's own."""
+def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
+    """How the questions of this record are kept, ``beside`` with columns of what its loop answered itself."""
     types = {
         field.name: field.type for field in traces.table.schema if field.name not in SCHEMA.names
     }
-    types |= dict.fromkeys(texts, pa.string())
+    there = [name for name in _KEPT if beside and name in traces.table.column_names]
+    types |= {OF_LOOP + name: SCHEMA.field(name).type for name in there}
     own = [Column(Round, name, Cell(type_), "the user's own") for name, type_ in types.items()]
     return _Tables(
         schema=replace(QUESTIONS, columns=(*QUESTIONS.columns, *own)),

@@ -70,6 +70,13 @@ COLUMNS: tuple[Column, ...] = (
     Column(Gold, "gold_passage_ids", TEXTS, "supporting passages", field="passage_ids"),
     Column(Question, "question_type", TEXT, "for example bridge or 2hop", field="type"),
     Column(Question, "split", TEXT, "tune, eval or a name of the user's"),
+    Column(
+        Question,
+        "group",
+        TEXT,
+        "what belongs together (conversation, document, user): one unit wherever questions are drawn",
+        since=2,
+    ),
     Column(Round, "query", TEXT, "what was sent to the retriever this round"),
     Column(Round, "action", TEXT, "what the agent generated to choose the query"),
     Column(Round, "passages", PASSAGES, "passages added this round, in rank order"),
@@ -150,7 +157,7 @@ QUESTIONS = TableSchema(
 REQUIRED = QUESTIONS.required
 SCHEMA = QUESTIONS.arrow
 USAGE_COLUMNS = columns_of(Usage, COLUMNS)
-_QUESTION_COLUMNS = columns_of(Question, COLUMNS)
+QUESTION_COLUMNS = columns_of(Question, COLUMNS)
 _GOLD_COLUMNS = columns_of(Gold, COLUMNS)
 _ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
@@ -165,7 +172,7 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     """
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
-    shared = to_cells(record.question, _QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)
+    shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)
     numbered = list(enumerate(record.rounds, start=1))
     if record.closed_book is not None:
         numbered.insert(0, (0, record.closed_book))

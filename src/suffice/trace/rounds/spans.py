@@ -15,6 +15,7 @@ from typing import Any
 
 from suffice._version import VERSION
 from suffice.errors import DataError
+from suffice.protocols import strict_json
 from suffice.trace.rounds.records import (
     Gold,
     Passage,
@@ -206,12 +207,12 @@ def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> Questio
         When they are anything else.
     """
     try:
-        held = json.loads(question)
+        held = strict_json(question)
         closed = held.pop("closed_book", None)
         return QuestionRecord(
             question=Question(**held.pop("question")),
             gold=Gold(**{name: tuple(v) for name, v in held.pop("gold", {}).items()}),
-            rounds=tuple(_round(json.loads(rest), documents) for rest, documents in rounds),
+            rounds=tuple(_round(strict_json(rest), documents) for rest, documents in rounds),
             closed_book=None if closed is None else round_of_document(closed),
             scores={int(number): score for number, score in held.pop("scores", {}).items()},
             **held,

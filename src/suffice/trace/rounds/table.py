@@ -14,19 +14,27 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from suffice.errors import DataError, did_you_mean
+from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
 from suffice.trace.loops import Difference
+from suffice.trace.reader import EXAMPLE
 from suffice.trace.rounds.records import (
+    CUTS,
+    MOST_INT16,
     Gold,
     LoopView,
     Question,
     QuestionRecord,
     sampled_ids,
 )
-from suffice.trace.rounds.schema import SCHEMA, record_from_rows, round_from_row
+from suffice.trace.rounds.schema import (
+    QUESTION_COLUMNS,
+    SCHEMA,
+    record_from_rows,
+    round_from_row,
+)
 from suffice.trace.schema import MEASURED
 
 
@@ -131,10 +139,26 @@ class TraceSet:
         """The last recorded round of each question, (n_questions,)."""
         return np.diff(self._starts).astype(np.int16)
 
+    @property
+    def stated_rounds(self) -> int | None:
+        """The full budget as its run document states it; ``None``: it does not."""
+        stated = self.origin.run.get("rounds")
+        return stated if type(stated) is int and 1 <= stated <= MOST_INT16 else None
+
+    @property
+    def full_budget(self) -> int:
+        """How many rounds a question may take: as stated, or the longest question's if that is more."""
+        return max(self.n_rounds, self.stated_rounds or 0)
+
     @cached_property
     def n_rounds(self) -> int:
-        """The full budget: the longest question's number of rounds."""
-        return int(self.last_rounds.max(initial=0))
+        """How many rounds there are columns of: the longest question's, or where that was cut all stated."""
+        longest = int(self.last_rounds.max(initial=0))
+        if (self.stated_rounds or 0) <= longest or not self.has("stopped_by"):
+            return longest
+        ends = self._at("stopped_by", self._starts[1:][self.last_rounds == longest] - 1)
+        cut = bool(pc.any(pc.is_in(ends, value_set=pa.array(CUTS))).as_py())
+        return self.stated_rounds or longest if cut else longest
 
     @cached_property
     def exists(self) -> NDArray[np.bool_]:
@@ -266,16 +290,9 @@ class TraceSet:
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         """The questions, label-free."""
-        fields = zip(
-            self.question_ids,
-            self.of_questions("question"),
-            self.of_questions("question_type"),
-            self.of_questions("split"),
-            strict=True,
-        )
-        return tuple(
-            Question(id=i, text=text, type=kind, split=part) for i, text, kind, part in fields
-        )
+        names = [column.key for column in QUESTION_COLUMNS]
+        fields = zip(*(self.of_questions(column.name) for column in QUESTION_COLUMNS), strict=True)
+        return tuple(Question(**dict(zip(names, values, strict=True))) for values in fields)
 
     @cached_property
     def gold(self) -> tuple[Gold, ...]:
@@ -314,6 +331,8 @@ class TraceSet:
             splits = ", ".join(self.splits) or "none"
             shares = f"{'tune' if name == 'eval' else name}=0.4,eval=0.6"
             way_out = did_you_mean(name, self.splits) or f"; {self.how_to_split(shares)}"
+            if name == "all":
+                way_out = "; name one of them: only replay and report take all questions together"
             raise DataError(
                 f"no question lies in split {name!r}; splits found: {splits}{way_out}",
                 file=self.origin.source,
@@ -331,7 +350,8 @@ class TraceSet:
     def at(self) -> str:
         """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
         source = self.origin.source
-        return shlex.quote(source) if Path(source).exists() else "TRACES"
+        named = source == EXAMPLE.stem or Path(source).exists()
+        return shlex.quote(source) if named else "TRACES"
 
     def only_questions(self, ids: Iterable[str]) -> TraceSet:
         """The questions with these ids, as far as they are recorded."""
@@ -345,8 +365,32 @@ class TraceSet:
         source = f"{self.origin.source} (a sample of {said})"
         return replace(drawn, origin=replace(self.origin, source=source))
 
-    def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
-        """The questions where ``chosen`` (n_questions,) is true."""
+    def chosen(self, which: ArrayLike) -> NDArray[np.bool_]:
+        """Questions that a mask (n_questions,), or whole numbers from 0 each once, choose, (n_questions,).
+
+        Raises
+        ------
+        UsageError
+            For anything else.
+        """
+        given: NDArray[Any] = np.asarray(which)
+        count = self.n_questions
+        if given.dtype == bool and given.shape == (count,):
+            return given
+        if given.ndim == 1 and (np.issubdtype(given.dtype, np.integer) or not given.size):
+            times = np.bincount(
+                given[(given >= 0) & (given < count)].astype(np.intp), minlength=count
+            )
+            if times.sum() == given.size and times.max(initial=0) <= 1:
+                return np.asarray(times == 1)
+        raise UsageError(
+            f"questions are chosen by a mask of shape ({count},), or by different whole numbers from 0 to "
+            f"{count - 1}; found {given.dtype} of shape {given.shape}"
+        )
+
+    def take(self, which: ArrayLike) -> TraceSet:
+        """The questions of :meth:`chosen`, in the order of the record."""
+        chosen = self.chosen(which)
         rows = pa.array(np.repeat(chosen, self.last_rounds))
         closed_book = self.closed_book
         if closed_book.num_rows:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.errors import DataError
-from suffice.trace.durable import Shard
+from suffice.trace.durable import Shard, written_aside
 from suffice.trace.lazy import in_memory
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
@@ -23,6 +23,7 @@ from suffice.trace.writer import (
     add_part,
     recorded_before,
     write_set,
+    write_table,
 )
 
 _OF_SHARDS = frozenset({"shard", "shards"})
@@ -75,6 +76,17 @@ def write_traces(
     rows = records_to_table(records, run)
     _check_rows(rows)
     add_part(QUESTION_ROWS, rows, path, _recorded)
+
+
+def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, Any]) -> None:
+    """Write records to a place that is free, a ``.parquet`` file or a directory: whole, or nothing at all."""
+    rows = records_to_table(records, run)
+    _check_rows(rows)
+    with written_aside(out) as aside:
+        if out.suffix == ".parquet":
+            write_table(rows, aside)
+        else:
+            write_set(rows, aside)
 
 
 def _check_rows(rows: pa.Table) -> None:

@@ -160,7 +160,7 @@ def test_too_few_questions_are_told_once() -> None:
     ]
     never = [note for note in found.notes if note.startswith("fits without any early stop")]
     assert len(never) == 1
-    assert "18 of 18 at alpha 0.05" in never[0]
+    assert "24 of 24 at alpha 0.05" in never[0]
 
 
 def test_json_is_strict_and_holds_every_cell(study: MiCPStudy) -> None:

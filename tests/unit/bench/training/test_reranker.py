@@ -12,8 +12,13 @@ import pytest
 from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
 
 from suffice.bench.training import reranker as train_reranker
-from suffice.bench.training.rankings import compare_rankings
-from suffice.bench.training.reranker import RerankerSettings, main, split_questions, train
+from suffice.bench.training.reranker import (
+    RerankerSettings,
+    compare_rankings,
+    main,
+    split_questions,
+    train,
+)
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever

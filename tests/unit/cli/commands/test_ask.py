@@ -281,7 +281,6 @@ def test_the_index_is_kept_and_refused_when_it_is_another(
         (["--budget-usd", "1", "--prices", "input=1"], ["output"]),
         (["--decline-below", "0.5"], ["has none", "--policy ab-rag"]),
         (["--answer", "most-confident"], ["has none", "--policy ab-rag"]),
-        (["--decline-below", "2", "--policy", "ab-rag"], ["[0, 1]"]),
         (["--reindex"], ["--index"]),
         (["--start", "3"], ["--pipeline budgeted"]),
         (["--policy", "ab-rag-corrected"], ["suffice fit ab-rag"]),

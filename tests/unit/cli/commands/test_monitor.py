@@ -210,7 +210,6 @@ def test_a_record_is_watched_and_its_alarms_are_lines(
         (["nowhere", "--policy", "{rule}"], "--follow waits for it"),
         (["{record}", "--policy", "{rule}", "--metric", "best"], "no metric 'best'"),
         (["{record}", "--policy", "{rule}", "--webhook", "http://x.org/"], "https only"),
-        (["{record}", "--policy", "{rule}", "--level", "2"], "between 0 and 1"),
     ],
 )
 def test_what_cannot_be_watched(

@@ -65,3 +65,12 @@ def test_what_is_wrong(
 ) -> None:
     assert check(*words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    record = ("--record", "notes/a.txt/r")
+    assert check("--corpus", "notes", *record) == 1
+    assert main(["serve", "--policy", "answer_stable", "--port", "0", *record]) == 1
+    for line in capsys.readouterr().err.strip().splitlines():
+        assert "notes/a.txt/r" in line
+        assert "Not a directory" in line

@@ -14,7 +14,7 @@ import suffice
 from suffice.datasets import files
 from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
@@ -143,13 +143,21 @@ def test_columns_named_as_in_the_schema_need_no_map(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[str, list[dict[str, Any]], str]] = [
-    ("answer=a", [{"q": "?", "a": "x"}], "no column 'question' for the question; it has: 'q', 'a'"),
+    (
+        "answer=a",
+        [{"q": "?", "a": "x"}],
+        "no column is named for question or question_id; it has: q, a",
+    ),
     ("question=q,answer=answr", [{"q": "?", "answer": "x"}], "did you mean 'answer'?"),
-    ("question=q", [{"q": "?", "reply": "x"}], "no column 'answer' for the answer"),
+    (
+        "question=q",
+        [{"q": "?", "reply": "x"}],
+        "no column is named for answer or score; it has: q, reply",
+    ),
     (
         MAP,
         [ROWS[0], ROWS[1], ROWS[1]],
-        "row 2, column turn: question '007' has round 1 already, in row 1",
+        "row 2, column turn: question '007' has this round already, in row 1",
     ),
     (MAP, [ROWS[1], {**ROWS[1], "turn": 3}], "has rounds 1, 3 and no round 2"),
     (MAP, [{**ROWS[1], "turn": "one"}], "row 0, column turn: must be a number, found 'one'"),
@@ -157,7 +165,7 @@ BAD: list[tuple[str, list[dict[str, Any]], str]] = [
     (
         MAP,
         [{**ROWS[1], "a": {"text": "x"}}],
-        "column a: must be a text, a number or a list of them",
+        "column a: holds an object; name one of its fields: a.text",
     ),
     (MAP, [{**ROWS[1], "s": 7}], "column s: question '007': must be a number from 0 to 1, found 7"),
     (
@@ -318,3 +326,24 @@ def test_a_loopgain_error_that_counts_is_scored_by_its_target(tmp_path: Path) ->
 
 def test_every_format_says_what_it_is() -> None:
     assert all(kind.meaning for kind in FORMATS.values())
+
+
+@pytest.mark.parametrize("out", ["new", "new.parquet"])
+def test_a_full_disk_leaves_nothing_and_the_same_import_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    rows = jsonl(
+        tmp_path / "rows.jsonl",
+        {"question_id": "a", "round": 1, "question": "Where?", "answer": "Oslo"},
+    )
+    before = sorted(tmp_path.iterdir())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(StorageError):
+            import_traces(rows, tmp_path / out, format="columns")
+    assert sorted(tmp_path.iterdir()) == before
+    assert import_traces(rows, tmp_path / out, format="columns").questions == 1

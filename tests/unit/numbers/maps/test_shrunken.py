@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import UsageError
-from suffice.numbers.maps.isotonic import IsotonicMap, constant_map, fit_isotonic, fit_per_round
-from suffice.numbers.maps.shrunken import STRENGTH, fit_shrunken, mix
+from suffice.numbers.maps.isotonic import (
+    STRENGTH,
+    IsotonicMap,
+    constant_map,
+    fit_isotonic,
+    fit_per_round,
+    fit_shrunken,
+    mix,
+)
 
 NAN = math.nan
 

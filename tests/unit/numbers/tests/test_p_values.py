@@ -42,9 +42,13 @@ def test_fewer_losses_and_a_laxer_limit_make_it_smaller(test: object) -> None:
     losses = np.zeros((300, 3))
     losses[::30, 1] = 1.0
     losses[::10, 2] = 1.0
-    p = test(losses, 0.15)
+    p, laxer = test(losses, 0.15), test(losses, 0.2)
+    if test is betting_p_values:  # a bet goes no further than to its target
+        assert p[0] <= 0.05 < p[2]
+        assert (laxer <= np.maximum(p, 0.05)).all()
+        return
     assert p[0] < p[1] < p[2] < 1
-    assert (test(losses, 0.2) < p).all()
+    assert (laxer < p).all()
 
 
 def test_many_members_are_the_same_as_one_at_a_time() -> None:
@@ -54,30 +58,56 @@ def test_many_members_are_the_same_as_one_at_a_time() -> None:
     assert together[[0, 2047, 2048, 4099]].tolist() == alone
 
 
-def test_betting_follows_its_definition() -> None:
-    """One column, step by step, with and without what other questions showed."""
-    losses = np.random.default_rng(2).random(30) * 0.3
-    for prior, weight in ((None, 1.0), (0.01, 20.0)):
-        limit, capital, greatest, total = 0.25, 1.0, 1.0, 0.0
-        squares = (0.25 if prior is None else prior) * weight
-        for seen, loss in enumerate(losses, start=1):
-            variance = squares / (seen - 1 + weight)
-            stake = min((2 * np.log(20) / (30 * variance)) ** 0.5, 0.75 / 0.75)
-            capital *= 1 + stake * (limit - loss)
-            greatest = max(greatest, capital)
-            total += loss
-            squares += (loss - total / seen) ** 2
-        given = None if prior is None else np.array([prior])
-        found = betting_p_values(losses[:, None], limit, prior_variance=given, prior_weight=weight)
-        assert found[0] == pytest.approx(1 / greatest)
+def by_hand(losses: list[float], limit: float, target: float) -> tuple[float, float]:
+    """A gambler's last and greatest capital, question by question."""
+    capital, greatest, total, squares = 1.0, 1.0, 0.0, 0.03 * 20
+    for seen, loss in enumerate(losses):
+        variance = squares / (seen + 20)
+        missing = max(np.log(target / capital), 0.0)
+        stake = (2 * missing / ((len(losses) - seen) * variance)) ** 0.5
+        capital *= 1 + min(stake, 0.98 / (1 - limit)) * (limit - loss)
+        greatest = max(greatest, capital)
+        total += loss
+        squares += (loss - total / (seen + 1)) ** 2
+    return capital, greatest
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_betting_follows_its_definition(seed: int) -> None:
+    """One gambler by the greatest capital, several by the greatest mean of the first ones."""
+    generator = np.random.default_rng(seed)
+    losses = generator.random(40) * 0.45
+    found = betting_p_values(losses[:, None], 0.25)[0]
+    assert found == pytest.approx(1 / by_hand(losses.tolist(), 0.25, 20 * (1 + 1e-9))[1])
+    orders = np.stack([generator.permutation(40) for _ in range(6)])
+    capital = [by_hand(losses[order].tolist(), 0.25, 40.0)[0] for order in orders]
+    means = [sum(capital[: n + 1]) / (n + 1) for n in range(6)]
+    found = betting_p_values(losses[:, None], 0.25, orders=orders)[0]
+    assert found == pytest.approx(min(1.0, 1 / max(means)))
+
+
+def test_several_orders_hang_less_on_the_order() -> None:
+    """Of 40 shuffles of one sample that is hard to tell, fewer disagree."""
+    generator = np.random.default_rng(0)
+    disagree = np.zeros(2)
+    for _ in range(30):
+        losses = generator.choice([0.0, 0.5, 1.0], size=200, p=[0.12, 0.83, 0.05])[:, None]
+        orders = [np.stack([generator.permutation(200) for _ in range(10)]) for _ in range(20)]
+        for number, some in enumerate((1, 10)):
+            p = [betting_p_values(losses, 0.51, orders=each[:some])[0] for each in orders]
+            share = np.mean(np.array(p) <= 0.05)
+            disagree[number] += share * (1 - share)
+    assert disagree[1] < 0.8 * disagree[0]
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 1.0), (0.4, 0.6)])
-def test_betting_is_valid_at_the_limit(values: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("gamblers", [1, 10])
+def test_betting_is_valid_at_the_limit(values: tuple[float, ...], gamblers: int) -> None:
     """The mean loss is the limit: at most a share delta of 4,000 draws may reach p <= delta."""
     generator = np.random.default_rng(7)
     losses = generator.choice(values, size=(120, 4000))
-    p = betting_p_values(losses, 0.5)
+    orders = np.stack([generator.permutation(120) for _ in range(gamblers)])
+    p = betting_p_values(losses, 0.5, orders=orders)
     for delta in (0.05, 0.1, 0.2):
         error = np.sqrt(delta * (1 - delta) / 4000)
         assert (p <= delta).mean() <= delta + 3 * error

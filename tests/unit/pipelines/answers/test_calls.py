@@ -129,7 +129,7 @@ def reply(answer: str, confidence: float | None = None, failure: str | None = No
         (" \n\t\r\n", reply("", None, "empty reply")),
         ("Answer:", reply("", None, "empty answer line")),
         ("Answer: \nConfidence: 4", reply("", 4.0, "empty answer line")),
-        ("Answer:\n\nOslo", reply("", None, "empty answer line")),
+        ("Answer:\n\nOslo", reply("Oslo")),
         ("Confidence: 4", reply("", 4.0, "no answer line")),
         ("Confidence: 4\nOslo", reply("", 4.0, "no answer line")),
     ],

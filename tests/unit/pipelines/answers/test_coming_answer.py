@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from hypothesis import given
@@ -21,6 +22,10 @@ PARTS = st.sampled_from(
         "\u2028",
         "Oslo",
         "Confidence: 4",
+        "Conf",
+        "**",
+        "*",
+        "-",
         ":",
         "ø",
         "",
@@ -37,7 +42,7 @@ def test_whatever_the_cut_told_is_a_beginning_of_the_answer(text: str, cuts: lis
         assert told == coming.told
         assert parse_reply(text).answer.startswith(told)
     answer = parse_reply(text).answer
-    if "Answer:" in text:
-        assert told == answer
-    else:
+    if not re.search(r"Answer\**:", text):
         assert told == ""
+    elif not {"*", "-"} & set(text) and "Conf" not in text:
+        assert told == answer  # else the end may be held back, which is sent with the whole answer

@@ -20,8 +20,9 @@ from suffice.errors import BackendError
 from suffice.llm.cache import CachedModel
 from suffice.pipelines.live.ahead import Ahead, Wasted
 from suffice.pipelines.live.answering import Answered, Answering, answer
-from suffice.pipelines.live.ask import AskSettings, ChosenPolicy, LiveLoop
+from suffice.pipelines.live.ask import AskSettings, LiveLoop
 from suffice.pipelines.live.budgets import Budgets, Meter
+from suffice.pipelines.live.chosen import ChosenPolicy
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS, make_pipeline

@@ -10,7 +10,8 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.pipelines.live.answering import Answered
-from suffice.pipelines.live.ask import AskSettings, ask, choose_policy
+from suffice.pipelines.live.ask import AskSettings, LiveLoop, ask
+from suffice.pipelines.live.chosen import choose_policy
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
@@ -48,14 +49,25 @@ def asked(policy: object, model: ScriptedModel, settings: AskSettings | None = N
     return ask("Which fact?", SHELF, model, policy=policy, settings=settings)  # type: ignore[arg-type]
 
 
+def test_the_answer_given_most_often_is_returned() -> None:
+    model = ScriptedModel(["Answer: Oslo", "Answer: Oslo.", "Answer: Bergen"])
+    answered = asked("fixed-3", model, AskSettings(choose="majority"))
+    assert (answered.answer, answered.answer_round, len(answered.rounds)) == ("Oslo.", 2, 3)
+
+
 # --- what can decide ----------------------------------------------------------------------------
 def test_what_can_decide(tmp_path: Path) -> None:
     assert choose_policy(None).policy == RulePolicy(rule=LoopSettings.default_rule)
-    assert choose_policy("fixed-4").max_rounds == 4
+    assert choose_policy("fixed-4").policy == FixedPolicy(4)
+    for named, rounds in (
+        ("fixed-4", 4),
+        (AGREE, 3),
+    ):  # which offer as many rounds as they may take
+        live = LiveLoop.of(choose_policy(named), ScriptedModel([""]), AskSettings(), lambda _: None)
+        assert (choose_policy(named).max_rounds, live.loop.rounds) == (None, rounds)
     assert choose_policy("overlap > 0.5").policy == RulePolicy(rule="overlap > 0.5")
     file = save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=7)
     assert choose_policy(str(file)).max_rounds == choose_policy(file).max_rounds == 7
-    assert choose_policy(AGREE).max_rounds == 3
     with pytest.raises(UsageError, match="suffice fit tasr"):
         choose_policy("tasr-corrected")
     with pytest.raises(UsageError, match="gold answers"):

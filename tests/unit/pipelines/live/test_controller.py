@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.ask import choose_policy
+from suffice.pipelines.live.chosen import choose_policy
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy

@@ -19,7 +19,8 @@ from suffice.measures.costs import policy_reads
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.pipelines.live.answering import Answered, Answering, answer, reads_of
-from suffice.pipelines.live.ask import AskSettings, ChosenPolicy, LiveLoop
+from suffice.pipelines.live.ask import AskSettings, LiveLoop
+from suffice.pipelines.live.chosen import ChosenPolicy
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.loops.query_loop import QueryLoopSettings
 from suffice.pipelines.loops.ranked import CumulativeSettings

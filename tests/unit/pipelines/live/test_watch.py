@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +26,11 @@ from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.watch import Watch
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import policy_hash
+from suffice.policies.file import policy_hash, save_policy
+from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.trace.reader import schema_of
 from suffice.trace.rounds.background import BackgroundWriter, _Work
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
@@ -108,15 +113,70 @@ def test_the_explored_share_is_drawn_by_id_and_runs_on(tmp_path: Path) -> None:
     assert run_on.policy_hash == policy_hash(STABLE)
 
 
+def test_shadow_stops_nothing_whatever_the_file_says_and_live_keeps_its_budget(
+    tmp_path: Path,
+) -> None:
+    file = save_policy(STABLE, tmp_path / "policy.json", max_rounds=2)
+    with Watch(file, record=tmp_path / "r").question("Where?", question_id="q") as loop:
+        loop.observe(answer="Bergen")
+        assert not loop.observe(answer="Rome").stop
+        with pytest.warns(SufficeWarning, match="max_rounds=2"):
+            assert not loop.observe(answer="Oslo").stop
+        assert not loop.observe(answer="Oslo").stop
+    assert (len(loop.rounds), loop.would_stop, loop.stopped_by) == (4, 4, "end")
+    for given in ({"mode": "live"}, {"max_rounds": 2}):  # the file live, the user's word always
+        with Watch(file, **given).question("Where?") as loop:
+            walk(loop, ("Bergen", "Rome", "Oslo"))
+        assert (len(loop.rounds), loop.stopped_by) == (2, "budget")
+
+
+def test_exploring_past_a_stop_that_is_the_full_budget_is_refused(tmp_path: Path) -> None:
+    whole = save_policy(FixedPolicy(3), tmp_path / "whole.json", max_rounds=3)
+    late = RulePolicy(rule="answer_stable and round >= 3")
+    for policy, rounds in ((whole, None), (FixedPolicy(4), 3), (late, 3)):
+        with pytest.raises(UsageError, match="3 rounds"):
+            Watch(policy, mode="live", explore=0.5, max_rounds=rounds)
+    for rounds in (4, None):
+        Watch(late, mode="live", explore=0.5, max_rounds=rounds)
+
+
+@pytest.mark.parametrize("budget", [5, None])
+def test_a_live_record_states_the_full_budget_that_no_question_ran_to(
+    budget: int | None, tmp_path: Path
+) -> None:
+    file = save_policy(FixedPolicy(3), tmp_path / "fixed.json", max_rounds=budget)
+    with Watch(file, record=tmp_path / "r", mode="live") as watch:
+        for number in range(8):
+            with watch.question("Where?", question_id=f"q{number}", gold_answers=["Oslo"]) as loop:
+                walk(loop)
+    result = compare(tmp_path / "r", ComparisonSettings(policies=("fixed-5",), resamples=20)).result
+    whole = next(policy for policy in result.policies if policy.name == "fixed-5")
+    said = " ".join(result.banners)
+    if budget:
+        assert (result.max_rounds, whole.at_stops.past.unseen) == (5, 8)  # type: ignore[union-attr]
+        assert "NOT KNOWN" not in said
+    else:
+        assert result.max_rounds == 3
+        assert "THE FULL BUDGET IS NOT KNOWN" in said
+
+
 @pytest.mark.parametrize(
     ("choice", "wanted"),
-    [("latest", "d"), ("highest:error", "a"), ("lowest:error", "c")],
+    [("latest", "d"), ("highest:error", "a"), ("lowest:error", "c"), ("majority", "b")],
 )
 def test_the_answer_is_chosen_as_in_replay(choice: str, wanted: str) -> None:
     with Watch(mode="shadow", answer=choice).question("Where?") as loop:
-        for answer, error in (("a", 3.0), ("b", 1.0), ("c", 1.0), ("d", 2.0)):
+        for answer, error in (("B.", 0), ("b", 1), ("a", 3), ("c", 0), ("unknown", 1), ("d", 2)):
             loop.observe(answer=answer, signals={"error": error})
     assert loop.answer == wanted
+
+
+def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
+    given = iter(["Oslo", "Oslo", "Bergen"])
+    with Watch(FixedPolicy(3), mode="live", answer="majority").question("Where?") as loop:
+        while not loop.done:
+            loop.observe(passages=["text"], probe=lambda _: next(given))
+    assert (loop.answer, loop.answer_round) == ("Oslo", 2)
 
 
 def test_the_most_confident_answer_is_returned_and_one_without_confidence_refused() -> None:
@@ -400,7 +460,7 @@ def test_questions_that_are_no_texts_are_refused() -> None:
         ({"max_rounds": 0}, "at least 1, found 0"),
         ({"answer": "best"}, "no choice of an answer"),
         ({"record": "traces.parquet"}, "write record=traces/"),
-        ({"mode": "live", "explore": "0.1"}, "from 0 to below 1, found '0.1'"),
+        ({"mode": "live", "explore": "0.1"}, "to below 1, found '0.1'"),
         ({"budgets": 3}, r"suffice\.Budgets\(...\), found int"),
         ({"record": "traces/", "run": {"pipeline": object()}}, "run is what JSON holds by name"),
     ],
@@ -495,13 +555,55 @@ def test_a_full_journal_becomes_parquet_and_what_is_under_way_goes_on(
     assert records(tmp_path) == kept
 
 
-def test_an_id_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Path) -> None:
+    told: dict[str, str] = {}
     for _ in range(2):
         with Watch(record=tmp_path) as watch:
             for _ in range(2):
                 with watch.question("Where?", question_id="q") as loop:
-                    walk(loop)
-    assert sorted(records(tmp_path)) == ["q", "q#2", "q#3", "q#4"]
+                    name, answer = loop.question_id, f"Oslo {len(told)}"
+                    loop.observe(answer=answer)
+                watch.label(name, gold_answers=[answer])
+                told[name] = answer
+    assert sorted(told) == ["q", "q#2", "q#3", "q#4"]
+    for name, record in records(tmp_path).items():  # each has its own rounds, and its own label
+        assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
+
+
+def test_loops_of_one_id_in_two_processes_at_once_have_two_names(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from suffice.pipelines.live.watch import Watch
+        with Watch(record=sys.argv[1]) as watch:
+            with watch.question("Where?", question_id="q") as loop:
+                print(loop.question_id, flush=True)
+                sys.stdin.readline()
+                loop.observe(answer="theirs")
+        """
+    other = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert other.stdout is not None
+    assert other.stdout.readline() == "q\n"
+    with Watch(record=tmp_path) as watch:
+        with watch.question("Where?", question_id="q") as loop:
+            loop.observe(answer="ours")
+        assert loop.question_id == "q#2"
+        other.communicate("\n", timeout=60)
+    kept = {name: record.rounds[0].answer for name, record in records(tmp_path).items()}
+    assert kept == {"q": "theirs", "q#2": "ours"}
+
+
+def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, Watch(record=tmp_path) as other:
+        for begins in (watch, other, watch):
+            with begins.question("Where?", question_id="q") as loop:
+                assert loop.question_id == "q"
+        loops = [begins.question("Where?", question_id="q").begin() for begins in (other, watch)]
+        assert [loop.question_id for loop in loops] == ["q", "q#2"]
+        for loop in loops:
+            loop.end()
 
 
 def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
@@ -585,6 +687,22 @@ def test_without_room_for_the_next_journal_the_full_one_goes_on(
         watch.close()
 
 
+def test_a_loop_that_goes_on_after_its_stop_is_recorded_as_it_went(tmp_path: Path) -> None:
+    with Watch(STABLE, record=tmp_path, mode="live", max_rounds=5) as watch:
+        loop = watch.question("Where?").begin()
+        decisions = [loop.observe(answer=answer) for answer in ("Oslo", "Oslo")]
+        with pytest.warns(SufficeWarning, match="went on"):
+            decisions += [loop.observe(answer=answer) for answer in ("Skien", "Bergen", "Narvik")]
+        loop.end()
+    assert [decision.stop for decision in decisions] == [False, True, True, True, True]
+    assert {decision.stopped_by for decision in decisions[1:]} == {"policy"}
+    assert (loop.answer, loop.would_stop, loop.stopped_by) == ("Narvik", 2, "policy")
+    (kept,) = records(tmp_path).values()
+    assert [held.answer for held in kept.rounds] == ["Oslo", "Oslo", "Skien", "Bergen", "Narvik"]
+    assert kept.stopped_by == "policy"
+    assert watch.counts.rounds == 5
+
+
 def test_a_dead_writer_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(_: Any) -> None:
         return
@@ -593,7 +711,78 @@ def test_a_dead_writer_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.Monkey
     watch = Watch(record=tmp_path)
     with pytest.warns(SufficeWarning, match="its writer ended"), watch.question("?") as loop:
         walk(loop)
-    assert (loop.answer, watch.counts.lost_rounds) == ("Oslo", 5)
+    assert (loop.answer, watch.counts.lost_rounds, watch.counts.lost_questions) == ("Oslo", 5, 1)
+    with pytest.warns(SufficeWarning, match="5 rounds of 1 question"):
+        watch.close()
+
+
+def refusing(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_what_is_unwritten_at_the_close_is_lost_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(record=tmp_path)
+    with watch.question("kept?") as loop:
+        walk(loop)
+    with watch.question("half?") as half:
+        half.observe(answer="Oslo")
+        assert half.kept()
+        monkeypatch.setattr("suffice.trace.rounds.background._Work._append", refusing)
+        with pytest.warns(SufficeWarning, match="No space left"), watch.question("lost?") as loop:
+            walk(loop)
+        half.observe(answer="Skien")
+        with pytest.warns(SufficeWarning, match="6 rounds of 2 questions .*No space left"):
+            watch.close()
+    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (6, 2)
+    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
+    assert kept == {"kept?": 5, "half?": 1}
+
+
+def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(record=tmp_path)
+    with watch.question("before?") as loop:
+        walk(loop)
+    half = watch.question("half?").begin()
+    half.observe(answer="Oslo")
+    assert half.kept()
+    with monkeypatch.context() as patched:
+        patched.setattr("suffice.trace.rounds.background._MOST_UNWRITTEN", 0)
+        patched.setattr("suffice.trace.rounds.background._Work._append", refusing)
+        half.observe(answer="Skien")
+        assert not half.kept()
+    half.observe(answer="Skien")
+    with pytest.warns(SufficeWarning, match="No space left"):
+        half.end()
+    with watch.question("after?") as loop:
+        walk(loop)
+    with pytest.warns(SufficeWarning, match="2 rounds of 1 question"):
+        watch.close()
+    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
+    assert kept == {"before?": 5, "half?": 1, "after?": 5}
+
+
+def test_a_record_is_written_when_there_is_room_though_no_question_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suffice.trace.rounds.background._AGAIN_S", 0.02)
+    watch = Watch(record=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("suffice.trace.rounds.background._Work._append", refusing)
+        with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
+            walk(loop)
+        assert not list(tmp_path.glob("watch-*"))
+    end = time.monotonic() + 10
+    while not list(tmp_path.glob("watch-*")) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(records(tmp_path)) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        watch.close()
+    assert watch.counts.lost_questions == 0
 
 
 def test_a_fork_records_into_a_journal_of_its_own(tmp_path: Path) -> None:
@@ -662,6 +851,9 @@ def test_a_damaged_journal_keeps_its_other_questions(tmp_path: Path) -> None:
 # --- labels --------------------------------------------------------------------------------------
 def test_labels_are_lines_beside_the_record(tmp_path: Path) -> None:
     with Watch(record=tmp_path) as watch:
+        for name in ("q1", "q2"):
+            with watch.question("Where?", question_id=name) as loop:
+                walk(loop)
         watch.label("q1", gold_answers=["Oslo", "Christiania"])
         watch.label("q2", score=0.5)
         with pytest.raises(UsageError, match="needs gold_answers"):
@@ -675,6 +867,98 @@ def test_labels_are_lines_beside_the_record(tmp_path: Path) -> None:
     ]
     with pytest.raises(UsageError, match="nothing is recorded"):
         Watch().label("q1", score=1.0)
+
+
+def labelled_elsewhere(folder: Path, name: str, answer: str) -> str:
+    """What another process says when it labels a question so; empty: it did."""
+    code = """
+        import sys
+        from suffice import DataError, Watch
+        try:
+            Watch(record=sys.argv[1]).label(sys.argv[2], gold_answers=[sys.argv[3]])
+        except DataError as error:
+            print(error.column, end="")
+        """
+    words = [sys.executable, "-c", textwrap.dedent(code), str(folder), name, answer]
+    return subprocess.run(words, check=True, timeout=60, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["under way", "after a restart"])
+def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
+    over: bool, tmp_path: Path
+) -> None:
+    watch = Watch(record=tmp_path)
+    loop = watch.question("Where?", question_id="q", gold_answers=["Oslo"]).begin()
+    loop.observe(answer="Oslo", score=0.5)
+    with watch.question("Where?", question_id="r") as other:
+        other.observe(answer="Oslo")
+    watch.label("r", gold_answers=["Skien", "Bergen"])
+    if over:
+        loop.end()
+        watch.close()
+        watch = Watch(record=tmp_path)
+    for name, label, column in (
+        ("q", {"gold_answers": ["Rome"]}, "gold_answers"),  # as the question has it
+        ("q", {"score": 1.0}, "score"),
+        ("r", {"gold_answers": ["Rome"]}, "gold_answers"),  # as a label says
+        ("nobody", {"score": 1.0}, "question_id"),
+    ):
+        with pytest.raises(DataError) as refused:
+            watch.label(name, **label)
+        assert refused.value.column == column
+    assert labelled_elsewhere(tmp_path, "r", "Rome") == "gold_answers"
+    assert labelled_elsewhere(tmp_path, "nobody", "Rome") == "question_id"
+    assert labelled_elsewhere(tmp_path, "q", "Oslo") == ""
+    watch.label("r", gold_answers=["Bergen", "Skien"])  # says nothing new
+    watch.label("r", question_type="place")
+    loop.end()
+    watch.close()
+    kept = records(tmp_path)
+    assert (kept["q"].gold.answers, kept["q"].scores) == (("Oslo",), {1: 0.5})
+    assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
+
+
+def test_a_last_line_of_labels_is_kept_where_it_is_whole_and_else_taken_away(
+    tmp_path: Path,
+) -> None:
+    with Watch(record=tmp_path) as watch:
+        for name in ("a", "b"):
+            with watch.question("Where?", question_id=name) as loop:
+                walk(loop)
+        by_hand = tmp_path / "labels.jsonl"
+        by_hand.write_text('{"question_id": "a", "gold_answers": ["Oslo"]}')
+        watch.label("b", gold_answers=["Bergen"])
+        with pytest.raises(DataError):
+            watch.label("a", gold_answers=["Rome"])
+        with by_hand.open("a") as stream:
+            stream.write('{"question_id": "b", "question_ty')  # as a kill leaves it
+        watch.label("b", question_type="place")
+    kept = records(tmp_path)
+    assert [kept[name].gold.answers for name in ("a", "b")] == [("Oslo",), ("Bergen",)]
+    assert kept["b"].question.type == "place"
+
+
+def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> None:
+    watch = Watch(record=(folder := tmp_path / "traces"))
+    with watch.question("Where?", question_id="before") as loop:
+        walk(loop)
+    with watch.question("Where?", question_id="under way") as loop:
+        loop.observe(answer="Bergen")
+        loop.kept()
+        shutil.rmtree(folder)
+        loop.observe(answer="Oslo")
+    with watch.question("Where?", question_id="after") as after:
+        walk(after)
+    kept = records(folder)
+    assert {name: len(record.rounds) for name, record in kept.items()} == {
+        "before": 5, "under way": 2, "after": 5,
+    }  # fmt: skip
+    assert [held.answer for held in kept["under way"].rounds] == ["Bergen", "Oslo"]
+    shutil.rmtree(folder)  # what was no longer held is lost, counted and said
+    with pytest.warns(SufficeWarning, match="removed"):
+        watch.close()
+    left = sum(len(record.rounds) for record in records(folder).values())
+    assert left + watch.counts.lost_rounds == watch.counts.rounds == 12
 
 
 def test_work_begun_ahead_is_done_meanwhile_and_cut_where_nobody_wants_it() -> None:

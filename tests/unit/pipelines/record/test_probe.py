@@ -74,16 +74,68 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def test_only_rounds_without_an_answer_are_asked_and_all_else_stays(
+def test_all_rounds_are_asked_alike_and_the_loops_own_answers_are_kept(
+    source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    model = ScriptedModel(reply)
+    plans: list[ProbePlan] = []
+    probe_traces(source, out, model, on_plan=plans.append)
+    assert len(model.requests) == 12
+    assert (plans[0].asked, plans[0].own) == (12, 4)
+    table = read_traces(out, keep_unknown=True).table
+    assert table.column("answer").to_pylist() == ["p1", "p2", "p3"] * 4
+    assert table.column("probed").to_pylist() == [True] * 12
+    assert table.column("loop_answer").to_pylist() == [None, None, "own"] * 4
+    again = tmp_path / "again"
+    probe_traces(out, again, ScriptedModel(lambda request, index: "Answer: other"))
+    table = read_traces(again, keep_unknown=True).table
+    assert table.column("answer").to_pylist() == ["other"] * 12
+    assert table.column("loop_answer").to_pylist() == [None, None, "own"] * 4
+    with pytest.raises(UsageError, match="missing_only was False, now True"):
+        probe_traces(source, out, model, ProbeSettings(missing_only=True))
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("samples", [0, 2])
+def test_what_the_loops_own_answer_cost_makes_room_where_it_is_known(
+    tmp_path: Path, samples: int, *, told: bool
+) -> None:
+    source, out = tmp_path / "source.parquet", tmp_path / "out.parquet"
+    answering = {"answer_calls": 1, "answer_prompt_tokens": 400} if told else {}
+    usage = Usage(llm_calls=2, prompt_tokens=500, **answering)
+    own = Round(answer="own", response="It is own.", usage=usage)
+    write_traces(
+        [QuestionRecord(question=Question(id="q", text="Who?"), rounds=(own,))], source, run=RUN
+    )
+    probe_traces(source, out, ScriptedModel(reply), ProbeSettings(samples=samples))
+    (after,) = next(read_traces(out).records()).rounds
+    spent = after.usage
+    assert (spent.llm_calls, spent.sample_calls) == (2 + samples, samples or None)
+    assert len(after.samples or ()) == samples
+    if told:
+        assert (spent.answer_calls, spent.prompt_tokens) == (
+            1,
+            100 + (spent.answer_prompt_tokens or 0),
+        )
+    else:
+        assert (spent.answer_calls, spent.prompt_tokens) == (None, 500)
+    kept = read_traces(out, keep_unknown=True).table.column("loop_response").to_pylist()
+    assert kept == ["It is own."]
+
+
+def test_only_rounds_without_an_answer_are_asked_where_that_is_asked_for(
     source: Path, tmp_path: Path
 ) -> None:
     plans: list[ProbePlan] = []
     model = ScriptedModel(reply)
     out = tmp_path / "out"
-    summary = probe_traces(source, out, model, on_plan=plans.append)
+    settings = ProbeSettings(missing_only=True)
+    summary = probe_traces(source, out, model, settings, on_plan=plans.append)
     assert (summary.recorded, summary.failed, len(model.requests)) == (4, 0, 8)
     (plan,) = plans
     assert (plan.questions, plan.rounds, plan.asked, plan.calls, plan.blind) == (4, 12, 8, 8, 0)
+    assert plan.own == 4
     before = read_traces(source, keep_unknown=True)
     after = read_traces(out, keep_unknown=True)
     for old, new in zip(before.records(), after.records(), strict=True):
@@ -129,38 +181,37 @@ def test_shards_are_together_what_one_probe_writes(source: Path, tmp_path: Path)
 def test_a_second_run_asks_what_is_left_and_failures_again(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     some = ScriptedModel(reply, failures=Failures(containing=("fact p2",)))
-    settings = ProbeSettings(limit=1)
+    settings = ProbeSettings(limit=1, missing_only=True)
     assert probe_traces(source, out, some, settings).failed == 1
     whole = ScriptedModel(reply)
     assert probe_traces(source, out, whole, settings).recorded == 1
     assert not (out / "failures.jsonl").read_text()
     again = ScriptedModel(reply)
     plans: list[ProbePlan] = []
-    summary = probe_traces(source, out, again, on_plan=plans.append)
+    rest = ProbeSettings(missing_only=True)
+    summary = probe_traces(source, out, again, rest, on_plan=plans.append)
     assert (summary.recorded, summary.before, len(again.requests)) == (3, 1, 6)
     assert plans[0].questions == 3
     assert read_traces(out).question_ids == ("a", "b", "c", "d")
     for changed, said in (
-        (ProbeSettings(prompt="bare"), "derived.1.prompt was 'answer-first', now 'bare'"),
-        (ProbeSettings(all_rounds=True), "derived.1.all_rounds was None, now True"),
+        (
+            ProbeSettings(prompt="bare", missing_only=True),
+            "derived.1.prompt was 'answer-first', now 'bare'",
+        ),
+        (ProbeSettings(), "derived.1.missing_only was True, now False"),
     ):
         with pytest.raises(UsageError, match=said):
             probe_traces(source, out, again, changed)
     write_traces([record_of("e")], source)
     with pytest.raises(UsageError, match=r"derived\.1\.record_sha256 was"):
-        probe_traces(source, out, again)
+        probe_traces(source, out, again, rest)
 
 
-def test_rounds_with_an_answer_keep_it_and_the_model_is_compared(
-    source: Path, tmp_path: Path
-) -> None:
+def test_the_model_is_compared_with_the_loop(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     model = ScriptedModel(lambda request, index: "Answer: The own.")
-    probe_traces(source, out, model, ProbeSettings(all_rounds=True, sample=2, samples=1))
-    assert len(model.requests) == 2 * (2 * 2 + 1)  # samples of answers that are kept alone
-    rows = read_traces(out, keep_unknown=True).table
-    assert rows.column("answer").to_pylist()[2] == "own"
-    assert rows.column("probe_answer").to_pylist()[:3] == [None, None, "The own."]
+    probe_traces(source, out, model, ProbeSettings(sample=2, samples=1))
+    assert len(model.requests) == 2 * 3 * 2
     assert probe_agreement(out) == (2, 2)
 
 
@@ -187,7 +238,7 @@ def test_where_there_is_nothing_to_ask_or_no_place_it_says_so(tmp_path: Path) ->
     whole = tmp_path / "whole.parquet"
     write_traces([record_of("a", rounds=1)], whole)
     with pytest.raises(UsageError, match=r"every round of .* has an answer"):
-        probe_traces(whole, tmp_path / "out", ScriptedModel())
+        probe_traces(whole, tmp_path / "out", ScriptedModel(), ProbeSettings(missing_only=True))
     with pytest.raises(UsageError, match="a part of"):
         probe_traces(whole, whole, ScriptedModel())
     with pytest.raises(UsageError, match="name one of them"):

@@ -15,6 +15,7 @@ from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import MiCPSettings
+from suffice.policies.micp.stage2 import OBJECTIVES
 from suffice.policies.registry import fit_method
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import sampled_records, to_trace_set
@@ -25,11 +26,8 @@ RECORDS = sampled_records(300)
 TRACES = to_trace_set(RECORDS)
 
 
-def fit(
-    traces: TraceSet = TRACES, preset: str = "corrected", *, weight: float = 1.0, **options: Any
-) -> MiCPPolicy:
-    """By default with a weight at which these questions are worth a stop."""
-    found = fit_method("micp", traces, preset, "tune", weight=weight, **options)  # type: ignore[arg-type]
+def fit(traces: TraceSet = TRACES, preset: str = "corrected", **options: Any) -> MiCPPolicy:
+    found = fit_method("micp", traces, preset, "tune", **options)  # type: ignore[arg-type]
     assert isinstance(found, MiCPPolicy)
     return found
 
@@ -45,7 +43,9 @@ def test_it_is_fitted_on_its_own_splits() -> None:
     assert policy.fitted_on["splits"] == ["optimize", "calibrate"]
     assert policy.fitted_on["calibration_questions"] == 100
     assert sum(policy.fitted_on["first_round_scores"]["counts"]) == 100
-    assert policy.budget["tried"] == 66
+    assert policy.budget["grid"] == "box"
+    assert 66 < policy.budget["tried"] <= 121
+    assert fit(grid="shares").budget["tried"] == 66
     # what is not in those splits has no say
     others = [replace(each, gold=Gold()) if i % 3 == 2 else each for i, each in enumerate(RECORDS)]
     assert fit(to_trace_set(others)) == policy
@@ -64,7 +64,7 @@ def test_another_split_is_divided_by_seed() -> None:
 
 
 def test_a_split_that_is_named_is_the_one_divided() -> None:
-    policy = fit_method("micp", TRACES, "corrected", "eval", weight=1.0)
+    policy = fit_method("micp", TRACES, "corrected", "eval")
     assert isinstance(policy, MiCPPolicy)
     assert policy.fitted_on["splits"] == ["eval"]
     with pytest.raises(UsageError, match="has no split 'other'"):
@@ -76,24 +76,29 @@ def test_options_that_would_be_passed_over_are_refused() -> None:
         fit(share=0.5)
     with pytest.raises(UsageError, match="leave steps or allocation out"):
         fit(allocation=(0.01, 0.01), steps=5)
+    with pytest.raises(UsageError, match="leave grid or allocation out"):
+        fit(allocation=(0.01, 0.01), grid="shares")
     with pytest.raises(UsageError, match="leave objective or allocation out"):
-        fit(allocation=(0.01, 0.01), objective="rounds")
+        fit(allocation=(0.01, 0.01), objective="composite")
     for weight in (float("nan"), float("inf"), -1.0):
-        with pytest.raises(UsageError, match=r"must be a number of at least 0, found.*--weight 14"):
+        with pytest.raises(UsageError, match=r"must be a number of at least 0, found.*--weight 1$"):
             fit(weight=weight)
 
 
-def test_the_composite_weighs_as_the_papers_table_does() -> None:
-    """Table 1 holds -11.79 at 1.778 rounds, and what the weight multiplies lies in [-1, 1]."""
-    with pytest.warns(
-        SufficeWarning, match=r"by objective composite.*--objective rounds, or a lower"
-    ):
-        policy = fit_method("micp", TRACES, "corrected", "tune")
-    assert isinstance(policy, MiCPPolicy)
-    assert policy.budget["weight"] == policy.weight == 14.0 >= 11.79 + 1.778
+@pytest.mark.parametrize("preset", ["corrected", "published"])
+def test_what_is_fitted_by_default_stops_early(preset: str) -> None:
+    policy = fit(preset=preset, alpha=0.2)
+    assert policy.budget["objective"] == "rounds"
+    assert policy.budget["on_optimize"] < policy.rounds
+    assert any(stop != NEVER for stop in policy.stops)
+
+
+def test_a_heavy_composite_never_stops_and_says_what_does() -> None:
+    with pytest.warns(SufficeWarning, match=r"by objective composite.*--objective rounds"):
+        policy = fit(objective="composite", weight=50.0)
+    assert policy.budget["weight"] == policy.weight == 50.0
     assert all(stop == NEVER for stop in policy.stops)
-    assert policy.budget["on_optimize"] < fit().budget["on_optimize"]
-    assert any(stop != NEVER for stop in fit().stops)
+    assert fit(objective="composite").weight == 1.0
 
 
 def test_neither_split_is_refused_with_what_to_type() -> None:
@@ -106,10 +111,10 @@ def test_presets_objectives_and_scores_differ() -> None:
     found = {
         (preset, objective): fit(preset=preset, objective=objective, alpha=0.2)
         for preset in ("corrected", "published")
-        for objective in ("composite", "rounds", "answer-rate")
+        for objective in OBJECTIVES
     }
     assert any(each.stops[0].share > 0 for each in found.values())
-    assert all(found["published", name].stops[0].share == 0 for name in ("composite", "rounds"))
+    assert all(found["published", name].stops[0].share == 0 for name in OBJECTIVES)
     top = fit(stop_on="top-confidence", penalty=0.1, alpha=0.2)
     assert top.signals == ("top_cluster_confidence", "normalized_entropy")
     assert top.stops[0].value < 0
@@ -151,7 +156,7 @@ def test_more_rounds_than_recorded() -> None:
     with pytest.raises(UsageError, match=r"5 rounds asked for, 3 recorded .* --rounds 3"):
         fit(rounds=5)
     assert fit(rounds=2).rounds == 2
-    assert fit(to_trace_set(sampled_records(90, rounds=2))).rounds == 2
+    assert fit(to_trace_set(sampled_records(90, rounds=2)), alpha=0.2).rounds == 2
 
 
 def test_samples_must_be_there_and_equally_many() -> None:
@@ -169,6 +174,19 @@ def test_all_samples_empty() -> None:
     with pytest.warns(SufficeWarning, match="undefined in every round"):
         policy = fit(traces)
     assert all(each.value == -np.inf for each in policy.stops)
+
+
+def test_stops_that_ties_prevent_cost_the_answer_set_nothing() -> None:
+    """Every sample agrees: a strict threshold stops nobody, whatever it is given."""
+    agreed = to_trace_set([without(each, samples=(each.rounds[0].answer,) * 5) for each in RECORDS])
+    with pytest.warns(SufficeWarning, match="no division of the error budget"):
+        policy = fit(agreed, "published", alpha=0.2)
+    assert policy.budget["rounds"] == [0.0, 0.0]
+    with pytest.warns(SufficeWarning, match="stop no calibration question, as too many"):
+        by_hand = fit(agreed, "published", alpha=0.2, allocation=(0.1, 0.1))
+    assert by_hand.budget["rounds"] == [0.0, 0.0]
+    assert by_hand.final == policy.final
+    assert any(note.startswith("ties") for note in policy.notes)
 
 
 def test_gold_never_sampled() -> None:
@@ -239,12 +257,13 @@ def test_parts_of_ones_own() -> None:
     parts = FitParts(optimize=Measures(TRACES.take(half)), calibrate=Measures(TRACES.take(~half)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2, weight=1.0))
+        policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))
     assert policy.fitted_on["calibration_questions"] == 150
 
 
-def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
-    made = [
+def clustered(records: list[QuestionRecord]) -> list[QuestionRecord]:
+    """Each sample in the cluster of the first one equal to it."""
+    return [
         replace(
             each,
             rounds=tuple(
@@ -254,9 +273,23 @@ def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
                 for r in each.rounds
             ),
         )
-        for each in RECORDS
+        for each in records
     ]
-    policy = fit(to_trace_set(made), clusters="embedding", alpha=0.2)
+
+
+def test_published_clusters_by_meaning_where_the_record_does() -> None:
+    made = to_trace_set(clustered(RECORDS))
+    assert fit(made, "published", alpha=0.2).clusters.by == "embedding"
+    assert fit(made, "corrected", alpha=0.2).clusters.by == "string"
+    assert fit(made, "published", alpha=0.2, clusters="string").clusters.by == "string"
+    without = fit(preset="published", alpha=0.2)
+    assert without.clusters.by == "string"
+    assert any("--cluster-cosine" in note for note in without.notes)
+    assert not any("--cluster-cosine" in note for note in fit(alpha=0.2).notes)
+
+
+def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
+    policy = fit(to_trace_set(clustered(RECORDS)), clusters="embedding", alpha=0.2)
     assert policy.clusters == Clusters(by="embedding")
     by_string = fit(alpha=0.2)
     assert (policy.stops, policy.final) == (by_string.stops, by_string.final)

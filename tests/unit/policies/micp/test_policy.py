@@ -11,8 +11,9 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.numbers.conformal.order_statistics import NEVER, Threshold
 from suffice.pipelines.live.controller import Controller
+from suffice.policies.draws import lot
 from suffice.policies.file import load_policy, policy_hash, save_policy
-from suffice.policies.micp.policy import Clusters, MiCPPolicy, lot
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.scoring import Match
 from suffice.signals.table import SignalTable
@@ -33,12 +34,12 @@ def sampled(*answers: str) -> Round:
 
 
 def test_lots_are_uniform_and_depend_on_seed_question_and_round() -> None:
-    draws = np.array([lot(42, f"q{number}", 1) for number in range(4000)])
+    draws = np.array([lot("42:1", f"q{number}") for number in range(4000)])
     assert 0.0 <= draws.min() < 0.01
     assert 0.99 < draws.max() < 1.0
     counts, _ = np.histogram(draws, bins=10, range=(0, 1))
     assert ((counts - 400) ** 2 / 400).sum() < 27.9  # chi square, 9 degrees, 0.1%
-    assert len({lot(42, "q", 1), lot(42, "q", 2), lot(43, "q", 1), lot(42, "r", 1)}) == 4
+    assert len({lot("42:1", "q"), lot("42:2", "q"), lot("43:1", "q"), lot("42:1", "r")}) == 4
 
 
 def test_a_lot_needs_to_know_whose_it_is() -> None:

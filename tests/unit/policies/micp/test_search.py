@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -10,6 +11,8 @@ import pytest
 
 from suffice.policies.method import Preset
 from suffice.policies.micp.search import (
+    GRIDS,
+    box,
     divisions,
     levels_of_shares,
     search_allocation,
@@ -70,7 +73,9 @@ def test_a_level_never_exceeds_one_and_no_group_costs_nothing() -> None:
 def test_the_winner_is_the_best_and_reproducible(preset: Preset) -> None:
     data = sampled()
     for name in OBJECTIVES:
-        found = search_allocation(data, ALPHA, preset, weight=WEIGHT, steps=5, objective=name)
+        found = search_allocation(
+            data, ALPHA, preset, weight=WEIGHT, steps=5, objective=name, grid="shares"
+        )
         again = evaluate(data, calibrate(data, ALPHA, found.levels, preset))
         assert again.objective(name, WEIGHT) == found.objective
         assert found.levels == levels_of_shares(data, ALPHA, found.shares, preset)
@@ -81,6 +86,46 @@ def test_the_winner_is_the_best_and_reproducible(preset: Preset) -> None:
             levels = levels_of_shares(data, ALPHA, shares, preset)
             scored = evaluate(data, calibrate(data, ALPHA, levels, preset))
             assert scored.objective(name, WEIGHT) >= found.objective
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_box_holds_every_combination_that_does_not_overspend(preset: Preset) -> None:
+    data = sampled()
+    found = search_allocation(data, ALPHA, preset, weight=WEIGHT, steps=5)
+    inside = []
+    for shares in itertools.product([Fraction(each, 5) for each in range(6)], repeat=2):
+        levels = tuple(ALPHA * share for share in shares)
+        if budget_spent(data, levels, preset) <= ALPHA:
+            thresholds = calibrate(data, ALPHA, levels, preset)
+            inside.append((evaluate(data, thresholds).mean_rounds, -thresholds.alpha_final))
+    assert found.tried == len(inside) < 36
+    assert found.levels == tuple(ALPHA * share for share in found.shares)
+    assert max(found.levels) <= ALPHA
+    again = calibrate(data, ALPHA, found.levels, preset)
+    assert (found.objective, -again.alpha_final) == min(inside)
+
+
+def test_a_box_of_many_rounds_is_made_coarser() -> None:
+    assert len(list(box(3, 10))) == 11**3
+    assert all(len(list(box(parts, 10))) <= 11**3 for parts in (4, 5, 8, 10))
+    assert list(box(1, 2)) == [(Fraction(0),), (Fraction(1, 2),), (Fraction(1),)]
+
+
+def test_of_equals_the_answer_set_gets_most() -> None:
+    """One question in round 2 is all that can be stopped: a level of round 1 would be wasted."""
+    score = np.full((40, 3), 0.9)
+    score[:, 0] = math.nan
+    score[20:, 1] = 0.1
+    best = np.where(np.arange(40)[:, None] >= 20, 0.5, -math.inf) * np.ones(3)
+    data = Sampled(score=score, best_gold=best, draws=np.full((40, 3), 0.5))
+    for preset in PRESETS:
+        for grid in GRIDS:
+            found = search_allocation(data, ALPHA, preset, weight=1.0, grid=grid)
+            assert found.objective == 2.5
+            assert found.levels[0] == 0
+            # the least level of the grid whose rank among 20 is 1
+            assert found.levels[1] * 21 >= 1
+            assert (found.levels[1] - Fraction(1, 25)) * 21 < 1
 
 
 def test_several_objectives_in_one_pass() -> None:
@@ -106,7 +151,7 @@ def test_of_equals_the_first_wins() -> None:
 def test_the_weight_of_the_composite_matters() -> None:
     data = sampled()
     by_rounds = search_allocation(data, ALPHA, "corrected", weight=WEIGHT, objective="rounds")
-    without = search_allocation(data, ALPHA, "corrected", weight=0.0)
+    without = search_allocation(data, ALPHA, "corrected", weight=0.0, objective="composite")
     assert without.shares == by_rounds.shares
-    heavy = search_allocation(data, ALPHA, "corrected", weight=50.0)
+    heavy = search_allocation(data, ALPHA, "corrected", weight=50.0, objective="composite")
     assert heavy.objective < without.objective

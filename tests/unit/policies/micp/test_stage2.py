@@ -79,8 +79,9 @@ def test_published_groups_are_what_earlier_rounds_leave() -> None:
 
 
 def test_overspending_levels_are_scaled_alike() -> None:
-    alpha = Fraction("0.1")
-    sampled = data([[0.1, 0.2, 0.3]] * 20, [[NONE, NONE, 0.5]] * 20)
+    alpha = Fraction("0.3")
+    scores = [[each / 60] * 3 for each in range(60)]
+    sampled = data(scores, [[NONE, NONE, 0.5]] * 60)
     for preset in PRESETS:
         found = calibrate(sampled, alpha, [Fraction("0.4"), Fraction("0.2")], preset)
         first, second = found.alpha_rounds
@@ -98,6 +99,29 @@ def test_levels_beyond_zero_and_one_are_cut() -> None:
     assert calibrate(ten(), Fraction("0.9"), [Fraction(7)], "corrected").alpha_rounds == (
         Fraction(1),
     )
+
+
+def test_a_level_that_stops_nobody_leaves_its_share_to_the_answer_set() -> None:
+    """Ties at the lowest score, for the strict preset; a rank of 0, for both."""
+    tied = data([[0.0, 0.5]] * 40, [[NONE, NONE]] * 20 + [[0.1, 0.1], [0.5, 0.5]] * 10)
+    alpha, levels = Fraction("0.3"), [Fraction("0.2")]
+    found = calibrate(tied, alpha, levels, "published")
+    assert found == calibrate_without_stopping(tied, alpha, "published")
+    kept = calibrate(tied, alpha, levels, "corrected")  # lots stop a share of those that tie
+    assert kept.alpha_rounds == tuple(levels)
+    assert kept.alpha_final < calibrate_without_stopping(tied, alpha, "corrected").alpha_final
+    for preset in PRESETS:
+        few = calibrate(tied, alpha, [Fraction("0.04")], preset)
+        assert few == calibrate_without_stopping(tied, alpha, preset)
+
+
+def test_what_is_given_back_is_no_overspending() -> None:
+    """Levels are scaled only by what those spend that can stop anybody."""
+    scores = [[math.nan, each / 20, 0.0] for each in range(20)]
+    sampled = data(scores, [[NONE, NONE, 0.5]] * 20)
+    for preset in PRESETS:
+        found = calibrate(sampled, Fraction("0.1"), [Fraction("0.4"), Fraction("0.1")], preset)
+        assert found.alpha_rounds == (Fraction(0), Fraction("0.1"))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -180,6 +204,40 @@ def test_the_composite_by_hand() -> None:
     assert found.objective("rounds", 1.0) == 1.5
     assert found.objective("answer-rate", 1.0) == -0.5
     assert found.objective("composite", 0.0) == 1.5
+
+
+def test_the_composite_of_rates_by_hand() -> None:
+    """Round 1: one of two answerable stops covered, one of two others uncovered; round 2: 1 of 1."""
+    found = Evaluation(
+        stop=np.array([1, 1, 2, 2]),
+        early=np.array([True, True, False, False]),
+        covered=np.array([True, False, True, True]),
+        answerable=np.array([[True, True], [False, False], [True, True], [False, False]]),
+    )
+    # "Can't Answer" of the last one covers it and counts neither as right nor as wrong
+    assert found.objective("composite-rates", 1.0) == 1.5 - (1 / 2 - 1 / 2 + 1)
+    assert found.objective("composite-rates", 2.0) == 1.5 - 2.0
+    none = Evaluation(
+        stop=np.array([1]),
+        early=np.array([True]),
+        covered=np.array([False]),
+        answerable=np.array([[False, False]]),
+    )
+    assert none.objective("composite-rates", 1.0) == 2.0
+
+
+def test_the_rates_of_stops_are_bounded_by_the_rounds() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        n, rounds = rng.integers(1, 8), rng.integers(1, 5)
+        stop = rng.integers(1, rounds + 1, n)
+        found = Evaluation(
+            stop=stop,
+            early=stop < rounds,
+            covered=rng.random(n) < 0.5,
+            answerable=np.maximum.accumulate(rng.random((n, rounds)) < 0.4, axis=1),
+        )
+        assert abs(found.mean_rounds - found.objective("composite-rates", 1.0)) <= rounds
 
 
 def test_the_same_data_twice_give_the_same_thresholds() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
+from suffice.policies.rules.meaning import check_reachable, compile_rule, first_round, operands
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import SignalRef, parse
 from suffice.signals.registry import SIGNALS
@@ -38,6 +38,9 @@ class Values:
 
     def base_rate(self) -> float:
         return self._base
+
+    def coin(self) -> float:
+        return 0.5
 
 
 def holds(rule: str, round_number: int = 1, base: float = NAN, **signals: object) -> object:
@@ -189,3 +192,24 @@ def test_needs_name_each_signal_once() -> None:
     assert needs.base_rate
     assert needs.fitting
     assert not rule_needs("a and round > 1").fitting
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "any > 1",
+        "round >= 3",
+        "3 < round and any > 1",
+        "round == 2 or round >= 5 and any > 1",
+        "not round < 4",
+        "not (any > 1 and round < 3)",
+        "at_least(2, round >= 2, round > 5, any > 1)",
+        "at_least(3, round >= 2, round > 5, any > 1)",
+        "not at_least(2, round < 3, round < 6, any > 1)",
+        "round > 2.5",
+        "round > 3 and round < 3",
+    ],
+)
+def test_the_first_round_a_rule_may_hold_in(rule: str) -> None:
+    may = [n for n in range(1, 10) if any(holds(rule, n, any=value) for value in (0.0, 2.0))]
+    assert first_round(parse(rule)) == min(may, default=math.inf)

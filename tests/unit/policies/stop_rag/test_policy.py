@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, StorageError, UsageError
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.encoder import TextEncoder
@@ -136,6 +136,31 @@ def signal_policy(seed: int = 0) -> StopRAGPolicy:
     tensors["spread"] = np.abs(tensors["spread"]) + np.float32(0.1)
     network = SignalNetwork(names=names, tensors=tensors)
     return StopRAGPolicy(model=SignalModel.of(network), threshold=0.1, rounds=5)
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_weights_and_the_policy_that_names_them_are_replaced_together(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = signal_policy(1), signal_policy(2)
+    save_policy(older, tmp_path)
+    count = iter(range(100))
+    for name in ("rename", "replace"):
+        move = getattr(Path, name)
+
+        def moved(self: Path, target: Any, move: Any = move) -> Path:
+            if next(count) == step:
+                raise OSError(28, "No space left on device")
+            moved_to: Path = move(self, target)
+            return moved_to
+
+        monkeypatch.setattr(Path, name, moved)
+    with pytest.raises(StorageError):
+        save_policy(newer, tmp_path)
+    assert policy_hash(load_policy(tmp_path).policy) == policy_hash(older)
+    save_policy(newer, tmp_path)
+    assert policy_hash(load_policy(tmp_path).policy) == policy_hash(newer)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def live_stop(policy: StopRAGPolicy, record: QuestionRecord) -> int:

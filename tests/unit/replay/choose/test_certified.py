@@ -334,6 +334,20 @@ def test_unlabelled_questions_are_left_out_and_counted() -> None:
     assert found.policy.fitted_on["labelled"] == 300
 
 
+def test_questions_with_a_round_without_an_answer_are_left_out_and_counted() -> None:
+    made = [
+        dataclasses.replace(
+            each, rounds=(dataclasses.replace(each.rounds[0], answer=None), *each.rounds[1:])
+        )
+        if number % 4 == 0
+        else each
+        for number, each in enumerate(kept_records())
+    ]
+    found = fitted(to_trace_set(made), family=OWN)
+    assert any("100 labeled questions left out" in note for note in found.notes)
+    assert found.policy.fitted_on["labelled"] == 300
+
+
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 def test_four_labelled_questions_are_the_fewest() -> None:
     found = fitted(kept_traces(count=4), family={"family": "fixed"})
@@ -436,7 +450,7 @@ def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> N
 
 
 def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> None:
-    """Of members that keep the losses some cost too much; the count is the folder's."""
+    """Of members that keep the losses some cost too much."""
     asked: dict[str, Any] = {
         "promise": {"max_loss": 0.3, "max_wrong_stops": 0.35, "max_cost": 3.2},
         "family": {**OWN, "min_rounds": 2},
@@ -446,7 +460,7 @@ def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> Non
     terms = found.policy.guarantee
     assert not found.outcome.fell_back
     assert [bound["of"] for bound in terms["bounds"]] == ["signed", "wrong-stop", "cost"]
-    assert all(bound["on_testing_half"] < bound["at_most"] for bound in terms["bounds"])
+    assert all(bound["measured"] < bound["at_most"] for bound in terms["bounds"])
     assert (terms["min_rounds"], terms["cost_counted_to"], terms["cost_above"]) == (2, 4.0, 0)
     assert found.policy.rule.startswith("round >= 2 and (own >")
     read = load_policy(save_policy(found.policy, tmp_path / "p.json")).policy
@@ -459,26 +473,6 @@ def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> Non
     assert heads[:3] == ["loss", "wrong-stop", "p_value"]
 
 
-def test_a_second_certificate_of_one_record_is_proven_at_what_is_left(tmp_path: Path) -> None:
-    def certified(**promise: Any) -> CertifiedPolicy:
-        settings = CertifiedSettings(
-            promise=CertifySettings(**promise), family=FamilySettings(**OWN), cost="rounds"
-        )
-        return fit_certified(kept_traces(), settings, certificates=tmp_path)
-
-    first = certified(max_loss=0.1)
-    assert first.to_json() == fitted(kept_traces(), family=OWN, cost="rounds").to_json()
-    with pytest.raises(UsageError, match="used for 1 certificate with other settings"):
-        certified(max_loss=0.2)
-    assert certified(max_loss=0.1).to_json() == first.to_json()
-    second = certified(max_loss=0.2, confidence=0.9)
-    terms = second.policy.guarantee
-    assert (terms["confidence"], terms["earlier_certificates"]) == (0.9, 1)
-    assert terms["level"] == pytest.approx(0.05)
-    assert second.notes[0].startswith("this record has been used for 1 certificate")
-
-
-# --- real traces ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("family", ["fixed", "thresholds", "rule"])
 @pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
 def test_every_family_on_real_rounds(
@@ -509,7 +503,6 @@ def test_three_routes(data_folder: Path) -> None:
         assert found.policy.guarantee["mean_cost"] < 2.7
     fixed = fitted(routes, family={"family": "fixed"}, promise={"max_loss": 0.02}, cost="rounds")
     assert fixed.outcome.fell_back
-    assert "more questions would not help" in fixed.outcome.reason
 
 
 def test_a_promise_on_a_record_that_was_cut_says_so() -> None:

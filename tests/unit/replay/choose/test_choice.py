@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.choice_population import reaching
 from tests.cut_population import run_live
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning
 from suffice.measures.measures import Measures
 from suffice.policies.file import policy_document
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose import candidates
+from suffice.replay.choose import candidates, procedure
+from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.procedure import choose
+from suffice.replay.choose.proof import Proven, prove
 from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
-from suffice.replay.settings import ChoiceSettings
+from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -36,11 +38,11 @@ def record(count: int = 240, **given: Any) -> TraceSet:
     return to_trace_set(reaching(count, **given))
 
 
-def chosen(traces: TraceSet, *, certificates: Path | None = None, **given: Any) -> Choice:
+def chosen(traces: TraceSet, **given: Any) -> Choice:
     asked = ChoiceSettings(
         **{"resamples": 5, "signals": ("answer_token_margin",), "max_signals": 1, **given}
     )
-    return choose(traces, asked, certificates=certificates)
+    return choose(traces, asked)
 
 
 def said_of(choice: Choice) -> dict[str, str]:
@@ -49,72 +51,119 @@ def said_of(choice: Choice) -> dict[str, str]:
 
 def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None:
     choice = chosen(record(600), max_loss=0.1)
-    assert choice.outcome is not None
-    assert not choice.outcome.fell_back
+    assert choice.promised is not None
+    proven = choice.promised.row.proven
+    assert proven is not None
+    assert proven.saved > 0
     assert choice.guess is None
-    assert choice.chosen.proven
     assert choice.policy.facts.guarantee["max_loss"] == 0.1
-    proven = [one for one in choice.ranked if one.proven]
-    assert choice.ranked[0].candidate.policy.name == choice.chosen.candidate.policy.name
-    assert all(one.cost >= choice.chosen.cost - 0.1 for one in proven)
-    assert said_of(choice)["How sure is that?"].startswith(
-        "Proven at 95% confidence: it will lose at most 10.0 points of F1"
-    )
-    assert choice.headline.endswith(
-        "% of the evaluated tokens, proven to lose at most 10.0 points of F1"
-    )
-    assert choice.parts == {"tune": 300, "rank": 100, "prove": 200}
+    assert choice.policy.facts.guarantee["fell_back"] is False
+    assert choice.parts == {"all": 600, "tune": 300, "rank": 100, "prove": 200}
+    measured = choice.measured.costs["evaluated_tokens"] or choice.measured.costs["rounds"]
+    full = choice.full.costs["evaluated_tokens"] or choice.full.costs["rounds"]
+    assert measured is not None
+    assert full is not None
+    assert 1 - measured / full == pytest.approx(proven.saved, abs=0.02)
     json.dumps(choice.to_json(), allow_nan=False)
 
 
 def test_a_proven_budget_is_written_as_a_rule_with_its_promise() -> None:
     choice = chosen(record(600, reached=(0.9, 0.91)), max_loss=0.05)
-    assert choice.chosen.candidate.policy.name == "fixed-1"
     assert policy_document(choice.policy)["rule"] == "round >= 1"
     assert choice.policy.facts.guarantee["p_value"] <= 0.05
-    assert choice.headline.startswith("Stop after round 1: saves ")
+    assert choice.title == "stop after round 1"
+
+
+def test_every_loss_is_proven_together_where_none_is_asked_for() -> None:
+    """The policy is that of 2 points, else of the smallest loss that is proven."""
+    for count, expected in ((2500, 0.02), (240, None)):
+        choice = chosen(record(count, reached=(0.55, 0.75, 0.76)))
+        assert choice.promised is not None
+        rows = choice.promised.rows
+        assert [row.promise.max_loss for row in rows] == list(LOSSES)
+        saved = [0.0 if row.proven is None else row.proven.saved for row in rows]
+        assert saved == sorted(saved)
+        document = choice.to_json()
+        told = [row["saved"] or 0.0 for row in document["table"]]  # as the coins fell
+        assert told == pytest.approx(saved, abs=0.02)
+        assert [row["proven"] for row in document["table"]] == [one > 0 for one in saved]
+        at = document["promise"]["max_loss"]
+        proven = [row["max_loss"] for row in document["table"] if row["proven"]]
+        assert at == next((loss for loss in proven if loss >= 0.02), 0.02)
+        if expected is not None:
+            assert at == expected
+        else:
+            assert at > 0.02
+            assert choice.policy.facts.guarantee["max_loss"] == at
+            assert (
+                document["table"][0]["questions_needed"] is None
+                or document["table"][0]["questions_needed"] > 240
+            )
+
+
+def test_the_seed_of_the_division_changes_nothing_that_paths_prove() -> None:
+    traces = record(400, reached=(0.55, 0.75, 0.76))
+    found = [chosen(traces, seed=seed, max_loss=0.05) for seed in (1, 2, 3)]
+    assert len({choice.policy.facts.summary for choice in found}) == 1
+    assert len({choice.promised.row.proven.path for choice in found if choice.promised}) == 1  # type: ignore[union-attr]
 
 
 def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() -> None:
-    choice = chosen(record(100, reached=(0.3, 0.9, 0.9)), max_loss=0.03)
-    assert choice.outcome is not None
-    assert choice.outcome.fell_back
-    assert choice.chosen.candidate.policy.name == "fixed-3"
+    choice = chosen(record(150, reached=(0.3, 0.9, 0.9)), max_loss=0.03)
+    assert choice.promised is not None
+    assert choice.promised.row.proven is None
+    assert choice.in_full
     assert choice.guess is not None
-    assert choice.guess.loss <= 0.03
     document = choice.to_json()
+    assert document["promise"]["fell_back"] is True
+    assert document["guess"]["confidence"] == 0.8
     assert document["guess"]["measured"]["delta_full"] is not None
-    said = said_of(choice)
-    assert f"To try, not proven: {choice.guess.candidate.label}" in said["Which policy?"]
-    assert "The guess, " in said["What does it cost, what does it save?"]
-    table = choice.tables()[1]
-    assert [row[4] for row in table.rows].count("guess") == 1
+    assert not choice.policy.facts.guarantee
 
 
 def test_where_nothing_is_proven_a_cap_is_kept_before_the_full_budget() -> None:
     choice = chosen(record(60), max_loss=0.02, max_cost=2.0, cost="rounds")
-    assert choice.outcome is not None
-    assert choice.outcome.fell_back
+    assert choice.promised is not None
+    assert choice.promised.row.proven is None
     within = [one for one in choice.ranked if one.cost <= 2.0]
-    assert choice.chosen in within
-    assert choice.chosen.loss == min(one.loss for one in within)
-    assert choice.guess is None
-    said = {answer.question: answer.text for answer in choice.answers()}
-    assert (
-        "the full budget costs 3 rounds per question, above the 2 allowed" in said["Which policy?"]
-    )
-    assert "nothing is cut short" not in said["How sure is that?"]
-    assert "not proven to lose at most" in choice.headline
+    assert choice.ranked[0] in within
+    assert choice.ranked[0].loss == min(one.loss for one in within)
     assert not choice.policy.facts.guarantee
-    measured = choice.measured.costs["rounds"]
-    assert measured is not None
-    saving = said["What does it cost, what does it save?"]
-    assert ("That is above the 2 allowed." in saving) == (measured > 2.0)
     # where the full budget is within the cap it stays
     choice = chosen(
         record(60, reached=(0.1, 0.9, 0.0)), max_loss=0.02, max_cost=2.99, cost="rounds"
     )
-    assert choice.chosen.cost <= 2.99
+    assert choice.ranked[0].cost <= 2.99
+
+
+def test_a_policy_that_saves_rounds_and_multiplies_calls_is_said_to() -> None:
+    """Each round is one call of the loop and one that answers; who reads answers pays for every one."""
+    records = [
+        replace(
+            one,
+            rounds=tuple(
+                replace(
+                    at,
+                    usage=Usage(
+                        llm_calls=2, answer_calls=1, prompt_tokens=300, answer_prompt_tokens=200
+                    ),
+                )
+                for at in one.rounds
+            ),
+        )
+        for one in reaching(900, reached=(0.5, 0.9, 0.92))
+    ]
+    traces = to_trace_set(records)
+    by_rounds = chosen(traces, cost="rounds", path="answer_repeats == x", levels=(1.0,))
+    changes = {one.name: one.change for one in by_rounds.changes}
+    if (changes["calls"] or 0.0) > 0.05:
+        assert by_rounds.headline.startswith("This raises")
+    usual = chosen(traces)
+    assert usual.axis.name == "prompt_tokens"
+    assert all((one.change or 0.0) <= 0.05 for one in usual.changes)
+    assert not usual.headline.startswith("This raises")
+    unknown = next(one for one in usual.changes if one.name == "usd")
+    assert unknown.full is unknown.own is None
 
 
 def test_budgets_are_ranked_by_the_questions_of_tune_too() -> None:
@@ -123,27 +172,18 @@ def test_budgets_are_ranked_by_the_questions_of_tune_too() -> None:
     scores, tune = Measures.of(traces).scores().compared, traces.in_split("tune")
     fixed = next(one for one in choice.ranked if one.candidate.policy.name == "fixed-1")
     on_tune = float((scores[tune, -1] - scores[tune, 0]).mean())
-    assert choice.parts == {"tune": 60, "rank": 20, "prove": 40}
+    assert choice.parts == {"all": 120, "tune": 60, "rank": 20, "prove": 40}
     on_rank = (80 * fixed.loss - 60 * on_tune) / 20
     assert on_rank * 20 == pytest.approx(round(on_rank * 20), abs=1e-6)  # a share of 20 questions
 
 
-def test_questions_out_of_reach_are_no_advice() -> None:
-    said = said_of(chosen(record(60, reached=(0.5, 0.52, 0.54)), max_loss=0.02))
-    assert (
-        "would do" not in said["How sure is that?"] or "there are 30" in said["How sure is that?"]
-    )
-
-
 def test_several_promises_hold_together() -> None:
     choice = chosen(record(900), max_loss=0.1, max_wrong_stops=0.1, max_cost=2.7, cost="rounds")
-    assert choice.outcome is not None
-    assert [part.bound.of for part in choice.outcome.parts] == ["signed", "wrong-stop", "cost"]
-    assert not choice.outcome.fell_back
-    greatest = np.max([part.p_values for part in choice.outcome.parts], axis=0)
-    np.testing.assert_array_equal(choice.outcome.p_values, greatest)
-    proven = [one.loss for one in choice.ranked if one.proven]
-    assert choice.chosen.loss == min(proven)
+    assert choice.promised is not None
+    row = choice.promised.row
+    assert [bound.of for bound in row.promise.bounds] == ["signed", "wrong-stop", "cost"]
+    assert row.proven is not None
+    assert row.proven.path == ""  # a path begins at the full budget, which no cap allows
     assert len(choice.policy.facts.guarantee["bounds"]) == 3
 
 
@@ -169,27 +209,48 @@ def test_no_candidate_stops_before_the_least_round() -> None:
             assert "round >= 2 and (round" not in one.policy.policy.rule
 
 
-def test_promises_are_counted_in_their_folder(tmp_path: Path) -> None:
-    traces = record()
-    first, again = (chosen(traces, certificates=tmp_path, attempts=2) for _ in range(2))
-    assert first.attempt is not None
-    assert again.attempt is not None
-    assert first.attempt.level == again.attempt.level == pytest.approx(0.025)
-    second = chosen(traces, certificates=tmp_path, attempts=2, max_loss=0.1)
-    assert "used for 1 certificate" in said_of(second)["How sure is that?"]
-    with pytest.raises(UsageError, match="nothing is left"):
-        chosen(traces, certificates=tmp_path, max_loss=0.2)
-    capped = chosen(traces, certificates=tmp_path, max_cost=2.0, cost="rounds")
-    assert capped.attempt is None
-
-
 def test_an_aim_without_a_promise_takes_the_best_where_candidates_are_ranked() -> None:
     choice = chosen(record(), cost_per_error=1e-6, cost="rounds")
-    assert choice.outcome is None
-    assert choice.chosen.cost == min(one.cost for one in choice.ranked)
+    assert choice.promised is None
+    assert choice.ranked[0].cost == min(one.cost for one in choice.ranked)
     choice = chosen(record(), max_cost=2.0, cost="rounds")
     able = [one.loss for one in choice.ranked if one.cost <= 2.0]
-    assert choice.chosen.loss == min(able)
+    assert choice.ranked[0].loss == min(able)
+
+
+def test_labelled_questions_with_a_round_to_which_nobody_answered_are_left_out() -> None:
+    """They are counted, and told apart where they are unlike the others."""
+    records = reaching(240)
+    lacking = [
+        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
+        if number % 4 == 0
+        else one
+        for number, one in enumerate(records)
+    ]
+    choice = chosen(to_trace_set(lacking))
+    assert choice.parts["all"] == 180
+    (said,) = [note for note in choice.notes if "left out: some round" in note]
+    assert said == choice.incomplete
+    assert said.startswith("60 labeled questions")
+    assert "WARNING" not in said
+    assert "60 labeled questions" in " ".join(choice.screen())
+    assert said in choice.to_json()["notes"]
+    unlike = [
+        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
+        if one.rounds[1].answer != "Oslo" and int(one.question.id[1:]) % 2
+        else one
+        for one in records
+    ]
+    notes = chosen(to_trace_set(unlike)).notes
+    assert any("WARNING: they are unlike the others" in note for note in notes)
+
+
+def test_an_easy_record_gives_a_policy() -> None:
+    """Nothing is ever lost by stopping at once, or everything after round 1 is worse."""
+    for reached in ((1.0, 1.0), (1.0, 1.0, 0.0)):
+        choice = chosen(record(400, reached=reached))
+        assert choice.title == "stop after round 1"
+        assert choice.policy.facts.guarantee["fell_back"] is False
 
 
 def test_what_fits_warn_of_is_kept_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,11 +296,11 @@ def test_without_labels_agreement_is_compared() -> None:
     [
         (record(60, labelled=10), {}, "at least 4 questions with gold answers to fit on"),
         (record(60, reached=(0.5,)), {}, "has one round, so there is nothing to choose"),
-        (record(60, reached=(1.0, 1.0)), {}, "is the same in every round"),
         (record(60, splits=("tune", "eval"), labelled=9), {"metric": "em"}, "label more"),
+        (record(60), {"path": "answer_token_margin > x"}, "--levels"),
         (record(60, splits=("tune",)), {"tune_split": "x"}, "no question lies in split 'x'"),
         (record(60), {"metric": "score"}, "score"),
-        (record(60), {"confidence": 1.5, "max_cost": 2.0}, "confidence must lie above 0"),
+        (record(60), {"confidence": 1.5, "max_cost": 2.0}, "confidence"),
         (record(60), {"max_cost": 0.5, "cost": "rounds"}, "no candidate costs at most 0.5"),
         (record(60), {"min_rounds": 9}, "min_rounds is 9 and the full budget"),
         (record(60), {"max_loss": 0.1, "max_cost": 5.0, "cost": "rounds"}, "kept by every policy"),
@@ -252,7 +313,7 @@ def test_what_is_refused(traces: TraceSet, given: dict[str, Any], said: str) -> 
 
 def test_a_record_without_the_usual_splits_is_divided() -> None:
     choice = chosen(record(100, splits=("tune",)))
-    assert choice.parts == {"tune": 40, "rank": 20, "prove": 40}
+    assert choice.parts == {"all": 100, "tune": 40, "rank": 20, "prove": 40}
     assert any("no splits tune and eval" in note for note in choice.notes)
 
 
@@ -260,6 +321,34 @@ def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
     cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
     choice = chosen(to_trace_set(cut), max_loss=0.4)
     assert any("the worst is assumed" in note for note in choice.notes)
-    assert said_of(choice)["Does looping pay here?"].startswith(
-        "Not known: after round 1 questions"
-    )
+    assert said_of(choice)["Does looping pay here?"].startswith("Not known:")
+
+
+def test_a_line_of_the_table_may_return_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is measured with its own answer against the full budget's latest; it once ended in a traceback."""
+
+    def of_both(along: Any, learned: Any, promises: Any, **given: Any) -> Any:
+        *rows, last = prove(along, learned, promises, **given)
+        members = map(learned.candidate, range(len(learned.rank.costs)))
+        other = next(one for one in members if one.answer != LATEST and one.group != "fixed")
+        proven = Proven(
+            candidate=other, title=other.title, path="", p_value=0.0, saved=0.9, measured=(0.0,)
+        )
+        return (*rows, replace(last, proven=proven))
+
+    monkeypatch.setattr(procedure, "prove", of_both)
+    choice = chosen(record(600))
+    assert choice.promised is not None
+    assert choice.chosen.answer == LATEST
+    other = choice.promised.rows[-1].proven
+    assert other is not None
+    assert choice.measured_of(other.candidate) in choice.others[other.candidate.answer].policies
+    assert choice.to_json()["table"][-1]["saved"] == choice.saved_by(other.candidate)
+    alone = chosen(record(600), max_loss=0.1)
+    assert alone.chosen.answer == other.candidate.answer
+    assert alone.full in alone.others[LATEST].policies
+    assert alone.gain is not None
+    own, full = alone.measured.score, alone.full.score
+    assert own is not None
+    assert full is not None
+    assert alone.gain.estimate == pytest.approx(own - full)

@@ -52,13 +52,13 @@ def test_what_makes_no_sense_is_unknown() -> None:
 
 
 def test_several_bounds_are_read_and_nonsense_among_them_is_unknown() -> None:
-    stated = {"of": "wrong-stop", "at_most": 0.05, "p_value": 0.01, "on_testing_half": 0.02}
+    stated = {"of": "wrong-stop", "at_most": 0.05, "measured": "much"}
     (found,) = read({"bounds": [stated, {"at_most": "much"}, 7], "min_rounds": 2}, {})
     assert [(bound.of, bound.at_most) for bound in found.bounds] == [
         ("wrong-stop", 0.05),
         ("None", None),
     ]
-    assert found.bounds[0].on_learning_half is None
+    assert found.bounds[0].measured is None
     assert found.min_rounds == 2
     assert found.more == {}
     assert [bound["at_most"] for bound in found.to_json()["bounds"]] == [0.05, None]

@@ -102,9 +102,7 @@ def test_each_loss_has_its_test_and_each_correction_its_rule(
         betting_p_values(
             losses,
             limit,
-            delta=asked.delta,
-            prior_variance=learn.losses(outcome.order, loss).var(axis=0),
-            prior_weight=300.0,
+            delta=asked.delta / (len(order) if correction == "holm" else 1),
         )
         if loss == "signed"
         else test(losses, limit)
@@ -189,8 +187,6 @@ def test_what_costs_no_less_than_the_full_budget_is_not_tested() -> None:
     assert len(outcome.order) == 0
     assert outcome.fell_back
     assert outcome.chosen == full
-    assert outcome.questions_needed is None
-    assert "no member costs less than the full budget" in outcome.reason
     json.dumps([describe(outcome), members_in_order(outcome, ["x"] * 12)], allow_nan=False)
 
 
@@ -224,58 +220,13 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
 
 
 # --- falling back --------------------------------------------------------------------------------
-def needed(max_loss: float, loss: Any = "signed") -> int | None:
-    learn, tested, full = world(8, questions=40)
-    return certify(
-        learn, tested, full, CertifySettings(max_loss=max_loss, loss=loss)
-    ).questions_needed
-
-
-@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
-def test_a_laxer_promise_needs_fewer_questions(loss: Any) -> None:
-    found = [needed(each, loss) for each in (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)]
-    known = [each for each in found if each is not None]
-    assert len(known) >= 3
-    assert known == sorted(known, reverse=True)
-    assert all(each > 80 for each in known)  # so many there were, and they were too few
-
-
-def test_falling_back_says_why() -> None:
+def test_falling_back_takes_the_full_budget() -> None:
     learn, tested, full = world(9, questions=40)
     outcome = certify(learn, tested, full, CertifySettings(max_loss=0.05))
     assert outcome.fell_back
     assert outcome.chosen == full
-    assert outcome.questions_needed is not None
-    assert f"with 80 questions; about {outcome.questions_needed}" in outcome.reason
-    told = describe(outcome)
-    assert told["p_value"] is None
-    assert told["certified"] == 0
-    assert told["loss_on_testing_half"] == pytest.approx(0.0, abs=1e-12)
-    json.dumps(told, allow_nan=False)
-
-
-def test_where_more_questions_would_not_help_it_says_so() -> None:
-    """Stopping at once loses half of the questions."""
-    scores = np.tile([0.0, 1.0], (50, 1))
-    scores[:25, 0] = 1.0
-    made = half([[1] * 50, [2] * 50], scores)
-    outcome = certify(made, made, 1, settings())
-    assert outcome.fell_back
-    assert outcome.questions_needed is None
-    assert "more questions would not help" in outcome.reason
-
-
-def test_enough_questions_are_about_what_was_said() -> None:
-    """A wrong-stop loss of 0 at 0.05 needs log(20) / -log(0.95) = 59 questions a half."""
-    scores = np.ones((30, 2))
-    made = half([[1] * 30, [2] * 30], scores)
-    asked = CertifySettings(max_loss=0.05, loss="wrong-stop")
-    said = certify(made, made, 1, asked).questions_needed
-    assert said is not None
-    assert 118 <= said <= 122
-    for size, passes in ((said // 2 + 1, True), (50, False)):
-        more = half([[1] * size, [2] * size], np.ones((size, 2)))
-        assert certify(more, more, 1, asked).fell_back is not passes
+    assert not outcome.certified.any()
+    json.dumps(describe(outcome), allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +253,6 @@ def test_the_document_of_a_choice_is_strict() -> None:
     outcome: Certification = certify(learn, tested, full, settings())
     listed = members_in_order(outcome, [f"m{n}" for n in range(12)])
     assert [each["rule"] for each in listed] == [f"m{n}" for n in outcome.order]
-    assert describe(outcome)["tested"] == len(outcome.order)
     json.dumps([listed, describe(outcome)], allow_nan=False)
 
 
@@ -401,10 +351,6 @@ def test_a_member_is_certified_where_each_bound_is() -> None:
     greatest = np.max([part.p_values for part in outcome.parts], axis=0)
     np.testing.assert_array_equal(outcome.p_values[order], greatest[order])
     assert 0 < outcome.certified.sum() < min(one.certified.sum() for one in alone)
-    told = describe(outcome)
-    assert [bound["at_most"] for bound in told["bounds"]] == [0.1, 0.12, 4.0]
-    assert max(bound["p_value"] for bound in told["bounds"]) == told["p_value"]
-    assert "and a mean cost of at most 4" in told["reason"]
     assert "bounds" not in describe(alone[0])
 
 
@@ -430,9 +376,9 @@ def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
 
 
 def test_what_questions_pay_may_be_written_out() -> None:
-    """As where candidates of many kinds are compared; planned attempts share the level."""
+    """As where candidates of many kinds are compared."""
     learn, tested, full = world(2)
-    asked = settings(max_wrong_stops=0.15, max_cost=4.2, attempts=5)
+    asked = settings(max_wrong_stops=0.15, max_cost=4.2)
 
     def dear(one: Half, *, written: bool) -> Half:
         assert one.paid is not None
@@ -447,7 +393,6 @@ def test_what_questions_pay_may_be_written_out() -> None:
     outcome = certify(by_round[0], by_round[1], full, asked)
     again = certify(by_member[0], by_member[1], full, asked)
     np.testing.assert_array_equal(outcome.p_values, again.p_values)
-    assert asked.delta == pytest.approx(0.1 / 5)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +405,6 @@ def test_what_questions_pay_may_be_written_out() -> None:
         ({"max_cost": float("nan")}, "maximum cost must be a number above 0"),
         ({"max_cost": float("inf")}, "maximum cost must be a number above 0"),
         ({"max_loss": None}, "nothing is bounded"),
-        ({"attempts": 0}, "attempts must be at least 1"),
     ],
 )
 def test_bounds_that_are_refused(given: dict[str, Any], said: str) -> None:

@@ -1,21 +1,16 @@
-"""Which candidate estimates speak for."""
+"""Which candidate estimates speak for where nothing is proven."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
+from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
-from suffice.replay.choose.learn_then_test import Certification
-from suffice.replay.choose.ranking import Estimates, pick
+from suffice.replay.choose.ranking import Estimates, by_aim, in_order, within_cap
 from suffice.replay.settings import ChoiceSettings
-
-UNPROVEN = cast(
-    "Certification", SimpleNamespace(fell_back=True, certified=np.zeros(4, np.bool_), chosen=3)
-)
 
 
 def estimates(**changed: Any) -> Estimates:
@@ -25,39 +20,37 @@ def estimates(**changed: Any) -> Estimates:
             "loss": np.array([0.4, 0.2, 0.01, 0.0]),
             "cost": np.array([1.0, 2.0, 2.5, 3.0]),
             "kept": np.array([False, False, True, True]),
-            "latest": np.ones(4, np.bool_),
-            "fixed": np.ones(4, np.bool_),
             "full": 3,
             "axis": CostAxis(name="rounds", label="rounds", unit=""),
-            "unfitted": np.arange(4),
-            "tune": None,
             **changed,
         }
     )
 
 
 @pytest.mark.parametrize(
-    ("most", "number", "guess", "said"),
-    [
-        (None, 3, 2, "Nothing cheaper is proven"),
-        (3.5, 3, 2, "Nothing cheaper is proven"),
-        (2.7, 2, None, "Of the 3 candidates within it this one lost least"),
-        (2.2, 1, None, "Of the 2 candidates within it this one lost least"),
-        (0.5, 0, None, "Nothing costs so little; this costs least."),
-    ],
+    ("most", "number"), [(3.5, None), (3.0, None), (2.7, 2), (2.2, 1), (0.5, 0)]
 )
-def test_where_nothing_is_proven(
-    most: float | None, number: int, guess: int | None, said: str
-) -> None:
-    settings = ChoiceSettings(max_loss=0.02, max_cost=most)
-    picked = pick(estimates(), UNPROVEN, settings, np.array([False, False, True, False]))
-    assert (picked.number, picked.guess) == (number, guess)
-    assert said in picked.why
-    assert sorted(picked.order.tolist()) == [0, 1, 2, 3]
-    assert picked.order[0] == number
+def test_a_cap_comes_before_the_full_budget(most: float, number: int | None) -> None:
+    """Within it the one that lost least, and the cheapest where none is within."""
+    found = within_cap(estimates(), most)
+    assert (None if found is None else found[0]) == number
 
 
 def test_within_the_cap_what_kept_all_that_was_asked_comes_first() -> None:
-    kept = np.array([True, False, False, True])
-    settings = ChoiceSettings(max_wrong_stops=0.1, max_cost=2.7)
-    assert pick(estimates(kept=kept), UNPROVEN, settings, kept).number == 0
+    found = within_cap(estimates(kept=np.array([True, False, False, True])), 2.7)
+    assert found is not None
+    assert found[0] == 0
+
+
+def test_candidates_are_ordered_by_proof_then_by_what_they_kept() -> None:
+    none = np.zeros(4, np.bool_)
+    assert in_order(estimates(), none).tolist() == [2, 3, 1, 0]
+    assert in_order(estimates(), np.array([True, False, False, False]))[0] == 0
+
+
+def test_aims_without_a_promise() -> None:
+    assert by_aim(estimates(), ChoiceSettings(cost_per_error=100.0))[0][0] == 3
+    assert by_aim(estimates(), ChoiceSettings(cost_per_error=1e-6))[0][0] == 0
+    assert by_aim(estimates(), ChoiceSettings(max_cost=2.2))[0][0] == 1
+    with pytest.raises(UsageError):
+        by_aim(estimates(), ChoiceSettings(max_cost=0.5))

@@ -125,7 +125,7 @@ def test_without_a_split_all_questions_are_taken_together(settings: DiagnosticsS
     assert found.notes == (f"no question lies in split {said}: all questions are taken together",)
 
 
-def test_concentration_in_bits() -> None:
+def test_concentration_in_nats() -> None:
     made = uneven_records()
     found = diagnose(to_trace_set(made), FEW)
     confidence = next(each for each in found.signals if each.name == "verbalized_confidence")
@@ -135,8 +135,8 @@ def test_concentration_in_bits() -> None:
     share = fives / total
     concentration = confidence.parts["tune"].concentration
     assert concentration is not None
-    expected = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
-    assert concentration.entropy_bits == pytest.approx(expected)
+    expected = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    assert concentration.entropy_nats == pytest.approx(expected)
     assert concentration.mode_share == max(share, 1 - share)
     assert concentration.mode == (5.0 if share > 0.5 else 4.0)
     margins = next(each for each in found.signals if each.name == "answer_token_margin")

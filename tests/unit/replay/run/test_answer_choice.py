@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.properties import examples
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
+from suffice.numbers.series import running_best
+from suffice.pipelines.live.loop import answer_round
+from suffice.pipelines.live.redact import redact_traces
+from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import PolicyTable
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import search
-from suffice.replay.run.answer_choice import answer_rounds, running_best
+from suffice.replay.run.answer_choice import answer_rounds
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings, SearchSettings
-from suffice.scoring import AnswerChoice
+from suffice.scoring import AnswerChoice, answer_form
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import write_traces
 
 
 def recorded() -> TraceSet:
@@ -87,6 +96,66 @@ def test_the_best_round_up_to_each_stop(values: list[list[float]]) -> None:
     ]
 
 
+def majority_twin(answers: list[str | None], stop: int) -> int | None:
+    """The latest round up to the stop with an answer that no other outnumbers; ``None``: all abstain."""
+    given = [
+        (answer_form(answer), number)
+        for number, answer in enumerate(answers[:stop], start=1)
+        if answer is not None and answer_form(answer) not in ("", "unknown")
+    ]
+    counts = Counter(form for form, _ in given)
+    return max((n for form, n in given if counts[form] == max(counts.values())), default=None)
+
+
+_SAID = st.sampled_from(["Oslo", "the Oslo.", "Bergen", "bergen", "Skien", "Unknown", "", None])
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.lists(_SAID, min_size=1, max_size=7), min_size=1, max_size=5))
+def test_the_answer_given_most_often_replayed_and_live(answers: list[list[str | None]]) -> None:
+    traces = to_trace_set(
+        [
+            QuestionRecord(
+                question=Question(id=f"q{number}", text="?"),
+                gold=Gold(answers=("Oslo",)),
+                rounds=tuple(Round(answer=answer) for answer in said),
+            )
+            for number, said in enumerate(answers)
+        ]
+    )
+    choice = AnswerChoice.parse("majority")
+    replayed = answer_rounds(Measures(traces), choice, None)
+    assert replayed.reads == CostReads(answers=True)
+    for number, said in enumerate(answers):
+        for stop in range(1, len(said) + 1):
+            wanted = majority_twin(said, stop)
+            assert replayed.rounds[number, stop - 1] == (wanted or stop)
+            view = LoopView("?", tuple(Round(answer=answer) for answer in said[:stop]))
+            asked = [n for n, answer in enumerate(said[:stop], start=1) if answer is not None]
+            latest = asked[-1] if asked else None
+            assert answer_round(choice, view, (), {}) == (wanted or latest)
+
+
+def test_a_redacted_record_tells_the_answer_given_most_often(tmp_path: Path) -> None:
+    said = [["Oslo", "the oslo", "x", "Unknown", "Unknown", "Unknown"], ["x", "Oslo", "y", "Oslo"]]
+    records = [make_record(f"q{n}", answers, gold=["Oslo"]) for n, answers in enumerate(said)]
+    write_traces(records, tmp_path / "r.parquet", run={})
+    redact_traces(tmp_path / "r.parquet", tmp_path / "redacted.parquet")
+    for name in ("r", "redacted"):
+        comparison = replayed(read_traces(tmp_path / f"{name}.parquet"), "majority", "fixed-6")
+        full = policy(comparison, "fixed-6")
+        assert (full.answers.tolist(), full.score) == ([2, 4], 1.0)
+        assert policy(comparison, "fixed-1").score == 0.5
+
+
+def test_a_policy_that_returns_the_majority_says_so_in_its_file(tmp_path: Path) -> None:
+    traces = to_trace_set([make_record("a", ["Oslo", "Oslo", "x"], gold=["Oslo"])])
+    file = save_policy(RulePolicy(rule="round >= 3", answer="majority"), tmp_path / "p.json")
+    comparison = replayed(traces, "latest", str(file), "fixed-3")
+    assert policy(comparison, "rule").em == 1.0
+    assert policy(comparison, "fixed-3").em == 0.0
+
+
 def test_scores_are_those_of_the_answer_returned_and_rounds_those_of_the_stop() -> None:
     full = policy(replayed(recorded(), "lowest:error", "fixed-4"), "fixed-4")
     assert (full.stops.tolist(), full.answers.tolist()) == ([4, 2], [2, 2])  # of equals the latest
@@ -140,7 +209,7 @@ def test_the_policys_own_confidence_chooses_and_a_policy_without_one_returns_the
 
 @pytest.mark.parametrize("text", ["best", "lowest", "highest:", "latest:error", ""])
 def test_an_unknown_choice_is_refused_with_what_to_type(text: str) -> None:
-    with pytest.raises(UsageError, match=r"type latest, most-confident, highest:NAME or lowest"):
+    with pytest.raises(UsageError, match="type latest, majority, most-confident"):
         replayed(recorded(), text, "fixed-4")
 
 
@@ -179,7 +248,9 @@ def test_where_loops_get_worse_the_answer_of_least_error_beats_the_latest() -> N
         for answer in ("lowest:error", "latest")
     )
     scores = [policy(comparison, "fixed-20").score for comparison in (best, latest)]
-    assert scores == [pytest.approx(0.7604, abs=5e-5), pytest.approx(0.3375)]
+    # each of 9 tasks was run with six seeds or seven: they count once; by run 0.7604 and 0.3375
+    assert scores == [pytest.approx(0.7612, abs=5e-5), pytest.approx(0.3413, abs=5e-5)]
+    assert any("60 questions count as 9 units" in note for note in best.result.notes)
 
 
 @pytest.mark.parametrize(
@@ -196,17 +267,18 @@ def test_the_most_confident_answers_of_the_confidence_studys_logs(
         assert policy(comparison, "ab-rag").em == pytest.approx(em)
 
 
-def test_a_search_finds_what_a_replay_of_its_rules_finds() -> None:
+@pytest.mark.parametrize("answer", ["lowest:error", "majority"])
+def test_a_search_finds_what_a_replay_of_its_rules_finds(answer: str) -> None:
     settings = SearchSettings(
-        signals=("error",), metric="score", answer="lowest:error", resamples=20, cost="llm_calls"
+        signals=("error",), metric="score", answer=answer, resamples=20, cost="llm_calls"
     )
-    (rule,) = (found := search(shared("loopgain_w5"), settings)).rules
+    (rule,) = (found := search(shared("loopgain_w4"), settings)).rules
     comparison = compare(
-        shared("loopgain_w5"),
+        shared("loopgain_w4"),
         ComparisonSettings(
             rules=(rule.rule,),
             metric="score",
-            answer="lowest:error",
+            answer=answer,
             resamples=20,
             cost="llm_calls",
         ),
@@ -214,7 +286,7 @@ def test_a_search_finds_what_a_replay_of_its_rules_finds() -> None:
     replayed_rule = policy(comparison, rule.rule)
     assert rule.interval.estimate == pytest.approx(replayed_rule.score)
     assert rule.cost == pytest.approx(replayed_rule.costs["llm_calls"])
-    assert found.to_json()["answer"] == "lowest:error"
+    assert found.to_json()["answer"] == answer
 
 
 def test_certified_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() -> None:
@@ -222,11 +294,37 @@ def test_certified_choice_gains_nothing_by_stopping_where_the_best_answer_is_ret
         answer: fit_certified(
             shared("loopgain_w5"),
             CertifiedSettings(metric="score", answer=answer, family=FamilySettings(family="fixed")),
-        ).policy.guarantee
+        )
         for answer in ("latest", "lowest:error")
     }
-    assert found["latest"]["loss_on_testing_half"] == pytest.approx(-0.43125)
-    assert found["lowest:error"]["loss_on_testing_half"] >= 0.0
-    assert [guarantee.get("answer") for guarantee in found.values()] == [None, "lowest:error"]
+    lost = {answer: one.outcome.tested_loss[0] for answer, one in found.items()}
+    assert lost["latest"] < -0.3
+    assert lost["lowest:error"] >= 0.0
+    assert [one.policy.guarantee.get("answer") for one in found.values()] == [None, "lowest:error"]
     with pytest.raises(UsageError, match="confidence is each policy's own"):
         fit_certified(shared("loopgain_w5"), CertifiedSettings(answer="most-confident"))
+
+
+@pytest.mark.parametrize(
+    ("record", "moved", "low", "high"),
+    [
+        ("hotpotqa_iterative", 6.6, 2.8, 10.4),
+        ("musique_iterative", 5.7, 2.0, 9.6),
+        ("hotpotqa_react", -1.2, -3.8, 1.4),
+        ("musique_react", 1.6, -1.7, 5.3),
+    ],
+)
+def test_what_the_majority_moves_on_the_redacted_records(
+    record: str, moved: float, low: float, high: float
+) -> None:
+    """The figures of docs/guide.md."""
+    root = Path(__file__).parents[4]
+    traces = read_traces(root / "docs" / "results" / "records" / f"{record}.parquet")
+    measures = Measures(traces).by("score")
+    scored, last = measures.scores(), (np.arange(traces.n_questions), traces.last_rounds - 1)
+    chosen = answer_rounds(measures, AnswerChoice.parse("majority"), None).returned(scored)
+    differences = 100 * (chosen.compared[last] - scored.compared[last])
+    assert differences.mean() == pytest.approx(moved, abs=0.05)
+    draws = np.random.default_rng(42).integers(0, len(differences), (2000, len(differences)))
+    interval = np.percentile(differences[draws].mean(axis=1), [2.5, 97.5])
+    assert interval == pytest.approx([low, high], abs=0.3)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from suffice.replay.run.frontier import Frontier, best_mix, interpolate, of_mix
+from suffice.replay.run.frontier import (
+    BestMix,
+    Frontier,
+    best_mix,
+    interpolate,
+    most_no_less,
+    of_mix,
+)
+
+Array = NDArray[np.float64]
 
 
 def slow(costs: list[float], scores: list[float], at: float) -> float:
@@ -151,3 +164,87 @@ def test_a_mix_held_scores_what_it_was_chosen_for(
     low, high = int(found.low[0]), int(found.high[0])
     assert of_mix(rows, of_rows, np.array([-1.0]), found)[0] == pytest.approx(scores[low])
     assert of_mix(rows, of_rows, np.array([99.0]), found)[0] == pytest.approx(scores[high])
+
+
+def every_mix(costs: Array, scores: Array, at: Array) -> BestMix:
+    """The best of all pairs, tried one after the other."""
+    known = np.flatnonzero(~np.isnan(scores).all(axis=0)).tolist()
+    spent = np.maximum(at, costs[:, known].min(axis=1))
+    n_rows = len(costs)
+    best = BestMix(np.full(n_rows, -np.inf), np.zeros(n_rows, int), np.zeros(n_rows, int))
+    for low, high in product(known, repeat=2):
+        width = costs[:, high] - costs[:, low]
+        share = np.where(
+            low == high, 0.0, (spent - costs[:, low]) / np.where(width > 0, width, 1.0)
+        )
+        mixed = scores[:, low] + share * (scores[:, high] - scores[:, low])
+        alone = (low == high) & (costs[:, low] <= spent)
+        better = (alone | ((width > 0) & (share >= 0) & (share < 1))) & (mixed > best.score + 1e-12)
+        best.score[better], best.low[better], best.high[better] = mixed[better], low, high
+    return best
+
+
+def every_count(
+    costs: Array, scores: Array, own: Array, at: Array, paid: Array, spent: float
+) -> int:
+    """In how many draws each pair scores no less, counted one after the other."""
+    known = np.flatnonzero(~np.isnan(paid)).tolist()
+    spent = max(spent, float(np.nanmin(paid)))
+    pairs = [(k, k) for k in known if paid[k] <= spent]
+    pairs += [(a, b) for a in known for b in known if paid[a] <= spent < paid[b]]
+    held = [BestMix(np.zeros(1), np.array([a]), np.array([b])) for a, b in pairs]
+    return max(int((own <= of_mix(costs, scores, at, mix)).sum()) for mix in held)
+
+
+def budgets(seed: int, kind: str, rows: int, rounds: int) -> tuple[Array, Array, Array]:
+    """Costs and scores of fixed budgets in each draw, and what is spent there."""
+    draw = np.random.default_rng(seed)
+    if kind == "grid":  # full of ties
+        costs = draw.integers(0, 5, (rows, rounds)).astype(float)
+        return (
+            costs,
+            draw.integers(0, 4, (rows, rounds)) / 4,
+            draw.integers(0, 6, rows).astype(float),
+        )
+    costs = np.cumsum(draw.random((rows, rounds)), axis=1)
+    if kind == "crossing":
+        costs += draw.normal(0, 2, costs.shape)
+    scores = np.sqrt(np.cumsum(draw.random((rows, rounds)), axis=1)) + draw.normal(
+        0, 0.3, costs.shape
+    )
+    if kind == "unknown":
+        scores[:, draw.random(rounds) < 0.3] = np.nan
+        scores[:, 0] = 0.0
+    return costs, scores, draw.uniform(-1, costs.max() + 1, rows)
+
+
+@pytest.mark.parametrize("kind", ["grid", "rising", "crossing", "unknown"])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_best_mix_is_that_of_all_pairs_to_the_bit(kind: str, seed: int) -> None:
+    costs, scores, at = budgets(seed, kind, 30, 1 + seed % 9)
+    at[::3] = costs[::3, seed % costs.shape[1]]  # what a budget costs, to the bit
+    found, expected = best_mix(costs, scores, at), every_mix(costs, scores, at)
+    assert np.array_equal(found.score, expected.score)
+    assert found.names == expected.names
+
+
+@pytest.mark.parametrize("kind", ["grid", "rising", "crossing", "unknown"])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_hardest_mix_is_that_of_all_pairs(kind: str, seed: int) -> None:
+    costs, scores, at = budgets(seed, kind, 60, 1 + seed % 9)
+    paid = np.where(np.isnan(scores[0]), np.nan, costs.mean(axis=0))
+    spent = float(at.mean())
+    draw = np.random.default_rng(seed)
+    own = best_mix(costs, scores, at).score + draw.choice([-0.5, 0.0, 0.0, 0.3], len(at))
+    assert most_no_less((costs, scores), own, at, paid, spent) == every_count(
+        costs, scores, own, at, paid, spent
+    )
+
+
+def test_a_thousand_budgets_are_compared_in_linear_time() -> None:
+    """A pair at a time takes minutes."""
+    costs, scores, at = budgets(0, "rising", 200, 1000)
+    began = time.process_time()
+    found = best_mix(costs, scores, at)
+    most_no_less((costs, scores), found.score - 0.1, at, costs.mean(axis=0), float(at.mean()))
+    assert time.process_time() - began < 10

@@ -56,12 +56,15 @@ def in_parts(
     return replay_parts(each, candidates, asked, traces.n_rounds, source=source)
 
 
+_DRAWN = ("low", "high", "held", "p_every")
+
+
 def figures(result: ReplayResult, *, near: bool = False) -> Any:
-    """What is told but for the ends of intervals, which of a few questions depend on what is drawn."""
+    """What is told but for ends of intervals and p-values, which of a few questions depend on the draws."""
 
     def told(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: told(v) for k, v in value.items() if k not in ("low", "high", "held")}
+            return {k: told(v) for k, v in value.items() if k not in _DRAWN}
         if isinstance(value, list):
             return [told(one) for one in value]
         if near and isinstance(value, float):

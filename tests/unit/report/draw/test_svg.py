@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 
 from suffice.report.draw.svg import (
-    BADGE_RADIUS,
     FRAME,
-    Box,
     Scale,
     enclosing,
     log_ticks,
-    place_badges,
     ticks,
 )
-
-BOX = Box(46, 34, 448, 310)
 
 
 @pytest.mark.parametrize(
@@ -48,31 +43,6 @@ def test_ticks_enclose_the_values_at_even_round_steps(low: float, high: float) -
 def test_a_scale_maps_its_ends() -> None:
     scale = Scale(2, 4, 100, 50)
     assert (scale(2), scale(3), scale(4)) == (100, 75, 50)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_badges_stay_inside_and_apart_even_where_points_crowd(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    centre = generator.uniform((80, 80), (400, 260))
-    crowd = [tuple(centre + generator.normal(0, 6, 2)) for _ in range(6)]
-    spread = [tuple(generator.uniform((60, 50), (430, 290))) for _ in range(6)]
-    points = [(float(x), float(y)) for x, y in crowd + spread]
-    whiskers = [((x, max(40, y - 60)), (x, min(300, y + 60))) for x, y in points]
-    places = place_badges(BOX, points, whiskers)
-    for x, y in places:
-        assert BOX.left <= x - BADGE_RADIUS
-        assert x + BADGE_RADIUS <= BOX.right
-        assert BOX.top <= y - BADGE_RADIUS
-        assert y + BADGE_RADIUS <= BOX.bottom
-    for number, place in enumerate(places):
-        others = places[:number]
-        assert all(math.dist(place, other) >= 2 * BADGE_RADIUS for other in others)
-        assert all(math.dist(place, point) >= BADGE_RADIUS + 4 for point in points)
-
-
-def test_equal_points_get_different_places() -> None:
-    places = place_badges(BOX, [(200.0, 150.0)] * 5, [])
-    assert len(set(places)) == 5
 
 
 def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:

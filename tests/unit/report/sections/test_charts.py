@@ -108,8 +108,8 @@ def test_a_long_name_of_a_cost_is_cut_in_the_picture_only(
 ) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"], cost="evaluated_tokens")
     bars = html_of(cost_chart(data.result, marked(data.result)))
-    assert ">evaluated</text>" in bars
-    assert ">evaluated tokens</th>" in bars
+    assert ">uncached</text>" in bars
+    assert ">uncached prompt tokens</th>" in bars
 
 
 def test_where_all_cost_the_same_a_chart_is_drawn(
@@ -145,13 +145,13 @@ def test_tokens_are_split_by_what_is_known(
 ) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"])
     split = html_of(cost_chart(data.result, marked(data.result)))
-    assert "prompt, evaluated" in split
+    assert "prompt, uncached" in split
     assert "cached share not recorded" not in split
     third = data.result.policies[1]
     # 300 prompt tokens in round 3, of them 160 cached there and none in round 1
     assert (third.costs["prompt_tokens"], third.costs["cached_tokens"]) == (300.0, 0.0)
-    assert "300 prompt tokens evaluated" in split
-    assert "0 prompt tokens cached" in split
+    assert "300 uncached prompt tokens" in split
+    assert "0 cached prompt tokens" in split
     unknown = replace(third, costs={**third.costs, "cached_tokens": None})
     policies = marked(replace(data.result, policies=(data.result.policies[0], unknown)))
     assert "prompt, cached share not recorded" in html_of(cost_chart(data.result, policies))

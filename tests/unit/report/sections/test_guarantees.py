@@ -29,13 +29,11 @@ def test_a_promise_with_its_terms(gathered: Any) -> None:
 
 
 def test_falling_back_promises_nothing(gathered: Any) -> None:
-    fell = replace(
-        gathered.parts["guarantees"][0], fell_back=True, reason="too few", questions_needed=900
-    )
+    fell = replace(gathered.parts["guarantees"][0], fell_back=True, questions_needed=900)
     section = guarantees_section([fell], ())
     assert section.finding == "certified: nothing certified, takes the full budget"
     html = section.html()
-    assert "so the policy takes the full budget. Too few." in html
+    assert "so the policy takes the full budget." in html
     assert "about 900 labelled ones" in html
     assert "With probability" not in html
     assert "It holds" not in html
@@ -55,7 +53,7 @@ def test_losses_in_words(gathered: Any, loss: str, metric: str, said: str) -> No
 
 
 def test_several_bounds_are_all_said(gathered: Any) -> None:
-    terms = {"p_value": 0.01, "on_learning_half": 0.01, "on_testing_half": 0.02}
+    terms = {"measured": 0.02}
     bounds = (
         BoundTerms(of="signed", at_most=0.02, **terms),
         BoundTerms(of="wrong-stop", at_most=0.05, **terms),
@@ -64,7 +62,7 @@ def test_several_bounds_are_all_said(gathered: Any) -> None:
     several = replace(
         gathered.parts["guarantees"][0],
         bounds=bounds, max_loss=0.02, cost_label="calls", cost_counted_to=9.0, cost_above=2.0,
-        min_rounds=2.0, earlier_certificates=1.0, level=0.05,
+        min_rounds=2.0,
     )  # fmt: skip
     section = guarantees_section([several], ())
     html = section.html()
@@ -72,8 +70,7 @@ def test_several_bounds_are_all_said(gathered: Any) -> None:
         "at most 2.0 points of expected F1 lost against the full budget, at most 5.0% of questions wrong "
         "though the full budget is right and at most 3.50 calls a question, all together.",
         "a question counts 9.00 at most, 2 tested cost more",
-        "1 other from the same record; proven at the level 0.05",
-        "<dt>Wrong stops</dt><dd>1.0% on the learning half, 2.0% on the testing half, p = 0.01",
+        "<dt>Wrong stops</dt><dd>measured 2.0%",
         "round 2",
     ):
         assert said in html
@@ -86,7 +83,7 @@ def test_missing_terms_and_hostile_ones(gathered: Any) -> None:
     evil = "<img src=x>"
     each = replace(
         gathered.parts["guarantees"][0],
-        policy=evil, rule=evil, reason=evil, family=evil, correction=evil, cost_label=evil,
+        policy=evil, rule=evil, path=evil, family=evil, correction=evil, cost_label=evil,
         source=evil, split=evil, max_loss=None, p_value=None, members=None, elsewhere=True,
         more={evil: evil},
     )  # fmt: skip

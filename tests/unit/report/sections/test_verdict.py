@@ -8,9 +8,8 @@ from typing import Any
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.report.draw.marks import marked
-from suffice.report.page.report import render_report
+from suffice.report.page.report import first_screen, render_report
 from suffice.report.page.section import Material
-from suffice.report.sections.verdict import first_screen
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
 from suffice.testing.traces import make_record

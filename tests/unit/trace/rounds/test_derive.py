@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,13 @@ from tests.properties import examples
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.filelist import accept_files
-from suffice.trace.rounds.derive import assign_splits, merge_traces, parse_splits, split_traces
+from suffice.trace.rounds.derive import (
+    assign_splits,
+    merge_traces,
+    parse_splits,
+    pool_traces,
+    split_traces,
+)
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
@@ -149,6 +156,23 @@ def test_joined_records_keep_every_row_and_say_what_they_differ_in(
     )
     narrowed = filter_traces(tmp_path / out, tmp_path / f"m-{out}", TraceFilter(model=("m",)))
     assert narrowed.questions == 5
+
+
+@pytest.mark.parametrize("by", ["split", "merge", "filter"])
+def test_what_it_was_made_of_is_said_without_where_that_lay(
+    by: str, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    if by == "split":
+        split_traces(folder, out, replace_splits=True)
+    elif by == "merge":
+        write_traces([make_record("other", ["Rome"])], tmp_path / "other.parquet")
+        merge_traces([folder, tmp_path / "other.parquet"], out)
+    else:
+        filter_traces(folder, out, TraceFilter(sample=1))
+    run = read_traces(out).origin.run
+    assert folder.name in json.dumps(run["derived"])
+    assert str(folder.parent) not in json.dumps(run)
 
 
 def test_questions_held_twice_and_columns_that_disagree_are_refused(
@@ -316,7 +340,7 @@ SHARES = [
 @pytest.mark.parametrize("shares", SHARES, ids=str)
 @pytest.mark.parametrize("seed", [0, 42])
 def test_every_prefix_holds_its_shares(shares: dict[str, float], seed: int) -> None:
-    assigned = assign_splits(600, shares, seed=seed)
+    assigned = assign_splits(range(600), shares, seed=seed)
     taken: Counter[str] = Counter()
     for number, name in enumerate(assigned, start=1):
         taken[name] += 1
@@ -336,23 +360,23 @@ def test_prefixes_do_not_depend_on_what_follows(
 ) -> None:
     shares = {f"s{n}": weight / sum(weights) for n, weight in enumerate(weights)}
     assert (
-        assign_splits(count, shares, seed=seed)
-        == assign_splits(count + more, shares, seed=seed)[:count]
+        assign_splits(range(count), shares, seed=seed)
+        == assign_splits(range(count + more), shares, seed=seed)[:count]
     )
 
 
 def test_the_pattern_does_not_repeat_with_the_data() -> None:
     """Alternating kinds of question get their shares of each split."""
-    assigned = np.array(assign_splits(2000, {"tune": 0.5, "eval": 0.5}, seed=42))
+    assigned = np.array(assign_splits(range(2000), {"tune": 0.5, "eval": 0.5}, seed=42))
     for period in (2, 3, 4):
         for phase in range(period):
             share = (assigned[phase::period] == "tune").mean()
             assert share == pytest.approx(0.5, abs=0.06)
-    assert assign_splits(50, {"tune": 0.5, "eval": 0.5}, seed=1) != assigned[:50].tolist()
+    assert assign_splits(range(50), {"tune": 0.5, "eval": 0.5}, seed=1) != assigned[:50].tolist()
 
 
 def test_a_share_of_nothing_gets_nothing() -> None:
-    assert set(assign_splits(100, {"tune": 0.0, "eval": 1.0}, seed=42)) == {"eval"}
+    assert set(assign_splits(range(100), {"tune": 0.0, "eval": 1.0}, seed=42)) == {"eval"}
 
 
 @pytest.mark.parametrize(
@@ -362,6 +386,7 @@ def test_a_share_of_nothing_gets_nothing() -> None:
         (" tune = 0.4 , eval = 0.6 ", {"tune": 0.4, "eval": 0.6}),
         ("eval=1", {"eval": 1.0}),
         ("a=0,b=1", {"a": 0.0, "b": 1.0}),
+        ("tune=40%,eval=60%", {"tune": 0.4, "eval": 0.6}),
         ("a=.1,b=.2,c=.7", {"a": 0.1, "b": 0.2, "c": 0.7}),
     ],
 )
@@ -373,11 +398,11 @@ def test_texts(text: str, shares: dict[str, float]) -> None:
     "text",
     [
         *("", "tune", "tune=", "=1", "tune=x", "tune=0.4,,eval=0.6", "tune=0.5,tune=0.5"),
-        *("tune=-0.5,eval=1.5", "tune=nan", "tune=inf", "tune=40%,eval=60%"),
+        *("tune=-0.5,eval=1.5", "tune=nan", "tune=inf", "tune=40,eval=60"),
     ],
 )
 def test_texts_that_are_no_shares(text: str) -> None:
-    with pytest.raises(UsageError, match=r"as in tune=0\.4,eval=0\.6"):
+    with pytest.raises(UsageError, match="--splits"):
         parse_splits(text)
 
 
@@ -418,3 +443,28 @@ def test_columns_of_types_that_arrow_cannot_take_from(tmp_path: Path, kind: pa.D
     assert written.table.column("mine").to_pylist() == ["x"] * 6
     assert written.table.column("views").to_pylist() == [[{"at": "y"}]] * 6
     assert set(written.splits) == {"tune", "eval"}
+
+
+# --- pooled ---------------------------------------------------------------------------------------
+def test_records_of_one_loop_are_pooled(tmp_path: Path) -> None:
+    week = [tmp_path / "monday.parquet", tmp_path / "tuesday.parquet"]
+    for path, count in zip(week, (3, 5), strict=True):
+        write_traces(records("q", count), path, run={"pipeline": "agent"})
+    monday, tuesday = map(read_traces, week)
+    pooled = pool_traces([monday, tuesday])
+    again = [name for name in pooled.question_ids if name.endswith("#2")]
+    assert pooled.n_questions == 8
+    assert again == ["q00#2", "q01#2", "q02#2"]  # of tuesday
+    assert pooled.closed_book.num_rows == 2
+    assert pooled.origin.run["pipeline"] == "agent"
+    assert pool_traces([monday]) is monday
+
+
+def test_records_of_two_loops_are_not_pooled(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for path, name in zip(paths, ("agent", "pipeline"), strict=True):
+        write_traces(records(name, 3), path, run={"pipeline": name})
+    with pytest.raises(UsageError, match="different loops"):
+        pool_traces([read_traces(path) for path in paths])
+    with pytest.raises(UsageError):
+        pool_traces([])

@@ -13,7 +13,7 @@ from tests.properties import examples
 
 from suffice.errors import DataError
 from suffice.testing.traces import make_record, question_records, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord, Round, sampled_ids
+from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy, sampled_ids
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -35,6 +35,30 @@ def test_shapes() -> None:
     assert traces.last_rounds.dtype == np.int16
     assert traces.exists.tolist() == [[True, False, False], [True] * 3, [True, True, False]]
     assert traces.splits == {"eval": 1, "tune": 1}
+
+
+@pytest.mark.parametrize(
+    ("ends", "stated", "columns", "full"),
+    [
+        ((None, "policy"), 5, 5, 5),  # cut in the longest question: nobody ran to the full budget
+        ((None, "end"), 5, 3, 5),
+        (("policy", None), 5, 3, 5),  # one ran further, to an end of its own
+        ((None, "policy"), 2, 3, 3),
+        ((None, "policy"), None, 3, 3),
+        ((None, "policy"), "5", 3, 3),
+        ((None, "policy"), 10**9, 3, 3),
+    ],
+)
+def test_the_full_budget_is_the_stated_one(
+    ends: tuple[StoppedBy, StoppedBy], stated: object, columns: int, full: int
+) -> None:
+    records = [make_record("a", ["x", "y"]), make_record("b", ["x", "y", "z"])]
+    traces = to_trace_set(
+        [dataclasses.replace(r, stopped_by=end) for r, end in zip(records, ends, strict=True)]
+    )
+    run = {} if stated is None else {"rounds": stated}
+    told = dataclasses.replace(traces, origin=dataclasses.replace(traces.origin, run=run))
+    assert (told.n_rounds, told.full_budget) == (columns, full)
 
 
 def test_dense_columns_are_round_major_with_nan_where_absent() -> None:

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.watch import Watch
+from suffice.policies.rules.policy import RulePolicy
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.derive import merge_traces
 from suffice.trace.rounds.reader import inspect_traces, read_traces
@@ -129,7 +131,8 @@ def test_a_recorder_goes_on_with_a_file_of_version_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "row", "column", "says"),
     [
-        ({"propensity": [0.0] * 8}, 0, "propensity", "above 0 and at most 1, found 0.0"),
+        ({"propensity": [0.0] * 8}, 0, "propensity", "found 0.0"),
+        ({"propensity": [1.0] * 3 + [1e-38] * 5}, 3, "propensity", "found 9.9"),
         ({"propensity": [1.0, 1.0, 1.5] + [1.0] * 5}, 2, "propensity", "found 1.5"),
         ({"propensity": [float("nan")] * 8}, 0, "propensity", "found nan"),
         ({"propensity": [0.5] * 3 + [None] * 5}, 3, "propensity", "state one propensity"),
@@ -168,6 +171,15 @@ def test_a_bad_value_of_version_2_is_named(
     assert says in error.message
 
 
+def test_a_millionth_is_a_propensity() -> None:
+    record = replace(make_record("a", ["x"]), propensity=1e-6)
+    assert record.propensity == pytest.approx(1e-6)
+    assert to_trace_set([record]).of_questions("propensity") == [record.propensity]
+    for share in (1e-38, 9e-7):
+        with pytest.raises(UsageError, match=r"explore .*found"):
+            Watch(RulePolicy(rule="answer_stable"), mode="live", explore=share)
+
+
 def test_times_of_other_widths_are_read(tmp_path: Path) -> None:
     """Nanoseconds, as data frames write them, are cut to microseconds."""
     nanoseconds = pa.array([1_795_338_000_123_456_789] * 8, pa.timestamp("ns", "+00:00"))
@@ -180,7 +192,9 @@ def test_times_of_other_widths_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"propensity": 0.0}, "column propensity: must be a probability above 0"),
+        ({"propensity": 0.0}, "column propensity: .* found 0.0"),
+        ({"propensity": 1e-38}, "column propensity: .* found 9.99"),
+        ({"propensity": 9e-7}, "column propensity: "),
         ({"propensity": 1e-60}, "column propensity: .* found 0.0"),
         ({"stopped_by": "done"}, "column stopped_by: must be one of policy, budget"),
         ({"scores": {1: 1.5}}, "column score: must be a number from 0 to 1"),

@@ -69,21 +69,6 @@ def generate(settings: BenchmarkSettings | None = None) -> Benchmark:
 
     Beside every task's 1 to 3 documents stand 1 or 2 that resemble them and ask nothing of it (other
     surroundings, superseded, or advice without an identifier). The rest describes the services.
-
-    Parameters
-    ----------
-    settings
-        ``None``: the published sizes, seed 42.
-
-    Returns
-    -------
-    Benchmark
-        The same bits for the same settings, on every machine.
-
-    Raises
-    ------
-    InternalError
-        When the written material is too small for so many different documents.
     """
     chosen = BenchmarkSettings() if settings is None else settings
     material = load(_rng(chosen, _MATERIAL))

@@ -166,11 +166,6 @@ def service_documents(
 
     Every topic is written about before one comes again, in a genre that it was not in before as long
     as there is one.
-
-    Raises
-    ------
-    InternalError
-        When the written material is too small for so many different texts.
     """
     topics = [
         (_Writer(material, service, rng), topic, [x for x in service.topics if x is not topic])

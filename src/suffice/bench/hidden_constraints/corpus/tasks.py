@@ -109,11 +109,6 @@ class BenchmarkSettings:
         Lexical gap between a task and its constraint documents, in [0, 1]: 0 says the surroundings in
         the words of the context, 1 in other words throughout. See
         :func:`suffice.bench.hidden_constraints.corpus.generate.generate`.
-
-    Raises
-    ------
-    UsageError
-        When a number is outside its range.
     """
 
     seed: Annotated[
@@ -169,13 +164,7 @@ class Benchmark:
     documents: tuple[Passage, ...]
 
     def subset(self, name: Literal["hard", "hard-small"]) -> tuple[PlanningTask, ...]:
-        """The tasks of a subset, in order: ``hard`` has all of them.
-
-        Raises
-        ------
-        UsageError
-            When there is no such subset.
-        """
+        """The tasks of a subset, in order: ``hard`` has all of them."""
         if name == "hard":
             return self.tasks
         if name == "hard-small":

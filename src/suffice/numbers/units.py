@@ -1,0 +1,59 @@
+"""Several observations that count as one: their means, and what each of them weighs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Units = NDArray[np.intp]
+
+
+def numbered_units(keys: NDArray[np.float64] | Units) -> Units:
+    """Units by number from 0 in the order in which they first occur, (n,), given a number of each (n,).
+
+    >>> numbered_units(np.array([7.0, 3.0, 7.0, 5.0])).tolist()
+    [0, 1, 0, 2]
+    """
+    _, first, unit = np.unique(keys, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.intp)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[unit.reshape(-1)]
+
+
+def unit_weights(units: Units) -> Array:
+    """What each observation weighs where every unit counts 1, (n,): 1 over the size of its unit.
+
+    >>> unit_weights(np.array([0, 1, 0, 2])).tolist()
+    [0.5, 1.0, 0.5, 1.0]
+    """
+    _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / sizes[unit.reshape(-1)])
+
+
+def unit_means(values: Array, units: Units) -> Array:
+    """Means over the observations (n, ...) of each unit, (n_units, ...), in order of first occurrence.
+
+    Where every unit is one observation they are the values themselves, to the last bit.
+
+    >>> unit_means(np.array([1.0, 4.0, 2.0]), np.array([7, 3, 7])).tolist()
+    [1.5, 4.0]
+    """
+    unit = numbered_units(units)
+    sizes = np.bincount(unit)
+    if len(sizes) == len(values):
+        return values
+    order = np.argsort(unit, kind="stable")
+    sums = np.add.reduceat(values[order], np.append(0, np.cumsum(sizes)[:-1]), axis=0)
+    return np.asarray(sums / sizes.reshape(-1, *[1] * (values.ndim - 1)))
+
+
+def drawn_units(units: Units, count: int, seed: int) -> NDArray[np.bool_]:
+    """Which observations (n,) are drawn where whole units are, until there are ``count`` of them."""
+    unit = numbered_units(units)
+    sizes = np.bincount(unit)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    before = np.cumsum(sizes[order]) - sizes[order]
+    chosen = np.zeros(len(sizes), bool)
+    chosen[order[before < count]] = True
+    return np.asarray(chosen[unit])

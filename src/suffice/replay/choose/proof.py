@@ -1,0 +1,447 @@
+"""Proofs on all labelled questions, along paths, beside those of a learned family: one error for all.
+
+Every path is tested from the full budget down to round 1 at its share of the error, and ends at its first
+failure (fixed sequence; Angelopoulos et al. 2021). What a path that ends without a failure had goes to the
+paths that are left, in equal parts (Bretz et al. 2009). A learned family has a share of its own: it was
+ordered by a part of the questions that the paths prove on, so it may be given to but gives nothing back.
+Then P(some promise is broken) is at most the error: before the first false rejection only paths without a
+broken policy have given, and which paths those are does not hang on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.measures import Measures
+from suffice.numbers.units import unit_means
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.syntax import parse
+from suffice.replay.choose.candidates import Candidate, Kept
+from suffice.replay.choose.learn_then_test import (
+    Bound,
+    CertifySettings,
+    Half,
+    OrderedTests,
+    limit_of,
+    mean_of,
+    member_tests,
+    p_values_of,
+    plain,
+)
+from suffice.replay.choose.paths import COINS, Path, Step
+from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
+from suffice.signals.registry import own_among
+
+Array = NDArray[np.float64]
+_USUAL_SHARE = 0.4
+"""Of the error, for the usual bound among several; the others have equal parts of the rest."""
+_LEARNED_SHARE = 0.1
+POWER = 0.8
+"""Probability with which a number of questions that is named would prove something."""
+LIKELY = 0.8
+"""Confidence in a guess."""
+_SLACK = 1.15
+"""Questions that the betting test needs beyond a test of a normal mean, as a factor."""
+_MOST_TIMES = 20
+"""Times the questions there are beyond which more of them is no advice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """A policy that keeps a promise; ``path`` is empty where it is of the learned family.
+
+    ``saved`` is the part of the full budget's cost, ``measured`` the mean of what each bound is of.
+    """
+
+    candidate: Candidate
+    title: str
+    path: str
+    p_value: float
+    saved: float
+    measured: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A promise, the cheapest policy proven to keep it, and else how many units would tell.
+
+    ``needed`` units prove the first step of some path with probability :data:`POWER`, if losses are as
+    measured; ``None``: proven, no number below 20 times as many, or no path was ``walked``. ``learned`` are
+    the tests of the learned family, and how many of them were rejected.
+    """
+
+    promise: CertifySettings
+    proven: Proven | None
+    needed: int | None
+    tested: int
+    rejected: int
+    units: int
+    walked: bool
+    learned: tuple[OrderedTests, int] | None
+
+    @property
+    def more(self) -> str:
+        """How many questions would tell, that none would, or that it is not known."""
+        if self.needed is not None:
+            scale = int(10 ** max(len(str(self.needed)) - 2, 0))
+            return f"about {-(-self.needed // scale) * scale:,} labeled questions would tell"
+        if self.walked:
+            return f"{_MOST_TIMES} times as many questions would not tell"
+        return "how many questions would tell is not known"
+
+    def document(self) -> dict[str, Any]:
+        """What JSON and a policy's file say of it."""
+        promise, proven = self.promise, self.proven
+        measured = [None] * len(promise.bounds) if proven is None else proven.measured
+        bounds = [
+            {"of": bound.of, "at_most": bound.most, "measured": mean}
+            for bound, mean in zip(promise.bounds, measured, strict=True)
+        ]
+        return {
+            "max_loss": promise.max_loss,
+            "confidence": promise.confidence,
+            "loss": None if promise.max_loss is None else promise.loss,
+            "fell_back": proven is None,
+            "p_value": None if proven is None else proven.p_value,
+            "path": None if proven is None else proven.path or "learned",
+            "measured_loss": None if promise.max_loss is None else measured[0],
+            "tested": self.tested,
+            "certified": self.rejected,
+            "units": self.units,
+            "questions_needed": self.needed,
+            **({"bounds": bounds} if len(bounds) > 1 else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """All promises, the one ``asked`` for and the one ``at`` which the policy to run stands, by number.
+
+    ``guess`` would be proven at :data:`LIKELY` confidence where the one asked for is not proven.
+    """
+
+    rows: tuple[Row, ...]
+    asked: int
+    at: int
+    guess: Proven | None
+
+    @property
+    def row(self) -> Row:
+        """That of the policy to run."""
+        return self.rows[self.at]
+
+
+def walk(
+    p_values: Sequence[Array], shares: Sequence[float], gives: Sequence[bool]
+) -> tuple[int, ...]:
+    """How many hypotheses of each sequence are rejected, each at its share and what it is given.
+
+    >>> walk([np.array([0.01, 0.02]), np.array([0.03, 0.2])], [0.025, 0.025], [True, True])
+    (2, 1)
+    """
+    share, done = list(shares), [0] * len(p_values)
+    moved = True
+    while moved:
+        moved = False
+        for number, of_path in enumerate(p_values):
+            while done[number] < len(of_path) and of_path[done[number]] <= share[number]:
+                done[number], moved = done[number] + 1, True
+            left = [
+                k for k, p in enumerate(p_values) if k != number and done[k] < len(p) and gives[k]
+            ]
+            if gives[number] and done[number] == len(of_path) and share[number] and left:
+                for other in left:
+                    share[other] += share[number] / len(left)
+                share[number] = 0.0
+    return tuple(done)
+
+
+class Along:
+    """The paths of a record, measured on its labelled questions.
+
+    A hypothesis is that a mixture of two neighbouring policies of a path keeps a promise.
+
+    Parameters
+    ----------
+    record
+        Questions with a score in every round.
+    settings
+        What is scored and charged.
+    paths
+        Of :func:`suffice.replay.choose.paths.paths_of`.
+    answer
+        Which answer all policies return.
+    """
+
+    def __init__(
+        self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str
+    ) -> None:
+        self._signals = record.traces.signal_names
+        full = Step(f"round >= {record.traces.n_rounds}", "never")
+        steps = [full, *(step for path in paths for step in path.steps)]
+        self._answer = answer
+        self._members = [self.candidate(step) for step in steps]
+        self._kept = Kept.of(record, self._members, settings)
+        self.half = self._kept.half(np.arange(record.traces.n_questions))
+        self.axis = self._kept.axis
+        self.names = tuple(path.name for path in paths)
+        self._steps = steps
+        self._pairs = [*self._chains(paths)]
+
+    def _chains(self, paths: Sequence[Path]) -> Iterator[list[tuple[int, int]]]:
+        """The neighbours of every path, by number; what stops every question alike counts once."""
+        at, stops = 1, self._kept.places
+        for path in paths:
+            pairs, before = [], 0
+            for number in range(at, at + len(path.steps)):
+                later = np.flatnonzero(stops[number] > stops[before])
+                if len(later):
+                    raise UsageError(
+                        f"{path.name}: {self._steps[number].rule!r} stops question "
+                        f"{self._kept.ids[int(later[0])]!r} later than {self._steps[before].rule!r} does; "
+                        "give the levels from safe to bold, so that each stops no question later"
+                    )
+                if (stops[number] < stops[before]).any():
+                    pairs.append((before, number))
+                    before = number
+            at += len(path.steps)
+            yield pairs
+
+    def candidate(self, step: Step) -> Candidate:
+        """The policy of a step."""
+        own = own_among(rule_needs(step.rule).signals, self._signals)
+        rule = str(parse(step.rule))
+        policy = RulePolicy(rule=rule, kind="certified", own_signals=own)
+        named = NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)
+        return Candidate(policy=named, group="path", answer=self._answer)
+
+    def step(self, path: int, number: int) -> Step:
+        """The policy of a hypothesis."""
+        (before, after), share = self._pairs[path][number // 4], COINS[number % 4]
+        return self._steps[after].mixed(self._steps[before] if before else None, share)
+
+    def losses(self, path: int, bound: Bound) -> Array:
+        """Expected over the coins, as :meth:`Half.losses` scales them, (n_units, n_hypotheses)."""
+        pairs = self._pairs[path]
+        if not pairs:
+            return np.empty((len(self.half), 0))
+        used = np.unique(pairs)
+        columns = self.half.losses(used, bound.of)
+        before, after = (columns[:, np.searchsorted(used, part)] for part in np.array(pairs).T)
+        return np.stack([(1 - c) * before + c * after for c in COINS], axis=2).reshape(
+            len(columns), -1
+        )
+
+    def p_values(self, path: int, bounds: Sequence[Bound], level: float) -> Array:
+        """Of every hypothesis, the greatest over the bounds, (n_hypotheses,)."""
+        tests = (p_values_of(self.half, self.losses(path, b), b, level) for b in bounds)
+        return np.asarray(np.max([*tests], axis=0))
+
+    def costs(self, path: int) -> Array:
+        """Means a unit over the coins, (n_hypotheses,): both pay for what the later one reads."""
+        kept, rows = self._kept, np.arange(len(self._kept.last))
+        means = []
+        for before, after in self._pairs[path]:
+            table = kept.tables[kept.paid_by[after]]
+            table = table if kept.seen is None else kept.seen.paid(table)
+            both = (
+                table[rows, np.minimum(kept.places[n], table.shape[1]) - 1] for n in (before, after)
+            )
+            first, last = (float(unit_means(paid, kept.units).mean()) for paid in both)
+            means += [(1 - c) * first + c * last for c in COINS]
+        return np.array(means)
+
+    def cheapest(self, path: int, p_values: Array, promise: CertifySettings) -> Proven | None:
+        """Of the first hypotheses of a path, all rejected with these p-values, the cheapest."""
+        saved = 1.0 - self.costs(path)[: len(p_values)] / self.full_cost
+        if not (saved > 0.0).any():
+            return None
+        number = int(saved.argmax())
+        step = self.step(path, number)
+        return Proven(
+            candidate=self.candidate(step),
+            title=f"stop {step.when}",
+            path=self.names[path],
+            p_value=float(p_values[: number + 1].max()),
+            saved=float(saved[number]),
+            measured=tuple(
+                float(plain(self.losses(path, bound)[:, number].mean(), bound, self.half))
+                for bound in promise.bounds
+            ),
+        )
+
+    @cached_property
+    def full_cost(self) -> float:
+        """What the full budget costs a unit."""
+        return float(self.half.costs[0])
+
+    def needed(self, bounds: Sequence[Bound], level: float) -> int | None:
+        """Units with which the first policy of some path would be proven, with probability :data:`POWER`."""
+        best = min(
+            (
+                max(
+                    _needed(self.losses(path, b)[:, :4], limit_of(b, self.half), level)
+                    for b in bounds
+                )
+                for path in range(len(self.names))
+                if self._pairs[path]
+            ),
+            default=np.inf,
+        )
+        here = len(self.half)
+        return max(int(np.ceil(best)), here + 1) if best <= _MOST_TIMES * here else None
+
+
+def _needed(losses: Array, limit: float, level: float) -> float:
+    """Units after which all of these mean losses (n_units, n) are proven below the limit.
+
+    To those seen belong one that loses all and one that wins all, so that never having lost is no certainty.
+    """
+    seen = np.vstack([losses, np.ones_like(losses[:1]), np.zeros_like(losses[:1])])
+    gap = limit - seen.mean(axis=0)
+    if (gap <= 0).any():
+        return np.inf
+    wanted = NormalDist().inv_cdf(1.0 - level) + NormalDist().inv_cdf(POWER)
+    by_spread = _SLACK * wanted**2 * seen.var(axis=0) / gap**2
+    by_stake = np.log(1.0 / level) / np.log1p(0.98 * gap / (1.0 - limit))
+    return float(np.maximum(by_spread, by_stake).max())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A learned family on the questions that rank and on those that prove, the full budget at ``full``.
+
+    ``costs`` (n_members,) are what its members are said to save by; ``None``: those of both parts.
+    """
+
+    candidate: Callable[[int], Candidate]
+    rank: Half
+    prove: Half
+    full: int
+    costs: Array | None = None
+
+    def cheapest(self, tested: OrderedTests, count: int, promise: CertifySettings) -> Proven | None:
+        """Of the first ``count`` members tested the cheapest; where a cost is bounded the best."""
+        costs = tested.costs if self.costs is None else self.costs
+        saved = 1.0 - costs / costs[self.full]
+        passed = tested.order[:count]
+        if promise.max_cost is None:
+            passed = passed[saved[passed] > 0.0]
+        if not len(passed):
+            return None
+        wanted = saved[passed] if promise.max_cost is None else -tested.learned[0][passed]
+        chosen = int(passed[wanted.argmax()])
+        candidate = self.candidate(chosen)
+        return Proven(
+            candidate=candidate,
+            title=candidate.title,
+            path="",
+            p_value=float(tested.tested_at[:, chosen].max()),
+            saved=float(saved[chosen]),
+            measured=tuple(float(mean_of(self.prove, b)[chosen]) for b in promise.bounds),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    """A sequence of hypotheses of one promise: a path by its number, or the tests of the learned family."""
+
+    p_values: Array
+    share: float
+    path: int | None = None
+    tested: OrderedTests | None = None
+
+
+def prove(
+    along: Along | None,
+    learned: Learned | None,
+    promises: Sequence[CertifySettings],
+    *,
+    level: float | None = None,
+) -> tuple[Row, ...]:
+    """The cheapest policy proven to keep each promise, all of them together at one confidence.
+
+    Promises are given from the strictest on: what keeps one keeps the later ones. ``level`` is the error of
+    all together; ``None``: what the confidence of the first leaves.
+    """
+    parts = _divided(promises, promises[0].delta if level is None else level)
+    chains = [
+        [*_chains(along, learned, promise, part)]
+        for promise, part in zip(promises, parts, strict=True)
+    ]
+    everyone = [chain for of_promise in chains for chain in of_promise]
+    counts = iter(
+        walk(
+            [chain.p_values for chain in everyone],
+            [chain.share for chain in everyone],
+            [chain.path is not None for chain in everyone],
+        )
+    )
+    rows: list[Row] = []
+    for promise, of_promise in zip(promises, chains, strict=True):
+        rejected = [next(counts) for _ in of_promise]
+        found = [rows[-1].proven if rows else None]
+        for chain, count in zip(of_promise, rejected, strict=True):
+            if chain.path is not None and along is not None:
+                found.append(along.cheapest(chain.path, chain.p_values[:count], promise))
+            elif chain.tested is not None and learned is not None:
+                found.append(learned.cheapest(chain.tested, count, promise))
+        best = max((one for one in found if one is not None), key=_saved, default=None)
+        needed = along.needed(promise.bounds, of_promise[0].share) if along and not best else None
+        rows.append(
+            Row(
+                promise=promise,
+                proven=best,
+                needed=needed,
+                tested=sum(len(chain.p_values) for chain in of_promise),
+                rejected=sum(rejected),
+                units=sum(len(one.half) for one in (along,) if one) or _proving(learned),
+                walked=along is not None,
+                learned=next(
+                    ((c.tested, n) for c, n in zip(of_promise, rejected, strict=True) if c.tested),
+                    None,
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def _saved(proven: Proven) -> float:
+    return proven.saved
+
+
+def _proving(learned: Learned | None) -> int:
+    return 0 if learned is None else len(learned.prove)
+
+
+def _chains(
+    along: Along | None, learned: Learned | None, promise: CertifySettings, error: float
+) -> Iterator[_Chain]:
+    of_learned = 0.0 if learned is None else 1.0 if along is None else _LEARNED_SHARE
+    if along is not None:
+        share = error * (1.0 - of_learned) / len(along.names)
+        for path in range(len(along.names)):
+            of_path = along.p_values(path, promise.bounds, share)
+            yield _Chain(p_values=of_path, share=share, path=path)
+    if learned is not None:
+        share = error * of_learned
+        tested = member_tests(learned.rank, learned.prove, learned.full, promise, share)
+        yield _Chain(p_values=tested.adjusted, share=share, tested=tested)
+
+
+def _divided(promises: Sequence[CertifySettings], error: float) -> list[float]:
+    """The error of each promise."""
+    usual = [promise.max_loss == USUAL_LOSS for promise in promises]
+    if len(promises) == 1 or not any(usual):
+        return [error / len(promises)] * len(promises)
+    rest = error * (1.0 - _USUAL_SHARE) / (len(promises) - 1)
+    return [error * _USUAL_SHARE if one else rest for one in usual]

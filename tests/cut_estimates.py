@@ -1,0 +1,88 @@
+"""Estimates from logs of a live policy, beside the truth of the population that they are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tests.cut_population import PROFILES, Array, Log, Population
+
+from suffice.measures.measures import Measures
+from suffice.numbers.intervals.bootstrap import (
+    percentile_interval,
+    resampled_means,
+    with_rare_weights,
+)
+from suffice.scoring import Weights
+
+QUESTIONS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """Of every target over logs: mean errors in standard errors, intervals that cover, spread."""
+
+    bias: Array
+    paid_bias: Array
+    covered: Array
+    spread: Array
+    paid_spread: Array
+
+
+def estimated(
+    drawn: Population,
+    logger: str,
+    explore: float,
+    *,
+    logs: int,
+    questions: int = QUESTIONS,
+    weights: Weights = "augmented",
+) -> Estimates:
+    """Every target estimated from so many logs."""
+    log = Log(drawn, drawn.loggers[logger], explore)
+    targets = list(drawn.targets.values())
+    scores, costs = (
+        np.empty((questions, logs, len(targets))),
+        np.empty((logs, len(targets))),
+    )
+    weighted = np.empty((logs, len(targets)))
+    for number in range(logs):
+        rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
+        measures = Measures(log.record(rows, number)).by("score")
+        seen, scored = measures.seen, measures.scores().f1
+        assert seen is not None
+        calls = measures.traces.column("llm_calls")
+        assert calls is not None
+        paid = np.cumsum(calls, axis=1)
+        for place, stops in enumerate(targets):
+            at = stops[rows]
+            scores[:, number, place] = seen.at(scored, at, weights=weights)
+            costs[number, place] = seen.at(paid, at, weights=weights).mean()
+            weighted[number, place] = (seen.weights(at) != 1).any()
+    means = scores.mean(axis=0)
+    draws = resampled_means(scores.reshape(questions, -1)).reshape(-1, logs, len(targets))
+    ends = [
+        percentile_interval(0.0, column)
+        for number in range(logs)
+        for column in with_rare_weights(
+            draws[:, number],
+            scores[:, number],
+            weighted[number] / explore,
+            centred=weights != "ht",
+        ).T
+    ]
+    low = np.array([end.low for end in ends]).reshape(means.shape)
+    high = np.array([end.high for end in ends]).reshape(means.shape)
+    truth = np.array([drawn.truth(drawn.scores, stops) for stops in targets])
+    true_costs = np.array([drawn.truth(drawn.paid, stops) for stops in targets])
+    return Estimates(
+        bias=_in_errors(means - truth),
+        paid_bias=_in_errors(costs - true_costs),
+        covered=((low <= truth) & (truth <= high)).mean(axis=0),
+        spread=means.std(axis=0),
+        paid_spread=costs.std(axis=0),
+    )
+
+
+def _in_errors(errors: Array) -> Array:
+    return np.asarray(errors.mean(axis=0) / (errors.std(axis=0) / np.sqrt(len(errors))))

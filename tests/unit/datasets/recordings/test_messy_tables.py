@@ -1,0 +1,343 @@
+"""Tables as programs log them: counted from 0, nested, in milliseconds, with repeats and gaps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.commands import run
+
+import suffice
+from suffice.datasets.recordings.columns import parse_roles
+from suffice.errors import DataError, UsageError
+
+MAP = (
+    "question_id=qid,round=step,question=ask,answer=reply.text,gold_answers=gold,group=chat,"
+    "prompt_tokens=usage.in,completion_tokens=usage.out,latency_s=took_ms,passage_ids=hits[].doc,"
+    "passage_texts=hits[].text,passage_scores=hits[].score,signals.confidence=reply.conf"
+)
+
+
+def row(question: str, step: int, answer: str = "Tromsø", **other: Any) -> dict[str, Any]:
+    return {
+        "qid": question,
+        "step": step,
+        "ask": f"Where was {question} born? 🙂",
+        "reply": {"text": answer, "conf": 0.5},
+        "usage": {"in": 900 + step, "out": 7},
+        "took_ms": 1500,
+        "hits": [{"doc": f"d{step}", "text": "“Tromsø” is a city", "score": 2.5, "meta": {"n": 1}}],
+        "gold": ["Tromsø"],
+        "chat": "c1",
+        "err": None,
+        **other,
+    }
+
+
+def log(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows), "utf-8")
+    return path
+
+
+def taken(path: Path, columns: str = MAP, **options: Any) -> dict[str, suffice.QuestionRecord]:
+    out = path.parent / "out"
+    suffice.import_traces(path, out, format="columns", columns=parse_roles(columns), **options)
+    return {record.question.id: record for record in suffice.read_traces(out).records()}
+
+
+def whole(question: str) -> list[dict[str, Any]]:
+    return [row(question, step) for step in range(3)]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet", ".csv"])
+def test_fields_within_columns_are_read_wherever_they_stand(tmp_path: Path, suffix: str) -> None:
+    rows = whole("q")
+    rows[1] |= {"hits": [], "usage": None}
+    path = tmp_path / f"log{suffix}"
+    if suffix == ".jsonl":
+        log(path, *rows)
+    elif suffix == ".json":
+        path.write_text(json.dumps(rows))
+    elif suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        cells = [
+            {n: v if isinstance(v, str) else json.dumps(v) for n, v in r.items()} for r in rows
+        ]
+        suffice_csv(path, cells)
+    (record,) = taken(path, rounds_from=0).values()
+    first, second, _ = record.rounds
+    (passage,) = first.passages or ()
+    assert (passage.id, passage.text, passage.score) == ("d0", "“Tromsø” is a city", 2.5)
+    assert second.passages == ()
+    assert (first.answer, first.signals["confidence"]) == ("Tromsø", 0.5)
+    assert (first.usage.prompt_tokens, second.usage.prompt_tokens) == (900, None)
+    assert first.usage.latency_s == 1.5
+    assert (record.question.group, record.closed_book) == ("c1", None)
+
+
+def suffice_csv(path: Path, rows: list[dict[str, str]]) -> None:
+    import csv
+
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.mark.parametrize(
+    ("role", "column", "seconds"),
+    [
+        ("latency_s", "took_ms", 1.5),
+        ("latency_s", "tookMs", 1.5),
+        ("latency_s", "took", 1500.0),
+        ("latency_ms", "took", 1.5),
+        ("latency_us", "took", 0.0015),
+        ("latency_s", "t.took_ns", 1.5e-6),
+        ("latency_ms", "took_s", 1.5),  # what was said holds
+    ],
+)
+def test_seconds_are_read_by_their_unit(
+    tmp_path: Path, role: str, column: str, seconds: float
+) -> None:
+    head, _, part = column.partition(".")
+    held: object = {part: 1500} if part else 1500
+    path = log(tmp_path / "log.jsonl", {"question": "?", "answer": "x", head: held})
+    (record,) = taken(path, f"{role}={column}").values()
+    assert record.rounds[0].usage.latency_s == pytest.approx(seconds)
+
+
+def test_seconds_of_no_stated_unit_are_told(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", {"question": "?", "answer": "x", "took": 1500})
+    written = suffice.import_traces(
+        path, tmp_path / "out", format="columns", columns={"latency_s": "took"}
+    )
+    assert any("latency_ms=took" in note for note in written.notes)
+
+
+def test_rounds_from_0_are_asked_about(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"), *whole("b"))
+    with pytest.raises(DataError, match="--rounds-from 0") as caught:
+        taken(path)
+    assert caught.value.column == "step"
+    assert not (tmp_path / "out").exists()
+    assert [len(record.rounds) for record in taken(path, rounds_from=0).values()] == [3, 3]
+
+
+def test_a_closed_book_answer_is_taken_where_it_is_said_to_be_one(tmp_path: Path) -> None:
+    rows = [row(name, step, hits=[]) for name in "ab" for step in range(3)]
+    records = taken(log(tmp_path / "log.jsonl", *rows), rounds_from=1)
+    assert all(record.closed_book is not None for record in records.values())
+    assert [len(record.rounds) for record in records.values()] == [2, 2]
+
+
+@pytest.mark.parametrize("hits", [[], [{"doc": "d", "text": "t", "score": 1.0}]])
+def test_a_round_0_of_few_questions_is_closed_book_unless_it_retrieved(
+    tmp_path: Path, hits: list[Any]
+) -> None:
+    later = [row(name, step) for name in "bc" for step in (1, 2)]
+    path = log(tmp_path / "log.jsonl", row("a", 0, hits=hits), row("a", 1), *later)
+    if hits:
+        with pytest.raises(DataError, match="--rounds-from"):
+            taken(path)
+    else:
+        assert taken(path)["a"].closed_book is not None
+
+
+@pytest.mark.parametrize(("duplicates", "answer"), [("first", "Oslo"), ("last", "Bergen")])
+def test_of_repeated_rounds_the_one_asked_for_stands(
+    tmp_path: Path, duplicates: Literal["first", "last"], answer: str
+) -> None:
+    rows = [row("a", 1, "Oslo"), row("a", 1, "Bergen"), row("a", 2)]
+    path = log(tmp_path / "log.jsonl", *rows)
+    with pytest.raises(DataError, match="--duplicates") as caught:
+        taken(path)
+    assert (caught.value.row, caught.value.column) == (1, "step")
+    written = suffice.import_traces(
+        path,
+        tmp_path / "out",
+        format="columns",
+        columns=parse_roles(MAP),
+        duplicates=duplicates,
+    )
+    assert any(note.startswith("1 rows that repeat") for note in written.notes)
+    (record,) = suffice.read_traces(tmp_path / "out").records()
+    assert [one.answer for one in record.rounds] == [answer, "Tromsø"]
+
+
+def messy(folder: Path) -> Path:
+    """Eight questions: three rounds repeated, two questions with gaps, one wrong cell, one row of nobody."""
+    rows = [one for name in "abcdefgh" for one in whole(name)]
+    rows += [row(name, 1) for name in "abc"]
+    rows = [one for one in rows if (one["qid"], one["step"]) not in {("d", 1), ("e", 0)}]
+    rows.append(row("f", 3, took_ms="soon"))
+    rows.append(row("", 3))
+    return log(folder / "log.jsonl", *rows)
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    path = messy(tmp_path)
+    with pytest.raises(DataError) as caught:
+        taken(path)
+    said = str(caught.value)
+    for part in ("7 of 8 questions have a round 0", "3 repeated rounds", "2 questions with gaps"):
+        assert part in said
+    assert "2 wrong cells" in said
+    for option in ("--rounds-from 0", "--duplicates last", "--skip-invalid"):
+        assert option in said
+
+
+def test_what_is_invalid_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = messy(tmp_path)
+    out = tmp_path / "out"
+    written = suffice.import_traces(
+        path,
+        out,
+        format="columns",
+        columns=parse_roles(MAP),
+        rounds_from=0,
+        duplicates="last",
+        skip_invalid=True,
+    )
+    assert suffice.read_traces(out).question_ids == ("a", "b", "c", "g", "h")
+    notes = " ".join(written.notes)
+    assert "3 rows that repeat a round" in notes
+    assert "2 questions with gaps" in notes
+    assert "2 wrong cells" in notes
+
+
+def test_repeats_that_are_refused_are_left_out_with_what_is_invalid(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"), *whole("b"), row("b", 2))
+    assert list(taken(path, rounds_from=0, skip_invalid=True)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted", "near"),
+    [
+        ("question=ask,answer=reply.txt", "reply.txt", "reply.text"),
+        ("question=ask,answer=rply.text", "rply.text", "reply"),
+        ("question=ask,answer=reply.text,passage_ids=hits[].dok", "hits[].dok", "hits[].doc"),
+    ],
+)
+def test_a_field_that_no_row_has_is_named_with_those_there_are(
+    tmp_path: Path, columns: str, wanted: str, near: str
+) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"))
+    with pytest.raises(DataError) as caught:
+        taken(path, columns)
+    assert wanted in str(caught.value)
+    assert near in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "cell", "column"),
+    [
+        ("question=ask,answer=reply.text", {"reply": "Oslo"}, "reply.text"),
+        ("question=ask,answer=qid,passage_ids=hits[].doc", {"hits": {"doc": "d"}}, "hits[].doc"),
+        ("question=ask,answer=qid,passage_scores=hits[].score", {}, "hits[].score"),
+    ],
+)
+def test_a_field_of_another_shape_is_named(
+    tmp_path: Path, columns: str, cell: dict[str, Any], column: str
+) -> None:
+    path = log(tmp_path / "log.jsonl", row("b", 1), row("a", 1, **cell))
+    with pytest.raises(DataError) as caught:
+        taken(path, columns)
+    assert caught.value.column == column
+
+
+@pytest.mark.parametrize(
+    ("columns", "fields"),
+    [
+        ("question=ask,answer=reply", "reply.text, reply.conf"),
+        ("question=ask,answer=reply.text,prompt_tokens=usage", "usage.in, usage.out"),
+        ("question=ask,answer=reply.text,gold_answers=hits", "hits[].doc, hits[].text"),
+        ("question=ask,answer=reply.text,passage_ids=hits", "hits[].doc, hits[].text"),
+    ],
+)
+def test_where_a_column_holds_objects_their_fields_are_named(
+    tmp_path: Path, columns: str, fields: str
+) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"))
+    with pytest.raises(DataError) as caught:
+        taken(path, columns)
+    assert fields in str(caught.value)
+    assert "--skip-invalid" not in str(caught.value)  # nothing would be left
+
+
+def test_all_columns_that_must_be_named_are_asked_for_at_once(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"))
+    with pytest.raises(DataError) as caught:
+        suffice.import_traces(path, tmp_path / "out", format="columns")
+    for part in ("question", "answer", "reply.text", "usage.in", "hits[].doc", "--columns"):
+        assert part in str(caught.value)
+
+
+def test_rounds_that_no_column_numbers_are_told(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"))
+    columns = parse_roles("question=ask,answer=reply.text")
+    written = suffice.import_traces(path, tmp_path / "out", format="columns", columns=columns)
+    assert any("--columns round=NAME" in note and "step" in note for note in written.notes)
+
+
+def test_a_line_that_broke_off_is_counted_with_the_rest(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"), *whole("b"))
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write('{"qid": "c", "ste')
+    with pytest.raises(DataError, match="--skip-invalid") as caught:
+        taken(path, rounds_from=0)
+    assert caught.value.row == 6
+    assert [*taken(path, rounds_from=0, skip_invalid=True)] == ["a", "b"]
+
+
+def test_options_of_tables_go_with_tables(tmp_path: Path) -> None:
+    path = log(tmp_path / "log.jsonl", *whole("a"))
+    for options in ({"rounds_from": 0}, {"duplicates": "last"}, {"skip_invalid": True}):
+        with pytest.raises(UsageError, match="--format columns"):
+            suffice.import_traces(path, tmp_path / "out", format="atif", **options)
+    with pytest.raises(UsageError):
+        taken(path, duplicates="newest")
+    with pytest.raises(UsageError):
+        taken(path, rounds_from=2)
+
+
+def test_a_name_that_stands_twice_in_an_object_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(
+        '{"question": "?", "answer": "a"}\n{"question": "?", "answer": "a", "answer": "b"}\n'
+    )
+    with pytest.raises(DataError, match="'answer'") as caught:
+        taken(path, "question=question")
+    assert caught.value.row == 1
+
+
+def test_a_messy_log_is_two_commands_away_from_a_choice(tmp_path: Path) -> None:
+    """From 0, ids as numbers, a gap, a repeat, no answer in a round, NaN, a line that broke off."""
+    rows: list[dict[str, Any]] = []
+    for number in range(60):
+        for step in range(3):
+            answer = "Tromsø" if step >= number % 3 else "Oslo"
+            rows.append(row(f"q{number}", step, answer, chat=f"c{number}", qid=number))
+    rows[20]["reply"] = {"text": None, "conf": float("nan")}
+    del rows[4]
+    rows.insert(9, rows[8])
+    path = log(tmp_path / "log.jsonl", *rows)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write('{"qid": 60, "ste')
+    out, chosen = tmp_path / "rec", tmp_path / "chosen"
+    options = ["--rounds-from", "0", "--duplicates", "last", "--skip-invalid"]
+    made = run(
+        "traces", "import", path, "--format", "columns", "--columns", MAP, *options, "--out", out
+    )
+    assert made.returncode == 0, made.stderr
+    found = run("choose", out, "--out", chosen)
+    assert found.returncode == 0, found.stderr
+    assert "1 labeled question left out" in " ".join(found.stdout.split())
+    notes = json.loads((chosen / "choice.json").read_text("utf-8"))["notes"]
+    assert any(note.startswith("1 labeled question left out") for note in notes)
+    assert "1 labeled question left out" in (chosen / "index.html").read_text("utf-8")
+    assert (chosen / "index.html").exists()

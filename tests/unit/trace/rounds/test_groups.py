@@ -1,0 +1,111 @@
+"""Questions that belong together say so, and what is made of a record keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import suffice
+from suffice.errors import DataError
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.writer import write_traces
+
+GROUPS = {"a": "doc1", "b": "doc1", "c": None, "d": "doc2"}
+
+
+def grouped(name: str) -> QuestionRecord:
+    made = make_record(name, ["Rome", "Oslo"], gold=["Oslo"])
+    return replace(made, question=replace(made.question, group=GROUPS[name]))
+
+
+def groups(path: Path | str) -> dict[str, str | None]:
+    return {question.id: question.group for question in suffice.read_traces(path).questions}
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    path = tmp_path / "record.parquet"
+    write_traces(map(grouped, GROUPS), path)
+    return path
+
+
+def test_a_group_is_read_as_it_was_written(record: Path) -> None:
+    assert groups(record) == GROUPS
+    held = suffice.read_traces(record)
+    assert {one.question.id: one.question.group for one in held.records()} == GROUPS
+    assert any("3 questions are of 2 groups" in note for note in suffice.traces_info(record).notes)
+
+
+def test_a_record_of_before_has_none(tmp_path: Path, record: Path) -> None:
+    table = pq.read_table(record)
+    pq.write_table(table.drop_columns(["group"]), tmp_path / "before.parquet")
+    assert set(groups(tmp_path / "before.parquet").values()) == {None}
+
+
+@pytest.mark.parametrize("lazily_above", [0, 1 << 30])
+def test_rounds_of_one_question_are_of_one_group(
+    tmp_path: Path, record: Path, lazily_above: int
+) -> None:
+    table = pq.read_table(record)
+    cells = [*table.column("group").to_pylist()[:-1], "doc3"]
+    place = table.column_names.index("group")
+    other = tmp_path / "other.parquet"
+    pq.write_table(table.set_column(place, "group", pa.array(cells)), other)
+    with pytest.raises(DataError) as caught:
+        suffice.read_traces(other, lazily_above=lazily_above)
+    assert (caught.value.column, caught.value.row) == ("group", 7)
+
+
+def test_what_is_made_of_a_record_keeps_groups(tmp_path: Path, record: Path) -> None:
+    suffice.filter_traces(record, tmp_path / "one", suffice.TraceFilter(group=("doc1",)))
+    assert groups(tmp_path / "one") == {"a": "doc1", "b": "doc1"}
+    suffice.filter_traces(record, tmp_path / "two", suffice.TraceFilter(ids=["c", "d"]))
+    suffice.merge_traces([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    suffice.split_traces(tmp_path / "both", tmp_path / "split", {"tune": 0.5, "eval": 0.5})
+    assert groups(tmp_path / "both") == groups(tmp_path / "split") == GROUPS
+
+
+@pytest.mark.parametrize("form", ["columns.csv", "columns.jsonl", "otlp"])
+def test_an_export_read_back_keeps_groups(tmp_path: Path, record: Path, form: str) -> None:
+    name, _, kind = form.partition(".")
+    out = tmp_path / f"out.{kind or 'jsonl'}"
+    suffice.export_traces(record, out, format=kind or name)  # type: ignore[arg-type]
+    suffice.import_traces(out, tmp_path / "back", format=name)
+    assert groups(tmp_path / "back") == GROUPS
+
+
+def test_a_column_of_a_log_is_taken_for_the_group(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("q,reply,chat\nWho?,Ada,c1\nWho?,Bo,c1\nWhere?,Oslo,c2\n")
+    columns = {"question": "q", "answer": "reply", "group": "chat"}
+    suffice.import_traces(log, tmp_path / "out", format="columns", columns=columns)
+    assert sorted(filter(None, groups(tmp_path / "out").values())) == ["c1", "c2"]
+
+
+def test_a_label_says_what_a_question_belongs_to(tmp_path: Path, record: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("question_id,group\nc,doc3\n")
+    suffice.label_traces(record, labels, tmp_path / "out")
+    assert groups(tmp_path / "out") == {**GROUPS, "c": "doc3"}
+    labels.write_text("question_id,group\na,doc3\n")
+    with pytest.raises(DataError) as caught:
+        suffice.label_traces(record, labels, tmp_path / "again")
+    assert caught.value.column == "group"
+    suffice.label_traces(record, labels, tmp_path / "again", replace=True)
+    assert groups(tmp_path / "again")["a"] == "doc3"
+
+
+@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
+def test_a_redacted_record_tells_groups_apart_without_their_names(
+    tmp_path: Path, record: Path, texts: str
+) -> None:
+    suffice.redact_traces(record, tmp_path / "out", texts=texts)  # type: ignore[arg-type]
+    named = groups(tmp_path / "out")
+    assert named["a"] == named["b"] != named["d"]
+    assert named["c"] is None
+    assert not {"doc1", "doc2"} & set(named.values())
