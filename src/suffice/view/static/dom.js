@@ -80,8 +80,9 @@ export function chip(right) {
 export function debounce(work, wait) {
   let timer = 0;
   return (event) => {
+    const typedAt = location.search;
     clearTimeout(timer);
-    timer = setTimeout(() => event.target.isConnected && work(event), wait);
+    timer = setTimeout(() => event.target.isConnected && location.search === typedAt && work(event), wait);
   };
 }
 
