@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src/suffice", "tests", "benchmarks", "examples", "tools")
-OWN = {"suffice", "tests", "benchmarks", "examples", "tools"}
+FOLDERS = ("src/suffice", "tests", "benchmarks", "examples", "studies", "tools")
+OWN = {"suffice", "tests", "benchmarks", "examples", "studies", "tools"}
 
 # by the first part of a module's name
 DISTRIBUTIONS = {

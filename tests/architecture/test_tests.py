@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     path
-    for folder in ("tests", "benchmarks", "examples", "tools")
+    for folder in ("tests", "benchmarks", "examples", "studies", "tools")
     for path in (ROOT / folder).rglob("*.py")
 )
 

@@ -1,0 +1,1 @@
+"""Published experiments repeated on records at hand: one module a paper, thin on top of the package."""
