@@ -145,13 +145,7 @@ class FollowUpAgent:
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`."""
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -204,13 +198,7 @@ class SufficiencyAsker:
         self._max_tokens = max_tokens
 
     def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`."""
         prompt = self._prompts.verdict(question, steps)
         # a chat model ends by itself, and what it writes before its decision is its own matter
         stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
