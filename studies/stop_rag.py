@@ -26,7 +26,7 @@ from suffice.bench.stop_rag.results import (
 from suffice.bench.stop_rag.run import stop_rag_study
 from suffice.bench.stop_rag.scores import Questions
 from suffice.cli.options import out_path
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import ProgressLine, add_format, print_result, say
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import SufficeError, UsageError
@@ -404,7 +404,7 @@ def main(words: Sequence[str] | None = None) -> int:
             signals=replace(steps, features="signals"),
             folder=None if arguments.out is None else Path(arguments.out),
         )
-        found = stop_rag_tables(arguments.traces, settings, _tell)
+        found = stop_rag_tables(arguments.traces, settings, _Told().show)
     except SufficeError as error:
         say(" ".join(str(error).split()), lead="python -m studies.stop_rag:")
         return error.exit_code
@@ -413,11 +413,23 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _tell(now: FitProgress) -> None:
-    """A line for every training that ends."""
-    if now.training is None:
-        fit = now.fit
-        say(f"  {fit.variant}, seed {fit.seed} ({fit.number} of {fit.of}): {now.stage}")
+class _Told:
+    """One line for every fit, and the steps of the one under way."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, str], ProgressLine] = {}
+
+    def show(self, now: FitProgress) -> None:
+        """State how far a fit is."""
+        fit, training = now.fit, now.training
+        said = f"  {fit.variant}, seed {fit.seed} ({fit.number} of {fit.of})"
+        if training is None:
+            say(f"{said}: {now.stage}")
+            self._lines.clear()
+            return
+        done = f"{said}: {'texts read' if training.stage == 'read' else 'steps trained'}"
+        line = self._lines.setdefault((said, training.stage), ProgressLine(done))
+        line.show(training.done, training.total)
 
 
 if __name__ == "__main__":

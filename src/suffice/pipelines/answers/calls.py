@@ -199,7 +199,7 @@ def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) 
         return ("\n",) if model.api == "completion" else _STOP
     # a rating is not read of a sample, nor where none was asked for
     unread = settings.prompt == "no-confidence" or (sampled and settings.prompt == "answer-first")
-    stop = _STOP
+    stop: tuple[str, ...] = _STOP
     if settings.reasons:  # a chat model may put blank lines between its thoughts
         stop = () if model.api == "chat" else _THOUGHT_STOP
     return ("\nConfidence", *stop) if unread else stop
