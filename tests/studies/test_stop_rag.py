@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def test_a_record_that_cannot_be_evaluated_is_named_and_the_others_go_on(
 
 
 def test_records_are_told_apart_by_data_set_pipeline_and_final_answer(tmp_path: Path) -> None:
-    stated = {"dataset": "hotpotqa", "pipeline": "iterative"}
+    stated: dict[str, Any] = {"dataset": "hotpotqa", "pipeline": "iterative"}
     short = written(tmp_path, "short", **stated, prompt="answer-first")
     thought = written(tmp_path, "thought", **stated, prompt="ircot+no-confidence")
     unnamed = written(tmp_path, "mine")
