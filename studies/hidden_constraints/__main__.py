@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from studies.hidden_constraints.judging import Judging, judging, new_verdicts, recorded_verdicts
 from studies.hidden_constraints.labels import NEEDED, Labels, drawn_runs, read_labels, write_sheet
@@ -122,7 +123,7 @@ def _judged(
     else:
         model = connect_model(arguments)
         line = ProgressLine("verdicts")
-        told = arguments.told or "token"
+        told: Literal["token", "requirement"] = arguments.told or "token"
         rated = new_verdicts(records, labels, model, told, line.show)
         judges = {one.name: model.name for one in records}
     notes = [

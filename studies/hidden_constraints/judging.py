@@ -232,8 +232,8 @@ def _notes(agreements: Sequence[Agreed]) -> Iterator[str]:
 # --- tables ---------------------------------------------------------------------------------------
 def _satisfied(result: Judging) -> Table:
     def mean(runs: Sequence[Rated], rater: str) -> float | None:
-        said = [one.verdicts[rater] for one in runs if one.verdicts[rater] is not None]
-        return float(np.mean(said)) if said else None
+        said = [float(ok) for one in runs if (ok := one.verdicts[rater]) is not None]
+        return sum(said) / len(said) if said else None
 
     raters = (JUDGE, CHECKER, PEOPLE)
     return Table(

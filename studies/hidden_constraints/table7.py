@@ -20,7 +20,7 @@ from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.runs import TAUS
 from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate
-from suffice.results.table import Column, Table
+from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 
 DOCUMENTS = (1.8, 6.0, 12.5, 14.9, 14.8, 15.8)
@@ -36,9 +36,9 @@ class _Forced:
 
     score: float
 
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> Values:
         """The same score for every pair."""
-        return [self.score] * len(pairs)
+        return np.full(len(pairs), self.score)
 
 
 def candidates(shared: int) -> tuple[str, str]:
@@ -155,6 +155,10 @@ class Table7(Tabular):
                 for one, span in zip(self.fits, self.ranges(), strict=True)
             ],
         )
+        rows: list[list[Value]] = [["paper", "", None, None, *DOCUMENTS, None]]
+        for one in self.fits:
+            limits = (str(one.budget), str(one.cooldown))
+            rows.append([*limits, one.agreement, one.contradiction, *one.documents, one.error])
         best = Table(
             name="Best fits",
             title="Table 7: mean documents by tau_low, of the paper and of each budget's best agreement and "
@@ -171,16 +175,7 @@ class Table7(Tabular):
                 ),
                 Column(name="error", kind="number", digits=1),
             ),
-            rows=[
-                ["paper", "", None, None, *DOCUMENTS, None],
-                *(
-                    [
-                        *(str(one.budget), str(one.cooldown), one.agreement, one.contradiction),
-                        *(*one.documents, one.error),
-                    ]
-                    for one in self.fits
-                ),
-            ],
+            rows=rows,
         )
         return errors, best
 

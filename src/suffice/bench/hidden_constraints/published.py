@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from suffice.bench.hidden_constraints.checker import CHECKER
 from suffice.bench.hidden_constraints.judge import JudgeSettings
@@ -18,7 +19,7 @@ from suffice.pipelines.planning.controls import AGENTS
 from suffice.policies.gate.settings import MARKERS
 from suffice.results.table import Column, Table
 
-_STATED = {
+_STATED: Mapping[str, Any] = {
     "subset": "hard-small",
     "agents": tuple(AGENTS),
     "retrievers": ("tfidf", "dense", "dense-30", "oracle"),
