@@ -88,6 +88,7 @@ def _rows(
     yield "documents of fixed-top-k", REGIMES["tfidf"].k, "6.2"
     yield "documents of always-retrieve, self-rag", REGIMES["tfidf"].k, _OPEN
     yield "documents with dense-30", REGIMES["dense-30"].k, "7.3: k = 30; for which agents is open"
+    yield "documents of the oracle", "all that carry the token, 1 to 3", "7.4: the document"
     yield "judge", judge, "A.1: the planner's endpoint"
     if judge != CHECKER:
         limits = asked.max_tokens, asked.retries, asked.backoff_s
