@@ -23,7 +23,10 @@ _RECORDS = "a folder of 'suffice bench hidden-constraints --out', or a plan reco
 
 def parser() -> Parser:
     """The commands and their options."""
-    made = Parser(prog="python -m studies.hidden_constraints", description=__doc__)
+    made = Parser(
+        prog="python -m studies.hidden_constraints",
+        description="Judges of plans against people, on one record or several, and the paper's Table 7.",
+    )
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     sheet = commands.add_parser("sheet", help="write a blind sheet of plans for people to judge")
     sheet.description = (
