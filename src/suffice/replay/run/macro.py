@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import numbered_units, unit_means
 from suffice.replay.run.compare import Comparison
+from suffice.replay.run.frontier import interpolate
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import NOT_KEPT
 from suffice.results.as_json import as_json, fields_as_json
@@ -32,8 +34,9 @@ _NAME_WIDTH = 40
 class MacroPolicy:
     """One policy's means over the sets; intervals are of means that weigh every set alike.
 
-    ``score`` is what ``metric`` compares by, ``by_set`` what it is in each set, ``other`` the mean of
-    another score to read beside it: EM, or F1 beside EM.
+    ``score`` is what ``metric`` compares by, ``by_set`` what it is in each set, ``other`` the mean of another
+    score to read beside it. ``over_fixed`` is the mean over sets of what the score has over the line through
+    the fixed budgets replayed there, at the same mean rounds; ``None``: none was, or it is one of them.
     """
 
     name: str
@@ -41,6 +44,7 @@ class MacroPolicy:
     other: float = field(metadata={"json": "{other}"})
     score: Interval = field(metadata={"json": "{metric}_interval"})
     delta: Interval = field(metadata={"json": "delta_{metric}"})
+    over_fixed: Interval | None
     mean_rounds: float
     by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
     label: str = field(metadata={"json": None})
@@ -92,6 +96,7 @@ class MacroResult(Tabular):
                 interval=True,
                 head=f"delta {label} [95%]",
             ),
+            Column(name="over_fixed", kind="points", interval=True, head="over fixed-k [95%]"),
             *(
                 Column(
                     name=f"{metric.name}_set_{number}",
@@ -105,6 +110,7 @@ class MacroResult(Tabular):
             [
                 *(policy.label, policy.other, policy.score, policy.mean_rounds),
                 Cell(policy.delta, "(baseline)") if policy.name == self.baseline else policy.delta,
+                policy.over_fixed,
                 *policy.by_set,
             ]
             for policy in self.policies
@@ -116,7 +122,8 @@ class MacroResult(Tabular):
         )
         explained = (
             f"Means over {len(self.sources)} sets, each counting the same, of "
-            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared}"
+            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared} Over "
+            "fixed-k: in each set over the line through its fixed budgets at the same mean rounds."
         )
         notes = (explained, f"Note: {metric.legend}") if metric.legend else (explained,)
         return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
@@ -124,8 +131,8 @@ class MacroResult(Tabular):
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set: keys of its labelled units, the id of one question of each, how many questions they are, and
-    columns (n_units, 2 x policies): score, other.
+    """One set: keys of its labelled units, the id of one question of each, how many questions they are,
+    columns (n_units, 3 x policies): score, other, rounds; and mean rounds of all questions.
     """
 
     keys: tuple[float, ...]
@@ -140,13 +147,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
 
     Questions that stand in several sets (of one text or group) are drawn together, so that the same
     question asked of two models, or at two settings, is one observation; sets without a common
-    question are resampled on their own.
-
-    Raises
-    ------
-    UsageError
-        For fewer than two sets, comparisons of different policies, by different metrics or of answers
-        chosen differently, a set without labels, and the closed book.
+    question are resampled on their own. What has no means over sets is a ``UsageError``.
     """
     if len(comparisons) < 2:
         raise UsageError("means over sets need at least two sets of traces")
@@ -175,11 +176,10 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
         )
     sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)
-    means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
-    draws = np.mean(
-        [drawn for group in _groups(sets) for drawn in _draws(group, first.resamples, first.seed)],
-        axis=0,
-    )
+    by_set = [one.columns.mean(axis=0)[None, :] for one in sets]
+    drawn = [part for group in _groups(sets) for part in _draws(group, first.resamples, first.seed)]
+    means, draws = np.mean(by_set, axis=0)[0], np.mean(drawn, axis=0)
+    fixed = [number for number, policy in enumerate(first.policies) if policy.kind == "fixed"]
     count = len(names)
     rounds = np.stack([one.rounds for one in sets]).mean(axis=0)
     return MacroResult(
@@ -198,6 +198,11 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 delta=percentile_interval(
                     float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
                 ),
+                over_fixed=percentile_interval(
+                    float(_over_fixed(by_set, fixed, number)[0]), _over_fixed(drawn, fixed, number)
+                )
+                if fixed and number not in fixed
+                else None,
                 mean_rounds=float(rounds[number]),
                 by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
                 label=first.policies[number].label,
@@ -205,6 +210,16 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
             for number, name in enumerate(names)
         ),
     )
+
+
+def _over_fixed(sets: Sequence[Array], fixed: Sequence[int], number: int) -> Array:
+    """A policy's score over the line of each set, averaged over sets (n_draws,)."""
+    gains = []
+    for columns in sets:
+        score, _, rounds = np.split(columns, 3, axis=1)
+        line = interpolate(rounds[:, fixed], score[:, fixed], rounds[:, number])
+        gains.append(score[:, number] - line)
+    return np.asarray(np.mean(gains, axis=0))
 
 
 def _set(comparison: Comparison) -> _Set:
@@ -233,6 +248,7 @@ def _set(comparison: Comparison) -> _Set:
         for name in (scored.metric.score, scored.metric.beside)
         for policy in result.policies
     ]
+    columns += [policy.stops[scored.labelled] for policy in result.policies]
     keys = unit_keys(comparison.traces)[scored.labelled]
     ids = np.array(comparison.traces.question_ids, object)[scored.labelled]
     first = dict(zip(keys[::-1].tolist(), ids[::-1].tolist(), strict=True))
@@ -308,9 +324,5 @@ def _stream(seed: int, names: Sequence[str]) -> int:
 
 
 def _shared(sets: Sequence[_Set]) -> int:
-    seen: set[float] = set()
-    shared: set[float] = set()
-    for one in sets:
-        shared |= seen.intersection(one.keys)
-        seen |= set(one.keys)
-    return len(shared)
+    asked = Counter(key for one in sets for key in one.keys)
+    return sum(times > 1 for times in asked.values())
