@@ -66,7 +66,7 @@ class Population:
     def set_sizes(self, seen: Evaluation, final: float) -> NDArray[np.int64]:
         """Members of the answer sets (n,), "Can't Answer" among them."""
         held = self.confidence[np.arange(self.sampled.n), seen.stop - 1]
-        return ((held > -math.inf) & (held >= final)).sum(axis=1) + ~seen.early
+        return np.asarray(((held > -math.inf) & (held >= final)).sum(axis=1) + ~seen.early)
 
 
 def population(kind: Kind, rounds: int, *, seed: int, people: int) -> Population:

@@ -15,9 +15,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from studies import micp_populations
 from studies.micp_populations import KINDS, Kind
 
+from studies import micp_populations
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_fit import Relevances, fit_filter

@@ -248,7 +248,7 @@ def _set(comparison: Comparison) -> _Set:
         for name in (scored.metric.score, scored.metric.beside)
         for policy in result.policies
     ]
-    columns += [policy.stops[scored.labelled] for policy in result.policies]
+    columns += [policy.stops[scored.labelled].astype(np.float64) for policy in result.policies]
     keys = unit_keys(comparison.traces)[scored.labelled]
     ids = np.array(comparison.traces.question_ids, object)[scored.labelled]
     first = dict(zip(keys[::-1].tolist(), ids[::-1].tolist(), strict=True))
