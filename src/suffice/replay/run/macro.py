@@ -24,7 +24,9 @@ from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.trace.units import unit_keys
+from suffice.trace.loops import is_veiled
+from suffice.trace.rounds.records import Question
+from suffice.trace.units import keys_of, unit_keys
 
 Array = NDArray[np.float64]
 _NAME_WIDTH = 40
@@ -145,8 +147,8 @@ class _Set:
 def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     """Average every policy over the sets of several comparisons.
 
-    Questions that stand in several sets (of one text or group) are drawn together, so that the same
-    question asked of two models, or at two settings, is one observation; sets without a common
+    Questions that stand in several sets (of one text or group; of one id where a record is redacted) are
+    drawn together, so that the same question asked of two models is one observation; sets without a common
     question are resampled on their own. What has no means over sets is a ``UsageError``.
     """
     if len(comparisons) < 2:
@@ -174,7 +176,8 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
         raise UsageError(
             f"every set of traces must be replayed with the same answer=, found {', '.join(sorted(answers))}"
         )
-    sets = [_set(comparison) for comparison in comparisons]
+    by_id = any(is_veiled(comparison.traces.origin.run) for comparison in comparisons)
+    sets = [_set(comparison, by_id=by_id) for comparison in comparisons]
     baseline = names.index(first.baseline)
     by_set = [one.columns.mean(axis=0)[None, :] for one in sets]
     drawn = [part for group in _groups(sets) for part in _draws(group, first.resamples, first.seed)]
@@ -185,7 +188,9 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     return MacroResult(
         sources=tuple(comparison.result.source for comparison in comparisons),
         labelled=tuple(one.labelled for one in sets),
-        shared=_shared(sets),
+        shared=sum(
+            times > 1 for times in Counter(key for one in sets for key in one.keys).values()
+        ),
         metric=first.metric,
         answer=first.answer,
         baseline=first.baseline,
@@ -222,7 +227,7 @@ def _over_fixed(sets: Sequence[Array], fixed: Sequence[int], number: int) -> Arr
     return np.asarray(np.mean(gains, axis=0))
 
 
-def _set(comparison: Comparison) -> _Set:
+def _set(comparison: Comparison, *, by_id: bool) -> _Set:
     result = comparison.result
     if result.question_ids is None:
         raise UsageError(
@@ -252,6 +257,11 @@ def _set(comparison: Comparison) -> _Set:
     keys = unit_keys(comparison.traces)[scored.labelled]
     ids = np.array(comparison.traces.question_ids, object)[scored.labelled]
     first = dict(zip(keys[::-1].tolist(), ids[::-1].tolist(), strict=True))
+    if by_id:  # names that stand in place of texts differ from record to record
+        named = keys_of([Question(id=name, text="") for name in first.values()]).tolist()
+        renamed = dict(zip(first, named, strict=True))
+        keys = np.array([renamed[key] for key in keys.tolist()])
+        first = dict(zip(named, first.values(), strict=True))
     return _Set(
         keys=tuple(dict.fromkeys(keys.tolist())),
         names=first,
@@ -285,7 +295,8 @@ def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
     for one in group:
         names |= {key: min(name, names.get(key, name)) for key, name in one.names.items()}
     keys = sorted(names, key=lambda key: (names[key], key))
-    stream = _stream(seed, [names[key] for key in keys])
+    digest = hashlib.sha256("\0".join(names[key] for key in keys).encode()).digest()
+    stream = seed + int.from_bytes(digest[:4], "big")  # groups are drawn independently
     position = {key: number for number, key in enumerate(keys)}
     rows = [np.array([position[key] for key in one.keys]) for one in group]
     if from_sums(len(keys)):
@@ -315,14 +326,3 @@ def _draws_from_sums(
     drawn = Sums.of(np.hstack(asked)).draws(resamples=resamples, seed=seed)
     ends = np.cumsum([columns.shape[1] for columns in asked])[:-1]
     return [part[:, :-1] / part[:, [-1]] for part in np.split(drawn, ends, axis=1)]
-
-
-def _stream(seed: int, names: Sequence[str]) -> int:
-    """A seed of the group's own, so that separate groups are drawn independently."""
-    digest = hashlib.sha256("\0".join(names).encode()).digest()
-    return seed + int.from_bytes(digest[:4], "big")
-
-
-def _shared(sets: Sequence[_Set]) -> int:
-    asked = Counter(key for one in sets for key in one.keys)
-    return sum(times > 1 for times in asked.values())

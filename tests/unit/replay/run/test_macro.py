@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.builders import written_traces
 
 from suffice.errors import UsageError
+from suffice.pipelines.live.redact import redact_traces
 from suffice.replay.run import macro
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 SETTINGS = ComparisonSettings(policies=("fixed-1", "fixed-2"), baseline="fixed-2", resamples=400)
@@ -157,6 +161,22 @@ def test_one_id_with_two_texts_is_two_questions() -> None:
         for each in records
     ]
     assert macro_means(replayed(to_trace_set(records), to_trace_set(other))).shared == 0
+
+
+def test_questions_of_redacted_records_are_known_by_their_ids(tmp_path: Path) -> None:
+    """The key of each redaction is thrown away, so that equal texts have other names in each record."""
+    whole, redacted = coin_traces("a", seed=1), []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        source = written_traces(tmp_path / name, list(whole.records()))
+        redact_traces(source, tmp_path / f"{name}.parquet")
+        redacted.append(read_traces(tmp_path / f"{name}.parquet"))
+    assert redacted[0].questions[0].text != redacted[1].questions[0].text
+    by_score = dataclasses.replace(SETTINGS, metric="score")
+    found = macro_means([compare(each, by_score) for each in redacted])
+    assert found.shared == 40
+    plain = macro_means(replayed(whole, whole))
+    assert found.policies[0].score == plain.policies[0].score
 
 
 def test_sets_linked_through_a_third_are_one_group() -> None:
