@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from studies.ab_rag.results import (
     METHOD,
@@ -62,8 +63,28 @@ def ab_rag_page(study: ABRagRecords) -> str:
 
 
 def _section(heading: str, *tables: Table) -> Html:
-    shown = [table.html() for table in tables if table.rows]
+    shown = [_below_heading(table) for table in tables if table.rows]
     return element("section", element("h2", heading), *shown)
+
+
+def _below_heading(table: Table) -> Html:
+    """A table and its notes; one of single questions as a list a record."""
+    notes = [plain(note, small=True) for note in table.notes]
+    if "question_id" not in [column.name for column in table.columns]:
+        return element("div", replace(table, notes=()).html(), *notes)
+    held = table.data()
+    told = [name for name in held if name not in ("record", "question_id", "question")]
+    by_record: dict[str, list[Html]] = {}
+    for row in range(len(table.rows)):
+        lines = [visible(str(held["question"][row]))]
+        lines += [f"{name}: {visible(str(held[name][row]))}" for name in told]
+        item = join([lines[0], *(part for line in lines[1:] for part in (element("br"), line))])
+        by_record.setdefault(str(held["record"][row]), []).append(item)
+    lists = [
+        folded(f"{visible(name)}: {counted(len(items), 'question')}", listed(items))
+        for name, items in by_record.items()
+    ]
+    return element("div", plain(table.title, small=True), *lists, *notes)
 
 
 def _findings(study: ABRagRecords) -> Iterator[str]:

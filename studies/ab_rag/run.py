@@ -82,7 +82,7 @@ def _record(traces: TraceSet, name: str, settings: RecordsSettings) -> RecordStu
     rows = np.arange(len(em))
     columns = np.column_stack([em[rows, policy.answers - 1] for policy in compared])
     columns = columns[np.isfinite(columns).all(axis=1)]
-    if not len(columns):
+    if not len(columns) or not result.metric.gold:
         raise UsageError(
             f"{traces.origin.source} has no question with a gold answer, so no exact match can be told; add "
             "gold answers: suffice traces label"
