@@ -157,7 +157,8 @@ def static_table(study: ABRagRecords) -> Table:
     return Table(
         name="static and adaptive",
         title="Table VI: static retrieval against AB-RAG. EM and F1 in percent; gain: EM over static, paired "
-        "by question. Beyond: questions whose record ends before the round it wanted.",
+        "by question; 0 [0, 0]: no question's score differs here. Beyond: questions whose record ends "
+        "before the round it wanted.",
         columns=[
             _RECORD,
             _POLICY,

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from studies.ab_rag.answers import long_answers, loop_examples
 from studies.ab_rag.page import ab_rag_page
@@ -20,6 +21,7 @@ from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option
+from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.trace.rounds.table import TraceSet
 
@@ -89,8 +91,9 @@ def _record(traces: TraceSet, name: str, settings: RecordsSettings) -> RecordStu
         )
     drawn = resampled_means(columns, resamples=result.resamples, seed=result.seed)
     means = columns.mean(axis=0)
-    bands: list[Interval] = [
-        percentile_interval(float(mean), draws) for mean, draws in zip(means, drawn.T, strict=True)
+    bands = [
+        _interval(float(mean), draws, len(columns))
+        for mean, draws in zip(means, drawn.T, strict=True)
     ]
     return RecordStudy(
         name=name,
@@ -106,6 +109,14 @@ def _record(traces: TraceSet, name: str, settings: RecordsSettings) -> RecordStu
         loops=loop_examples(study, by_name[METHOD], settings.examples),
         prices=prices,
     )
+
+
+def _interval(mean: float, draws: NDArray[np.float64], questions: int) -> Interval:
+    """That of the resamples; where all answers are right or all wrong these do not vary, and Wilson's."""
+    if 0.0 < mean < 1.0:
+        return percentile_interval(mean, draws)
+    low, high = wilson(mean * questions, questions)
+    return Interval(estimate=mean, low=low, high=high)
 
 
 def _run(request: Request) -> ABRagRecords:
