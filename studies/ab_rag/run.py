@@ -80,6 +80,12 @@ def _record(traces: TraceSet, name: str, settings: RecordsSettings) -> RecordStu
     by_name = {policy.name: policy for policy in result.policies}
     compared = [by_name[static], by_name[METHOD], *(swept.result for swept in study.swept)]
 
+    past = [policy.name for policy in compared if policy.at_stops.past is not None]
+    if past:
+        raise UsageError(
+            f"{traces.origin.source} was cut where a live policy stopped, and {past[0]} goes past the "
+            "cuts: its answers there are not known; suffice replay weighs the questions that ran on"
+        )
     em = study.comparison.measures.score("em")
     rows = np.arange(len(em))
     columns = np.column_stack([em[rows, policy.answers - 1] for policy in compared])

@@ -184,6 +184,18 @@ def test_the_command_prints_csv_and_writes_the_page(
     assert (tmp_path / "out" / "ab_rag.html").stat().st_size > 10_000
 
 
+def test_a_record_that_was_cut_is_refused() -> None:
+    """Answers past a cut are unknown; leaving those questions out would choose among them."""
+    cut = [
+        replace(record, rounds=record.rounds[:1], stopped_by="policy", propensity=0.4)
+        if number % 3
+        else replace(record, propensity=0.4)
+        for number, record in enumerate(study_traces(tune=False).records())
+    ]
+    with pytest.raises(UsageError, match="suffice replay weighs"):
+        ab_rag_records([to_trace_set(cut)], settings())
+
+
 def test_a_record_without_gold_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
