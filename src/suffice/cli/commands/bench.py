@@ -28,7 +28,7 @@ def _prepare(name: str, parser: Parser, _: Sequence[str]) -> None:
 
 
 def declare(study: Study[Any], parser: Parser, **told: Any) -> None:
-    """Give a parser what a study is asked and what runs it; ``experiment`` is ``told`` where it has a name."""
+    """Give a parser what a study is asked and what runs it; ``experiment`` is ``told`` where named."""
     parser.description = study.description
     if study.traces is not None:
         add_traces(parser, several="each evaluated by itself" if study.traces == "several" else "")
