@@ -27,7 +27,7 @@ from suffice.scoring import (
     normalize_answer,
 )
 from suffice.signals.answer_stability import published_normalizer
-from suffice.signals.by_columns.answers import as_published
+from suffice.signals.answer_stability import as_published
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import read_traces

@@ -34,7 +34,7 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.available import refuse_lacking
-from suffice.signals.by_columns.answers import abstaining
+from suffice.signals.abstained import abstaining
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns

@@ -9,10 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.columns.answers import answer_forms
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
-from suffice.signals.spec import InColumns, SignalSpec
-from suffice.trace.rounds.records import LoopView
+from suffice.signals.round_columns import RoundColumns
+from suffice.signals.spec import SignalSpec, WithSettings
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""
@@ -86,24 +92,6 @@ class Abstentions:
     beginnings: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
     ends: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
 
-    def holds(self, answer: str) -> bool:
-        """Whether the answer is empty, or says that it is not known.
-
-        A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
-        after an answer makes no abstention of that.
-        """
-        form = answer_form(answer)
-        if form == "" or form in self.whole:
-            return True
-        beginnings = self.beginnings.get(form.partition(" ")[0])
-        if beginnings is not None and f"{form} ".startswith(beginnings):
-            return True
-        head = HEAD.split(answer, maxsplit=1)[0]
-        if len(head) < len(answer):
-            return answer_form(head) in self.whole
-        ends = self.ends.get(form.rpartition(" ")[2])
-        return ends is not None and f" {form}".endswith(ends)
-
 
 @lru_cache(maxsize=64)
 def _ready(phrases: tuple[str, ...]) -> Abstentions:
@@ -140,30 +128,54 @@ def ready(phrases: Iterable[str]) -> Abstentions:
 _USUAL = ready(ABSTENTION_PHRASES)
 
 
-def abstained(view: LoopView) -> float:
-    """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
-    return float(_USUAL.holds(view.current.answer_text))
+_FROM_HEAD_ON = rf"(?s)(?:{HEAD.pattern}).*"
+_AT_ONCE = 500  # phrases in one pattern, of which RE2 does not take any number
+
+
+def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
+    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0.
+
+    A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
+    after an answer makes no abstention of that.
+    """
+    answers = rounds.texts("answer")
+    return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
+
+
+def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
+    """Which texts abstain, (n,)."""
+    forms = answer_forms(texts)
+    whole = pa.array(sorted(phrases.whole), forms.type)
+    abstain = _flags(pc.or_(pc.equal(forms, ""), pc.is_in(forms, whole)))
+    abstain |= _stand(forms, "^", phrases.beginnings, "(?: |$)")
+    headed = _flags(pc.match_substring_regex(texts, HEAD.pattern))
+    abstain |= ~headed & _stand(forms, "(?:^| )", phrases.ends, "$")
+    open_ones = np.flatnonzero(headed & ~abstain)
+    heads = pc.replace_substring_regex(texts.take(pa.array(open_ones)), _FROM_HEAD_ON, "")
+    abstain[open_ones] = _flags(pc.is_in(answer_forms(heads), whole))
+    return abstain
+
+
+def _stand(
+    forms: pa.Array, before: str, by_word: Mapping[str, Iterable[str]], behind: str
+) -> NDArray[np.bool_]:
+    """Of which forms one of the phrases stands between two patterns, (n,)."""
+    phrases = [re.escape(phrase.strip(" ")) for alike in by_word.values() for phrase in alike]
+    stand = np.zeros(len(forms), bool)
+    for first in range(0, len(phrases), _AT_ONCE):
+        some = "|".join(phrases[first : first + _AT_ONCE])
+        stand |= _flags(pc.match_substring_regex(forms, f"{before}(?:{some}){behind}"))
+    return stand
+
+
+def _flags(cells: pa.Array) -> NDArray[np.bool_]:
+    return np.array(cells.to_numpy(zero_copy_only=False))
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     """``abstained`` with other phrases than the usual ones, written as those are."""
     own = ready(phrases)
-    return replace(
-        ABSTAINED,
-        compute=_AbstainsBy(own),
-        in_columns=InColumns("answers", "abstained", (own,)),
-        own_settings=True,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _AbstainsBy:
-    """``abstained`` by these phrases; alike where they are, so that it is computed once for all."""
-
-    phrases: Abstentions
-
-    def __call__(self, view: LoopView) -> float:
-        return float(self.phrases.holds(view.current.answer_text))
+    return replace(ABSTAINED, columns=WithSettings(abstained, (own,)), own_settings=True)
 
 
 ABSTAINED = SignalSpec(
@@ -172,8 +184,7 @@ ABSTAINED = SignalSpec(
     low=0.0,
     high=1.0,
     direction="low",
-    compute=abstained,
-    in_columns=InColumns("answers", "abstained", (_USUAL,)),
+    columns=WithSettings(abstained, (_USUAL,)),
     binary=True,
 )
 

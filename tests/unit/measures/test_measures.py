@@ -87,7 +87,7 @@ def test_a_signal_that_cannot_be_compared_is_told_by_identity(measures: Measures
 
 def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures) -> None:
     usual = SIGNALS["abstained"]
-    never = replace(usual, compute=lambda _: 0.5, in_columns=None, own_settings=True)
+    never = replace(usual, compute=lambda _: 0.5, columns=None, own_settings=True)
     assert set(measures.signals([never]).signal("abstained").ravel()) == {0.5}
     assert set(measures.signals([usual]).signal("abstained").ravel()) == {0.0}
     assert set(measures.signals([usual, never]).signal("abstained").ravel()) == {0.5}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
@@ -41,15 +42,12 @@ def _replayed(policy: RulePolicy, record: QuestionRecord) -> int:
     "own",
     [abstained_signal(("own",)), entropy_signal("embedding"), top_cluster_signal("embedding")],
 )
-def test_the_usual_meaning_by_columns_does_not_stand_in(own: SignalSpec) -> None:
+def test_a_changed_meaning_is_told_from_the_usual_one(own: SignalSpec) -> None:
     assert own.own_settings
-    usual = SIGNALS[own.name].in_columns
-    assert usual is not None
-    assert own.in_columns != usual
-    assert pickle.loads(pickle.dumps(own)).in_columns == own.in_columns
+    assert own.columns != SIGNALS[own.name].columns
+    assert pickle.loads(pickle.dumps(own)).columns == own.columns
 
 
-def test_a_copy_that_computes_something_else_is_computed_round_by_round() -> None:
-    usual = SIGNALS["abstained"]
-    assert replace(usual, summary="...").in_columns == usual.in_columns
-    assert replace(usual, compute=lambda _: 0.5).in_columns is None
+def test_a_signal_has_one_definition() -> None:
+    with pytest.raises(UsageError, match="abstained"):
+        replace(SIGNALS["abstained"], compute=lambda _: 0.5)

@@ -15,8 +15,8 @@ from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
-from suffice.signals.by_columns.questions import blocks, only_columns
-from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.measures.question_blocks import blocks, only_columns
+from suffice.signals.round_columns import RoundColumns
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.table import TraceSet
 

@@ -19,9 +19,9 @@ from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
 from suffice.scoring import Match
-from suffice.signals.by_columns.questions import blocks, only_columns
-from suffice.signals.by_columns.rounds import RoundColumns
-from suffice.signals.by_columns.samples import cluster_of_samples, sample_forms
+from suffice.measures.question_blocks import blocks, only_columns
+from suffice.signals.round_columns import RoundColumns
+from suffice.signals.samples import cluster_of_samples, sample_forms
 from suffice.signals.samples import Clustering, entropy_signal, sample_counts
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet

@@ -22,7 +22,7 @@ from suffice.trace.rounds.tokens import passage_text
 if TYPE_CHECKING:
     from suffice.columns.answers import GoldAnswers
     from suffice.measures.measures import Measures
-    from suffice.signals.by_columns.rounds import RoundColumns
+    from suffice.signals.round_columns import RoundColumns
     from suffice.trace.rounds.table import TraceSet
 
 
@@ -145,8 +145,8 @@ class MeanScores:
         """Those of a record."""
         from suffice.columns.sums import segment_means
         from suffice.measures.scores import gold_answers
-        from suffice.signals.by_columns.questions import blocks, only_columns
-        from suffice.signals.by_columns.rounds import RoundColumns
+        from suffice.measures.question_blocks import blocks, only_columns
+        from suffice.signals.round_columns import RoundColumns
 
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
@@ -285,7 +285,7 @@ class RecordedStates:
         return list(map(int, self._traces.last_rounds))
 
     def __iter__(self) -> Iterator[StateTexts]:
-        from suffice.signals.by_columns.questions import blocks, only_columns
+        from suffice.measures.question_blocks import blocks, only_columns
 
         for block in blocks(only_columns(self._traces, "question", "passages"), _AT_ONCE):
             yield from _texts_of(block)
@@ -303,7 +303,7 @@ def rounds_of(states: States) -> list[int]:
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
-    from suffice.signals.by_columns.rounds import RoundColumns
+    from suffice.signals.round_columns import RoundColumns
 
     recorded = RoundColumns(traces).lists("passages")
     fields = (recorded.field(name).to_pylist() for name in ("id", "title", "text"))

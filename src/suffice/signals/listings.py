@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.columns.ragged import Ragged
 from suffice.columns.texts import Texts
-from suffice.signals.by_columns.rounds import RoundColumns, by_appearance
+from suffice.signals.round_columns import RoundColumns, by_appearance
 
 
 @dataclass(frozen=True, slots=True, eq=False)

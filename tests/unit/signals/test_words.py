@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.signals.by_columns import words
-from suffice.signals.by_columns.words import Words
+from suffice.signals import words
+from suffice.signals.words import Words
 from suffice.trace.rounds.tokens import tokenize
 
 _PIECES = (
