@@ -17,7 +17,7 @@ from suffice.signals.answer_stability import matching_characters, published_norm
 from suffice.signals.candidates import agreement, marker_conflict
 from suffice.signals.evidence import NOT_EXTRACTIVE, seen_passages
 from suffice.signals.model_confidence import BLANKS, MARKUP, labelled_span, span_behind
-from suffice.signals.samples import Clustering, sample_clusters
+from suffice.signals.samples import Clustering, entropy_of_counts, sample_clusters
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import signal_columns
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
@@ -202,15 +202,9 @@ def self_consistency(view: LoopView) -> float:
     return max(sizes) / sum(sizes) if sizes else math.nan
 
 
-def entropy_of_counts(counts: tuple[int, ...]) -> float:
-    total = sum(counts)
-    agreed = math.fsum(count * math.log(count) for count in sorted(counts))
-    return 1.0 - agreed / (total * math.log(total))
-
-
 def normalized_entropy(view: LoopView, by: Clustering = "string") -> float:
     sizes, answers = _sizes(view, by)
-    return entropy_of_counts(tuple(sizes)) if sum(sizes) > 1 and answers else math.nan
+    return entropy_of_counts(sizes) if sum(sizes) > 1 and answers else math.nan
 
 
 def top_cluster_confidence(view: LoopView, by: Clustering = "string") -> float:

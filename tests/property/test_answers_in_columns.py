@@ -26,8 +26,7 @@ from suffice.scoring import (
     f1_score,
     normalize_answer,
 )
-from suffice.signals.answer_stability import published_normalizer
-from suffice.signals.answer_stability import as_published
+from suffice.signals.answer_stability import as_published, published_normalizer
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import read_traces

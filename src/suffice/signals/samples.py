@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
@@ -79,6 +79,17 @@ def not_clustered() -> DataError:
         "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
         column="sample_clusters",
     )
+
+
+def entropy_of_counts(counts: Iterable[int]) -> float:
+    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
+
+    >>> entropy_of_counts([4]), entropy_of_counts([1, 1, 1]), entropy_of_counts([2, 2])
+    (0.0, 1.0, 0.5)
+    """
+    sizes = sorted(counts)
+    total = sum(sizes)
+    return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
 
 
 # --- by columns ----------------------------------------------------------------------------------

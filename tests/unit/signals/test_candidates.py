@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from suffice.protocols import ContradictionDetector
 from suffice.signals.candidates import (
     _STOP_WORDS,
+    CANDIDATE_AGREEMENT,
+    CONTRADICTION,
     MARKER_PHRASES,
     MARKER_WORDS,
     MarkerDetector,
     agreement,
-    CANDIDATE_AGREEMENT,
-    CONTRADICTION,
     marker_conflict,
     token_set,
 )

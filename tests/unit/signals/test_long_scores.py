@@ -17,7 +17,9 @@ from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 _SPECS = [
-    spec for spec in SIGNALS.values() if spec.columns and spec.name.startswith(("retrieval", "rerank"))
+    spec
+    for spec in SIGNALS.values()
+    if spec.columns and spec.name.startswith(("retrieval", "rerank"))
 ]
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from suffice.signals.novelty import OVERLAP, OVERLAP_IDF, NEW_PASSAGES, QUERY_REPEATS
+from suffice.signals.novelty import NEW_PASSAGES, OVERLAP, OVERLAP_IDF, QUERY_REPEATS
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 BOTH = pytest.mark.parametrize("spec", [OVERLAP, OVERLAP_IDF], ids=lambda spec: spec.name)

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 
 import pytest
-from tests.signal_twins import entropy_of_counts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from suffice.signals.samples import (
     SELF_CONSISTENCY,
     TOP_CLUSTER_CONFIDENCE,
     SampleCluster,
+    entropy_of_counts,
     entropy_signal,
     sample_clusters,
     top_cluster_signal,

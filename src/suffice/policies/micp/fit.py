@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
+from suffice.measures.question_blocks import asked_in_both
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.numbers.units import drawn_units
 from suffice.policies.defaults import FIT_SPLIT
@@ -48,7 +49,6 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
-from suffice.measures.question_blocks import asked_in_both
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet

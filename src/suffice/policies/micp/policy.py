@@ -40,13 +40,13 @@ from suffice.scoring import Match
 from suffice.signals.samples import (
     Clustering,
     SampleCluster,
+    entropy_of_counts,
     entropy_signal,
     sample_clusters,
     top_cluster_signal,
 )
 from suffice.signals.spec import undefined_in_words
-from suffice.signals.table import signal_value
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.trace.rounds.records import Round
 
 if TYPE_CHECKING:  # deciding live must not load pyarrow
     from suffice.trace.rounds.table import TraceSet
@@ -310,8 +310,8 @@ class MiCPPolicy:
         drawn = sum(cluster.size for cluster in clusters)
         entropy = 0.0
         if self.penalty:
-            spread = signal_value(entropy_signal(self.clusters.by), LoopView("", (finished,)))
-            entropy = 0.0 if math.isnan(spread) else spread
+            says = drawn > 1 and any(cluster.is_answer for cluster in clusters)
+            entropy = entropy_of_counts([cluster.size for cluster in clusters]) if says else 0.0
         for cluster in clusters:
             if cluster.is_answer:
                 yield cluster, cluster.size / drawn - self.penalty * entropy

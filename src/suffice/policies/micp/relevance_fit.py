@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from suffice.columns.ragged import Ragged
 from suffice.columns.texts import NONE, Texts
+from suffice.measures.question_blocks import blocks, only_columns
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
-from suffice.measures.question_blocks import blocks, only_columns
 from suffice.signals.round_columns import RoundColumns
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.table import TraceSet

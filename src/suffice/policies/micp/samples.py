@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from suffice.columns.answers import ScoredAnswers
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
+from suffice.measures.question_blocks import blocks, only_columns
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.policy import MiCPPolicy
@@ -19,10 +20,14 @@ from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
 from suffice.scoring import Match
-from suffice.measures.question_blocks import blocks, only_columns
 from suffice.signals.round_columns import RoundColumns
-from suffice.signals.samples import cluster_of_samples, sample_forms
-from suffice.signals.samples import Clustering, entropy_signal, sample_counts
+from suffice.signals.samples import (
+    Clustering,
+    cluster_of_samples,
+    entropy_signal,
+    sample_counts,
+    sample_forms,
+)
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 

@@ -144,8 +144,8 @@ class MeanScores:
     def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
         """Those of a record."""
         from suffice.columns.sums import segment_means
-        from suffice.measures.scores import gold_answers
         from suffice.measures.question_blocks import blocks, only_columns
+        from suffice.measures.scores import gold_answers
         from suffice.signals.round_columns import RoundColumns
 
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
