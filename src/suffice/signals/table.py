@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.protocols import Signal
+from suffice.protocols import (
+    Action,
+    ConfidentPolicy,
+    Decision,
+    PolicyTable,
+    Signal,
+    StopPolicy,
+)
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.registry import resolve
 from suffice.signals.round_columns import RoundColumns
-from suffice.signals.spec import UNDEFINED, SignalSpec, given_by, unanswered
+from suffice.signals.spec import UNDEFINED, SignalSpec, given_by, unanswered, undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, in_unicode
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
@@ -29,12 +36,26 @@ class SignalTable:
     """Signals by name, each float64 (n_questions, n_rounds) stored round-major, NaN: undefined.
 
     ``exists`` (n_questions, n_rounds) says which rounds were recorded. ``question_ids`` are for
-    policies that draw lots; empty where none reads the table.
+    policies that draw lots; empty where none reads the table. ``loop`` are the rounds of a table of one
+    question, where they are at hand to say why a signal is undefined.
     """
 
     values: Mapping[str, NDArray[np.float64]]
     exists: NDArray[np.bool_]
     question_ids: Sequence[str] = ()
+    loop: LoopView | None = None
+
+    @classmethod
+    def of_loop(
+        cls, loop: LoopView, values: Mapping[str, Sequence[float]], question_id: str
+    ) -> SignalTable:
+        """The table of one question, by the values of its rounds so far."""
+        return cls(
+            values={name: np.array([column], np.float64) for name, column in values.items()},
+            exists=np.ones((1, len(loop.rounds)), bool),
+            question_ids=(question_id,),
+            loop=loop,
+        )
 
     @property
     def n_questions(self) -> int:
@@ -54,6 +75,44 @@ class SignalTable:
             raise UsageError(
                 f"signal {name!r} is not in the table; it holds {', '.join(sorted(self.values))}"
             ) from None
+
+    def undefined(self, spec: Signal, question: int, round_number: int) -> str:
+        """That a signal is undefined at a round, and why, in words."""
+        del question  # the only one
+        if self.loop is None:
+            return "undefined"
+        return undefined_in_words(spec, replace(self.loop, rounds=self.loop.rounds[:round_number]))
+
+
+def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
+    """The first round at which the policy fires, (n_questions,), 1-based; ``n_rounds`` where it never does.
+
+    A policy that always takes more rounds than the table has wants them all the same.
+    """
+    fires = policy.fires(table).T
+    running = np.ones(table.n_questions, np.bool_)
+    stops = np.ones(table.n_questions, np.int16)
+    for held in fires[:-1]:
+        np.greater(running, held, out=running)  # running and not held, in one pass
+        np.add(stops, running, out=stops)
+    facts = policy.facts
+    if facts.max_rounds == facts.earliest > table.n_rounds:
+        stops[:] = facts.max_rounds
+    return stops
+
+
+def decide(policy: StopPolicy, table: SignalTable) -> Decision:
+    """What a policy says of the last round of one question."""
+    number = table.n_rounds
+    stops = bool(policy.fires(table)[0, -1])
+    said = policy.explain(table, 0, number)
+    sure = policy.confidence(table) if isinstance(policy, ConfidentPolicy) else None
+    return Decision(
+        action=Action.STOP if stops else Action.CONTINUE,
+        reason=said.reason,
+        values=said.values,
+        confidence=None if sure is None or math.isnan(sure[0, -1]) else float(sure[0, -1]),
+    )
 
 
 class LoopRecord:
@@ -118,6 +177,13 @@ class LoopRecord:
         except UnicodeEncodeError:
             cells = to_cells(in_unicode(held), self._columns)
             return pa.Table.from_pylist([numbered | cells], self._schema)
+
+
+def loop_column(spec: Signal, view: LoopView) -> list[float]:
+    """A signal in every round of a view, as replay would read it."""
+    record = LoopRecord(view, [spec])
+    (column,) = signal_columns(record.rounds.traces, [spec])
+    return [float(value) for value in column[0]]
 
 
 def signal_value(spec: Signal, view: LoopView) -> float:

@@ -14,7 +14,7 @@ from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
 from suffice.signals.store import with_signals
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import live_stop
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -35,7 +35,7 @@ def test_a_stored_value_of_the_usual_meaning_does_not_stand_in() -> None:
 
 def _replayed(policy: RulePolicy, record: QuestionRecord) -> int:
     table = signal_table(to_trace_set([record]), policy.specs)
-    return int(policy.stop_rounds(table)[0])
+    return int(first_stops(policy, table)[0])
 
 
 @pytest.mark.parametrize(
