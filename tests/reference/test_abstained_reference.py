@@ -85,12 +85,12 @@ def test_precision_and_recall_among_recorded_answers() -> None:
     found = right = there = total = 0
     for name in RECORDS:
         for answer, count in answers_of(Path(DATA or "", "traces", f"{name}.parquet")).items():
-            abstains = answer.lower().strip(". ")[:80] in ABSTAINING or not answer.strip()
+            hedged = answer.lower().strip(". ")[:80] in ABSTAINING or not answer.strip()
             recognised = abstains(USUAL, answer)
             total += count
             found += count * recognised
-            there += count * abstains
-            right += count * (recognised and abstains)
+            there += count * hedged
+            right += count * (recognised and hedged)
     assert (total, there, found, right) == (12982, 331, 331, 329)
 
 
