@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.scoring import answer_form, normalize_answer, token_f1
-from suffice.signals.abstained import ABSTENTION_PHRASES, HEAD, Abstentions, ready
+from suffice.signals.abstained import ABSTENTION_PHRASES, Abstentions, ready
 from suffice.signals.answer_stability import matching_characters, published_normalizer
 from suffice.signals.candidates import agreement, marker_conflict
 from suffice.signals.evidence import NOT_EXTRACTIVE, seen_passages
@@ -350,17 +350,7 @@ def rerank_variance_raw(view: LoopView) -> float:
 
 
 def abstains(phrases: Abstentions, answer: str) -> bool:
-    form = answer_form(answer)
-    if form == "" or form in phrases.whole:
-        return True
-    beginnings = phrases.beginnings.get(form.partition(" ")[0])
-    if beginnings is not None and f"{form} ".startswith(beginnings):
-        return True
-    head = HEAD.split(answer, maxsplit=1)[0]
-    if len(head) < len(answer):
-        return answer_form(head) in phrases.whole
-    ends = phrases.ends.get(form.rpartition(" ")[2])
-    return ends is not None and f" {form}".endswith(ends)
+    return phrases.holds(answer_form(answer), answer)
 
 
 def _margin(statistic: Callable[[Sequence[float]], float]) -> Callable[[LoopView], float]:

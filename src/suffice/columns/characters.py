@@ -115,6 +115,7 @@ def _alphabet(*, ascii_only: bool) -> Alphabet:
 
 
 Form = Callable[[Alphabet, pa.Array], Characters]
+_FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
 
 
 def normal(alphabet: Alphabet, texts: pa.Array) -> Characters:
@@ -138,6 +139,8 @@ def by_characters(form: Form, one: Callable[[str], str]) -> Callable[[pa.Array],
     """
 
     def of_all(texts: pa.Array) -> pa.Array:
+        if len(texts) <= _FEW:
+            return by_text(one)(texts).cast(texts.type)
         parts = [_of_slice(part, form, one).cast(texts.type) for part in slices(texts)]
         return pa.concat_arrays([pa.array([], texts.type), *parts])
 

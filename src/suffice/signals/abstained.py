@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.columns.answers import answer_forms
@@ -92,6 +91,19 @@ class Abstentions:
     beginnings: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
     ends: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
 
+    def holds(self, form: str, answer: str) -> bool:
+        """Whether an answer, given in its form too, is empty or says that it is not known."""
+        if form == "" or form in self.whole:
+            return True
+        beginnings = self.beginnings.get(form.partition(" ")[0])
+        if beginnings is not None and f"{form} ".startswith(beginnings):
+            return True
+        head = HEAD.split(answer, maxsplit=1)[0]
+        if len(head) < len(answer):
+            return answer_form(head) in self.whole
+        ends = self.ends.get(form.rpartition(" ")[2])
+        return ends is not None and f" {form}".endswith(ends)
+
 
 @lru_cache(maxsize=64)
 def _ready(phrases: tuple[str, ...]) -> Abstentions:
@@ -128,10 +140,6 @@ def ready(phrases: Iterable[str]) -> Abstentions:
 _USUAL = ready(ABSTENTION_PHRASES)
 
 
-_FROM_HEAD_ON = rf"(?s)(?:{HEAD.pattern}).*"
-_AT_ONCE = 500  # phrases in one pattern, of which RE2 does not take any number
-
-
 def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
     """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0.
 
@@ -144,32 +152,8 @@ def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]
 
 def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
     """Which texts abstain, (n,)."""
-    forms = answer_forms(texts)
-    whole = pa.array(sorted(phrases.whole), forms.type)
-    abstain = _flags(pc.or_(pc.equal(forms, ""), pc.is_in(forms, whole)))
-    abstain |= _stand(forms, "^", phrases.beginnings, "(?: |$)")
-    headed = _flags(pc.match_substring_regex(texts, HEAD.pattern))
-    abstain |= ~headed & _stand(forms, "(?:^| )", phrases.ends, "$")
-    open_ones = np.flatnonzero(headed & ~abstain)
-    heads = pc.replace_substring_regex(texts.take(pa.array(open_ones)), _FROM_HEAD_ON, "")
-    abstain[open_ones] = _flags(pc.is_in(answer_forms(heads), whole))
-    return abstain
-
-
-def _stand(
-    forms: pa.Array, before: str, by_word: Mapping[str, Iterable[str]], behind: str
-) -> NDArray[np.bool_]:
-    """Of which forms one of the phrases stands between two patterns, (n,)."""
-    phrases = [re.escape(phrase.strip(" ")) for alike in by_word.values() for phrase in alike]
-    stand = np.zeros(len(forms), bool)
-    for first in range(0, len(phrases), _AT_ONCE):
-        some = "|".join(phrases[first : first + _AT_ONCE])
-        stand |= _flags(pc.match_substring_regex(forms, f"{before}(?:{some}){behind}"))
-    return stand
-
-
-def _flags(cells: pa.Array) -> NDArray[np.bool_]:
-    return np.array(cells.to_numpy(zero_copy_only=False))
+    forms = answer_forms(texts).to_pylist()
+    return np.fromiter(map(phrases.holds, forms, texts.to_pylist()), np.bool_, len(texts))
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
