@@ -360,9 +360,6 @@ class Calibrator(Protocol):
     def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities in [0, 1] of the shape given; NaN stays NaN unless the map gives it a value."""
 
-    def predict_one(self, value: float) -> float:
-        """The same for one value, bit for bit: what is replayed is what runs."""
-
     def to_json(self) -> dict[str, Any]:
         """Its part of a policy file."""
 
