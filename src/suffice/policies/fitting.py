@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
@@ -36,6 +35,7 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.available import refuse_lacking
+from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.answers import answer_forms
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
-from suffice.signals.round_columns import RoundColumns
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.spec import SignalSpec, WithSettings
 
 STATED = "abstention"

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.answers import answer_forms
-from suffice.columns.characters import by_characters, without_articles_first
-from suffice.columns.pairs import f1_of_pairs
-from suffice.columns.texts import NONE, Codes, Texts
 from suffice.protocols import Absence
-from suffice.signals.listings import added_nothing
-from suffice.signals.round_columns import RoundColumns, by_appearance
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.characters import by_characters, without_articles_first
+from suffice.signals.columns.listings import added_nothing
+from suffice.signals.columns.pairs import f1_of_pairs
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE, Codes, Texts
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import Round
 

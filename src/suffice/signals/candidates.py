@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import NONE, Texts
 from suffice.protocols import Absence
-from suffice.signals.round_columns import RoundColumns, by_appearance
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.samples import NO_SAMPLES, sample_signal
 from suffice.signals.spec import SignalSpec
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.numbers import series
 from suffice.protocols import Absence
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
-from suffice.signals.round_columns import RoundColumns
 from suffice.signals.spec import Direction, SignalSpec, WithSettings
 
 

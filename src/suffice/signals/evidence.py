@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.answers import normal_forms
-from suffice.columns.texts import NONE, Texts
 from suffice.protocols import Absence
 from suffice.scoring import normalize_answer
 from suffice.signals.answer_stability import as_published, published_forms
-from suffice.signals.listings import unrecorded_so_far
-from suffice.signals.round_columns import RoundColumns, by_appearance
+from suffice.signals.columns.answers import normal_forms
+from suffice.signals.columns.listings import unrecorded_so_far
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.tokens import passage_text

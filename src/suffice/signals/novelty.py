@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.answers import answer_forms
-from suffice.columns.ragged import ranges
-from suffice.columns.texts import NONE
 from suffice.protocols import Absence
 from suffice.signals.answer_stability import no_new_passage
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.listings import codes_of_ids, listings, unrecorded_so_far
+from suffice.signals.columns.ragged import ranges
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE
+from suffice.signals.columns.words import Words
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages
-from suffice.signals.listings import codes_of_ids, listings, unrecorded_so_far
-from suffice.signals.round_columns import RoundColumns, by_appearance
 from suffice.signals.spec import SignalSpec, unrecorded
-from suffice.signals.words import Words
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

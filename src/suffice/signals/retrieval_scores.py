@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import by_length
 from suffice.protocols import Absence
-from suffice.signals.round_columns import RoundColumns
+from suffice.signals.columns.ragged import by_length
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.answers import answer_forms
-from suffice.columns.sums import segment_sums
-from suffice.columns.texts import Texts
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
-from suffice.signals.round_columns import RoundColumns
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.sums import segment_sums
+from suffice.signals.columns.texts import Texts
 from suffice.signals.spec import SAMPLES, SignalSpec, WithSettings
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.table import TraceSet

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from suffice.signals.asking.whole_record import Asking
-    from suffice.signals.round_columns import RoundColumns
+    from suffice.signals.columns.rounds import RoundColumns
 
 UNDEFINED = math.nan
 Direction = Literal["high", "low"]

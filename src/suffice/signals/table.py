@@ -21,8 +21,8 @@ from suffice.protocols import (
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.available import is_stored, refuse_lacking
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
-from suffice.signals.round_columns import RoundColumns
 from suffice.signals.spec import UNDEFINED, SignalSpec, given_by, unanswered, undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, in_unicode
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
@@ -132,14 +132,9 @@ class LoopRecord:
         self._read: RoundColumns | None = None
 
     def observe(self, finished: Round) -> dict[str, float]:
-        """Add a round; the signals there by name, NaN where undefined. One that fails adds nothing."""
-        before = self.view
-        self.see(LoopView(before.question, (*before.rounds, finished)))
-        try:
-            return {spec.name: self.value(spec) for spec in self.specs}
-        except BaseException:
-            self.see(before)
-            raise
+        """Add a round; the signals there by name, NaN where undefined."""
+        self.see(LoopView(self.view.question, (*self.view.rounds, finished)))
+        return {spec.name: self.value(spec) for spec in self.specs}
 
     def see(self, view: LoopView) -> None:
         """Take these rounds for the question's; what was read of the first of them is kept."""

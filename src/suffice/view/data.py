@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError
@@ -43,6 +42,7 @@ from suffice.replay.run.named_policies import (
 from suffice.replay.run.runs import Runner
 from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
+from suffice.signals.columns.texts import Texts
 from suffice.signals.table import first_stops, specs_for
 from suffice.trace.schema import STATED
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.signal_twins import twin_columns
 
-from suffice.columns import ragged
+from suffice.signals.columns import ragged
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_columns
 from suffice.testing.traces import make_record, to_trace_set

@@ -32,10 +32,7 @@ _ONE_EACH = "a controller follows one question at a time, so give each its own: 
 
 @dataclass(slots=True, eq=False)
 class _Start:
-    """That a question was begun: what the thread or task that began it remembers of it.
-
-    ``cut``: another one began the next question, so what comes from here is not of that one.
-    """
+    """What remembers the thread or task that began a question; ``cut``: another one began the next."""
 
     controller: object
     question: str
@@ -145,11 +142,7 @@ class Decider:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _UnderWay(QuestionState):
-    """A question that a controller follows.
-
-    ``begun`` is ``None`` where nobody said ``start``; ``over`` is the question that another thread or task
-    had under way when this one was begun.
-    """
+    """A question that a controller follows; ``over`` is one that another thread had under way then."""
 
     begun: _Start | None = None
     over: str | None = None
@@ -227,7 +220,6 @@ class Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
         copied = Controller(self.policy, max_rounds=self.max_rounds, strict=self.strict)
         copied._decider = self._decider
-        copied._now = copied._fresh("", "")
         return copied
 
     # --- a question -----------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
-from suffice.measures.question_blocks import asked_in_both
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.numbers.units import drawn_units
 from suffice.policies.defaults import FIT_SPLIT
@@ -49,6 +48,7 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
+from suffice.signals.columns.questions import asked_in_both
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet

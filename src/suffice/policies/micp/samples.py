@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.answers import ScoredAnswers
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
-from suffice.measures.question_blocks import blocks, only_columns
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.policy import MiCPPolicy
@@ -20,7 +18,9 @@ from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
 from suffice.scoring import Match
-from suffice.signals.round_columns import RoundColumns
+from suffice.signals.columns.answers import ScoredAnswers
+from suffice.signals.columns.questions import blocks, only_columns
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.samples import (
     Clustering,
     cluster_of_samples,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
@@ -20,6 +19,7 @@ from suffice.replay.run.engine import again
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
+from suffice.signals.columns.texts import Texts
 from suffice.signals.table import SignalTable, decide
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import by_text, slices
+from suffice.signals.columns.texts import by_text, slices
 
 Characters = NDArray[Any]
 _BLANK, _A, _E, _H, _N, _T = b" aehnt"
@@ -133,7 +133,7 @@ def without_articles_first(alphabet: Alphabet, texts: pa.Array) -> Characters:
 
 
 def by_characters(form: Form, one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
-    """A form of texts, for :meth:`suffice.columns.texts.Texts.mapped`.
+    """A form of texts, for :meth:`suffice.signals.columns.texts.Texts.mapped`.
 
     ``one`` gives the same of a single text, where characters do not do.
     """
