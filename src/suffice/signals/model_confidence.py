@@ -32,7 +32,7 @@ BLANKS = (
 )
 """What ``str.strip`` takes off."""
 MARKUP = "*_`"
-LABEL = r"Answer[*_`]*:"
+LABEL = r"(?:Answer|answer is)[*_`]*:"
 """What answers stand behind in a reply, unless the round says where they start."""
 _LABEL = re.compile(LABEL)
 _BEFORE = re.compile(r"(?:\n[ \t]*(?:[-+>•]|#+)[ \t]|[\s*_`])*+")

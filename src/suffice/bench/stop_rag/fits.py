@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from suffice.bench.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
+from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, fit_stop_rag
@@ -120,7 +121,8 @@ def _fitted(
     tell: Callable[[FitProgress], None],
 ) -> FittedPolicy:
     how = settings_of(settings, fit.variant, fit.seed)
-    stated = _stated(how, settings, digest)
+    schedule = asdict(how.schedule(settings.preset, traces.origin.run.get("dataset")))
+    stated = _stated(how, settings, schedule, digest)
     folder = None if settings.folder is None else settings.folder / fit.name
     if folder is not None and (folder / "policy.json").exists():
         policy = _read_fit(folder, stated)
@@ -133,7 +135,8 @@ def _fitted(
     run = FitRun(
         progress=watch, checkpoint=None if folder is None else FitRun.checkpoint_of(folder)
     )
-    fitted = fit_stop_rag(traces, settings.preset, settings.fit_split, how, run)
+    measures = Measures(traces).by(None)
+    fitted = fit_stop_rag(measures, settings.preset, settings.fit_split, how, run)
     policy = replace(fitted, fitted_on={**fitted.fitted_on, _STUDY: stated})
     if folder is not None:
         save_policy(policy, folder, max_rounds=policy.rounds)
@@ -141,9 +144,10 @@ def _fitted(
     return FittedPolicy(fit=fit, policy=policy, loaded=False)
 
 
-def _stated(how: StopRAGSettings, settings: StopRAGStudySettings, digest: str) -> dict[str, Any]:
+def _stated(
+    how: StopRAGSettings, settings: StopRAGStudySettings, schedule: dict[str, Any], digest: str
+) -> dict[str, Any]:
     """All that a fit depends on, as JSON."""
-    schedule = asdict(how.schedule(settings.preset))
     schedule.pop("device", None)
     stated = {
         "preset": settings.preset,

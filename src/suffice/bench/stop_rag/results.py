@@ -167,24 +167,12 @@ _FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFacts:
-    """How one network was trained, and what deciding with it takes.
+    """How one network was trained (``loaded``: found so), and what deciding with it takes.
 
-    Parameters
-    ----------
-    loaded
-        Whether it was found fitted.
-    threshold
-        What the difference of its values must exceed.
-    trajectories, decisions, informative
-        Questions trained on, their states before the last, and those of them in the loss.
-    validated
-        Questions that chose checkpoint and threshold.
-    steps, seconds
-        Of the training; seconds are those of its last sitting.
-    truncated
-        The share of states that lost documents or parts of them; ``None``: it reads no text.
-    state_seconds
-        To value a recorded state, signals it reads computed, on this machine.
+    Of ``trajectories`` (questions) with ``decisions`` (states before the last) the ``informative`` states are
+    in the loss; ``validated`` questions chose checkpoint and threshold. ``seconds`` are those of its last
+    sitting, ``truncated`` is the share of states that lost text (``None``: it reads none), ``state_seconds``
+    what a recorded state took to value on this machine.
     """
 
     seed: int

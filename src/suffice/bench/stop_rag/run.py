@@ -29,6 +29,7 @@ from suffice.bench.stop_rag.scores import Questions, best_fixed, contrasts
 from suffice.bench.stop_rag.show import stop_rag_page
 from suffice.bench.study import Options, Progress, Request, Study
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
@@ -201,6 +202,7 @@ def _in_disguise(study: StopRAGStudy) -> Iterator[str]:
 
 
 def _about_the_record(study: StopRAGStudy, traces: TraceSet) -> Iterator[str]:
+    yield from Measures(traces).by(None).notes(None)
     if study.unlabelled:
         yield f"{counted(study.unlabelled, 'question')} without gold answers left out"
     short = int((traces.last_rounds < study.rounds).sum())

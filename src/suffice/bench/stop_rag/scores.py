@@ -39,7 +39,7 @@ class Questions:
     def read(cls, traces: TraceSet, f1_kind: F1Kind) -> Questions:
         """Score every recorded round."""
         labelled = _labelled(traces)
-        measures = Measures(labelled)
+        measures = Measures(labelled).by(None)  # of a redacted record its own scores
         return cls(
             traces=labelled,
             scored=measures.scores(f1_kind),
@@ -132,7 +132,7 @@ def _padded(traces: TraceSet, f1_kind: F1Kind, rounds: int) -> NDArray[np.float6
     """F1 after 1 to ``rounds`` rounds, (n_questions, rounds)."""
     wanted = np.arange(1, rounds + 1)[None, :]
     at = np.minimum(wanted, traces.last_rounds[:, None]).astype(np.int64)
-    return np.take_along_axis(Measures(traces).score("f1", f1_kind), at - 1, axis=1)
+    return np.take_along_axis(Measures(traces).by(None).score("f1", f1_kind), at - 1, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

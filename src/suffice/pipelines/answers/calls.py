@@ -25,6 +25,7 @@ _SIGNS = re.compile(rf"[{MARKUP}]+")
 
 _SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
+_THOUGHT_STOP = ("\n\n", "\nFollow-up:", "\nIntermediate answer:")
 NOTHING_ASKED = Usage(
     llm_calls=0,
     answer_calls=0,
@@ -81,6 +82,11 @@ class AnswerSettings:
     def __post_init__(self) -> None:
         least = {"samples": 0, "top_logprobs": 0, "seed": 0}
         check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+
+    @property
+    def reasons(self) -> bool:
+        """Whether a chain of thought stands before the answer."""
+        return False
 
 
 def check_least(settings: object, least: dict[str, int]) -> None:
@@ -193,7 +199,10 @@ def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) 
         return ("\n",) if model.api == "completion" else _STOP
     # a rating is not read of a sample, nor where none was asked for
     unread = settings.prompt == "no-confidence" or (sampled and settings.prompt == "answer-first")
-    return ("\nConfidence", *_STOP) if unread else _STOP
+    stop: tuple[str, ...] = _STOP
+    if settings.reasons:  # a chat model may put blank lines between its thoughts
+        stop = () if model.api == "chat" else _THOUGHT_STOP
+    return ("\nConfidence", *stop) if unread else stop
 
 
 def _answers(generation: Generation) -> tuple[str, ...]:

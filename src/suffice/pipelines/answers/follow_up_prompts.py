@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from suffice.pipelines.answers.prompts import (
     NOTHING_NEW,
@@ -22,19 +23,29 @@ from suffice.protocols import Message
 from suffice.signals.evidence import one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
+FinalAnswer = Literal["short", "ircot"]
+"""``short``: the answer alone; ``ircot``: behind a chain of thought, after "So the answer is:"."""
+SO_THE_ANSWER = "So the answer is:"
+FINAL_ANSWERS: tuple[FinalAnswer, ...] = get_args(FinalAnswer)
 FOLLOW_UP = "Follow-up:"
 """What a completion model continues with its next question."""
 VERDICT = "Analysis:"
 """What it continues with its verdict."""
+_THOUGHT = "Reasoning:"
 
 _INSTRUCTIONS = (
     "A main question is answered step by step. Each step has a follow-up question, a document that was "
     "found for it, and the intermediate answer that the document gives. A follow-up question asks for one "
     "missing fact, names whom or what it is about, and never repeats an earlier one. When a document does "
     "not help, the next follow-up question asks in other words, or for something else. At the end the main "
-    "question is answered with a short phrase, from the steps alone."
+    "question is answered"
 )
-_RATED = f"{_INSTRUCTIONS} The answer is rated from 1 (a guess) to 5 (certain) by how sure it is."
+_FINAL: Mapping[FinalAnswer, str] = {
+    "short": "with a short phrase, from the steps alone.",
+    "ircot": "by reasoning from the steps alone, one fact a sentence, and last with a short phrase after "
+    f"the words: {SO_THE_ANSWER}",
+}
+_RATED = "The answer is rated from 1 (a guess) to 5 (certain) by how sure it is."
 _ASK = "Ask the next follow-up question."
 _REPEATED = "That was asked before. Ask another follow-up question, about a fact still missing."
 _READ = (
@@ -91,17 +102,14 @@ class _Transcript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worked:
-    """A worked example.
-
-    ``missing`` says after its first step what the answer still needs, ``enough`` at its end that it
-    needs nothing.
-    """
+    """What an answer lacks after its first step (``missing``), and that it lacks nothing in the end."""
 
     made: _Transcript
     answer: str
     confidence: int
     missing: str
     enough: str
+    thought: str
 
 
 def _shelved(title: str) -> str:
@@ -129,6 +137,7 @@ _EXAMPLES: tuple[_Worked, ...] = (
         confidence=5,
         missing="The director, Bram Essiwick, is known. His brother is not named.",
         enough="The director, Bram Essiwick, and his brother, Dorrit Essiwick, are both named.",
+        thought="The Quiet Orchard was directed by Bram Essiwick. His brother was Dorrit Essiwick.",
     ),
     _Worked(
         made=_Transcript(
@@ -160,6 +169,8 @@ _EXAMPLES: tuple[_Worked, ...] = (
         confidence=4,
         missing="The Hollin Bridge is of 1877. When the Saltmere Bridge was opened is not stated.",
         enough="1851 is before 1877, so the Saltmere Bridge is older, and Piers Okonwe opened it.",
+        thought="The Hollin Bridge was opened in 1877 by Dorrit Vane. The Saltmere Bridge was opened in 1851 "
+        "by Piers Okonwe. 1851 is before 1877, so the Saltmere Bridge is the older one.",
     ),
 )
 
@@ -170,22 +181,12 @@ def _again(question: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpPrompts:
-    """The prompts of one loop.
-
-    Parameters
-    ----------
-    api
-        Which form the model wants: a text to continue, or messages.
-    documents
-        Whether the next follow-up question is asked for with the documents in view, or with the
-        follow-up questions and their answers alone (the chain).
-    form
-        In what order the answer and its rating are asked for.
-    """
+    """The prompts of one loop; without ``documents`` a question is asked for by earlier answers alone."""
 
     api: Api
     documents: bool
     form: PromptName
+    final: FinalAnswer = "short"
 
     def next_query(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the next follow-up question; a completion model continues after :data:`FOLLOW_UP`."""
@@ -209,11 +210,13 @@ class FollowUpPrompts:
         made = _made(question, [_shown(step, step.shown) for step in steps])
         if self.api == "completion":
             label = "" if asks_marker(self.form) else "Answer:"
+            if self.final == "ircot" and self.form != "confidence-first":
+                label = _THOUGHT
             asked = _again(made.question)
             return f"{self._head(shown=True)}\n\n{made.text(shown=True)}\n{asked}\n{label}"
         return (
             *self._examples_as_turns(shown=True),
-            *made.turns(shown=True, last=_final(made.question)),
+            *made.turns(shown=True, last=self._wanted(made.question)),
         )
 
     def verdict(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
@@ -235,20 +238,23 @@ class FollowUpPrompts:
     def _examples_as_turns(self, *, shown: bool) -> list[Message]:
         turns = [Message(role="system", content=self._instructions)]
         for example in _EXAMPLES:
-            turns += example.made.turns(shown=shown, last=_final(example.made.question))
+            turns += example.made.turns(shown=shown, last=self._wanted(example.made.question))
             turns.append(Message(role="assistant", content=self._reply(example)))
         return turns
 
     @property
     def _instructions(self) -> str:
-        return _RATED if asks_rating(self.form) else _INSTRUCTIONS
+        told = f"{_INSTRUCTIONS} {_FINAL[self.final]}"
+        return f"{told} {_RATED}" if asks_rating(self.form) else told
 
     def _reply(self, example: _Worked) -> str:
-        return reply_form(self.form, example.answer, str(example.confidence))
+        said = reply_form(self.form, example.answer, str(example.confidence))
+        thought = f"{_THOUGHT} {example.thought} {SO_THE_ANSWER}"
+        return said if self.final == "short" else said.replace("Answer:", thought, 1)
 
-
-def _final(question: str) -> str:
-    return f"Answer the main question: {question}"
+    def _wanted(self, question: str) -> str:
+        how = "" if self.final == "short" else ", reasoning step by step"
+        return f"Answer the main question{how}: {question}"
 
 
 def _judged(example: _Worked) -> list[tuple[str, str]]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
+from suffice.errors import UsageError
+from suffice.options import Option
 from suffice.pipelines.answers.calls import check_least, usage_of, usage_sum
 from suffice.pipelines.answers.follow_up_prompts import (
+    FINAL_ANSWERS,
     FOLLOW_UP,
     VERDICT,
+    FinalAnswer,
     FollowUpPrompts,
     render_reading,
 )
@@ -33,6 +37,7 @@ _NEXT_QUESTION = ("\nMain question:", f"\n{FOLLOW_UP}")
 _TAGS = re.compile(r"<(STOP|CONTINUE)>")
 _LABEL = re.compile(rf"^\s*(?:{FOLLOW_UP}|Question:)\s*", re.IGNORECASE)
 _UNKNOWN = "unknown"
+_THOUGHT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,9 @@ class FollowUpSettings(QueryLoopSettings):
 
     Parameters
     ----------
+    final_answer
+        Whether the answer, and each sample, is a ``short`` phrase alone, or comes behind a chain of thought:
+        ``ircot``, as IRCoT's reader gives it, with at least 160 tokens for each reply.
     max_query_tokens, max_intermediate_tokens, max_verdict_tokens
         Length limits of a follow-up question, of its answer, and of a verdict with its analysis.
 
@@ -56,6 +64,14 @@ class FollowUpSettings(QueryLoopSettings):
     temperature: float = 0.7
     top_p: float = 0.9
     verdicts: bool = False
+    final_answer: Annotated[
+        FinalAnswer,
+        Option(
+            help="short: the answer alone; ircot: behind a chain of thought, after 'So the answer is:', "
+            "as in Stop-RAG's paper",
+            otherwise="other loops answer by --prompt alone",
+        ),
+    ] = "short"
     max_query_tokens: int = 48
     max_intermediate_tokens: int = 32
     max_verdict_tokens: int = 160
@@ -64,6 +80,20 @@ class FollowUpSettings(QueryLoopSettings):
         QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
         names = ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens")
         check_least(self, dict.fromkeys(names, 1))
+        if self.final_answer not in FINAL_ANSWERS:
+            raise UsageError(
+                f"no final_answer {self.final_answer!r}; allowed: {', '.join(FINAL_ANSWERS)}"
+            )
+        if self.reasons and self.prompt == "bare":
+            raise UsageError(
+                "final_answer 'ircot' gives its thoughts first, and prompt 'bare' the answer alone; type "
+                "--prompt no-confidence"
+            )
+
+    @property
+    def reasons(self) -> bool:
+        """Whether a chain of thought stands before the answer."""
+        return self.final_answer == "ircot"
 
     @property
     def own_calls(self) -> int:
@@ -115,13 +145,7 @@ class FollowUpAgent:
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`."""
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -174,13 +198,7 @@ class SufficiencyAsker:
         self._max_tokens = max_tokens
 
     def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`."""
         prompt = self._prompts.verdict(question, steps)
         # a chat model ends by itself, and what it writes before its decision is its own matter
         stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
@@ -214,8 +232,17 @@ class FollowUpPipeline(QueryLoop):
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
+        if settings.reasons:
+            settings = replace(
+                settings,
+                max_tokens=max(settings.max_tokens, _THOUGHT_TOKENS),
+                max_sample_tokens=max(settings.max_sample_tokens, _THOUGHT_TOKENS),
+            )
         prompts = FollowUpPrompts(
-            api=model.api, documents=settings.sees_documents, form=settings.prompt
+            api=model.api,
+            documents=settings.sees_documents,
+            form=settings.prompt,
+            final=settings.final_answer,
         )
         roles = Roles(
             chooser=FollowUpAgent(model, prompts, max_tokens=settings.max_query_tokens),

@@ -25,22 +25,10 @@ from suffice.trace.rounds.records import Passage, Question, Round, Usage
 # --- who does what --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryChoice:
-    """What a chooser wants.
+    """What a chooser wants: to send ``query``, or to end instead (``finishes``).
 
-    Parameters
-    ----------
-    query
-        To be sent.
-    said
-        What it said in the form in which later prompts repeat it.
-    action
-        Everything it generated, as it came.
-    usage
-        Its calls and their tokens.
-    finishes
-        Whether it would end instead.
-    unread
-        Whether nothing it said could be read, so that the query is the question.
+    Later prompts repeat ``said``; ``action`` is everything it generated. ``unread``: nothing of that could be
+    read, so that the query is the question.
     """
 
     query: str
@@ -104,18 +92,10 @@ FinalPrompt = Callable[[str, Sequence[SearchStep]], Prompt]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Who does what in a loop.
+    """Who chooses queries, answers each from what it found, and says after each round whether to end.
 
-    Parameters
-    ----------
-    chooser
-        Chooses queries.
-    reader
-        Answers each query from what it found; ``None``: nobody does.
-    asker
-        Says after each round whether to end; ``None``: the chooser's own wish to end counts.
-    prompt
-        Asks for the answer from the steps; ``None``: it is asked for from the passages alone.
+    Without an ``asker`` the chooser's own wish to end counts; without a ``prompt`` that asks for the answer
+    from the steps it is asked for from the passages alone.
     """
 
     chooser: QueryChooser
@@ -188,14 +168,8 @@ class QueryLoopSettings(LoopSettings):
 class _Look:
     """What a query found, in rank order, down to the last passage that it adds.
 
-    Parameters
-    ----------
-    new
-        Not found before.
-    offered
-        Those and what was dropped before: its score for this query may be better.
-    again
-        Shown before.
+    ``offered`` are the ``new`` and what was dropped before: its score for this query may be better. ``again``
+    were shown before.
     """
 
     new: tuple[Passage, ...]
@@ -382,22 +356,9 @@ class QueryLoop(SteppedLoop):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _After:
-    """What is asked after a round: whether to end, by an asker or as the chooser's next choice.
+    """What is asked after a round if ``verdicts``: whether to end, of an asker or as the chooser's choice.
 
-    Parameters
-    ----------
-    verdicts
-        Whether it is asked at all.
-    ask, wish
-        Asks the asker, and the chooser; its choice is the next round's too.
-    asks
-        Whether there is an asker.
-    unread
-        Choices up to this round of which nothing could be read.
-    trail
-        Counts the verdicts.
-    last
-        Whether no round follows.
+    ``unread`` are the choices up to this round of which nothing could be read.
     """
 
     verdicts: bool

@@ -56,30 +56,10 @@ class Following(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A round that a loop has come to.
+    """A round that a loop has come to: what it ``found``, and earlier ones ``before`` it, without answers.
 
     :meth:`asked` may run in any thread, beside everything else; :meth:`finished` in the order of the rounds.
-
-    Parameters
-    ----------
-    number
-        Of the round, from 1.
-    question
-        Whose.
-    found
-        The round without an answer: its passages, and what they cost.
-    before
-        The same of earlier rounds.
-    prompt
-        Renders what is asked for the answer.
-    answerer
-        Asks.
-    reads
-        What is read of the round.
-    last
-        Whether it is the last of the budget.
-    then
-        What the loop asks about the round after its answer; ``None``: nothing.
+    ``then`` is what the loop asks about the round after its answer.
     """
 
     number: int

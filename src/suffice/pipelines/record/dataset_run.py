@@ -286,6 +286,8 @@ def _run_document(
     for name in _STATED_WHEN_ON:
         if not settings[name]:
             del settings[name]
+    if (final := settings.pop("final_answer", "short")) != "short":
+        settings["prompt"] = f"{final}+{settings['prompt']}"
     stated |= {f"{name}_reason": why for name, why in pipeline.settled_by.items()}
     return {
         "dataset": recording.dataset,

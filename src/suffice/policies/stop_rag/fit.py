@@ -19,6 +19,7 @@ from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import (
+    EPOCHS,
     PACKAGED_ENCODER,
     SETTINGS,
     SignalTrainSettings,
@@ -66,7 +67,9 @@ def fit_stop_rag(
     started = time.monotonic()
     measures = Measures.of(traces)
     training, validation = _divide(measures, split, settings)
-    schedule = settings.schedule(preset)
+    dataset = measures.traces.origin.run.get("dataset")
+    schedule = settings.schedule(preset, dataset)
+    by_dataset = preset == "published" and settings.features == "text"
     _check(training, validation, settings)  # before anything is read
     learned = (
         _learn_text(training, validation, schedule, run)
@@ -79,6 +82,7 @@ def fit_stop_rag(
         "source": measures.traces.origin.source,
         "split": split,
         "reward": settings.reward if measures.metric.gold else measures.metric.name,
+        "dataset": dataset,
         **_provenance(training, validation, learned),
         "settings": {name: value for name, value in asdict(schedule).items() if name != "device"},
     }
@@ -96,6 +100,7 @@ def fit_stop_rag(
             *learned.notes,
             *_few(validation),
             *(_stand_ins(schedule, measures.traces) if preset == "published" else ()),
+            *([_epochs(settings, schedule.epochs, dataset)] if by_dataset else []),
         ),
     )
 
@@ -299,6 +304,21 @@ def _stand_ins(schedule: TrainSettings | SignalTrainSettings, traces: TraceSet) 
             "--pool 10 --reranker PATH"
         )
     return tuple(notes)
+
+
+def _epochs(settings: StopRAGSettings, epochs: float, dataset: object) -> str:
+    """How many passes are made over the questions, and why so many."""
+    said = f"{epochs:g} epoch{'' if epochs == 1 else 's'}"
+    if settings.epochs is not None:
+        return f"{said}, as --epochs says"
+    if dataset in EPOCHS:
+        return f"{said}, the paper's number for {dataset}; --epochs takes another"
+    named = "no data set" if dataset is None else f"the data set {dataset!r}"
+    once = " and ".join(name for name, number in EPOCHS.items() if number == 1)
+    return (
+        f"{said}, the paper's number for musique: the record names {named}; on {once} the paper makes one, "
+        "type --epochs 1"
+    )
 
 
 def _few(validation: _Part) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from suffice.protocols import Score
 from suffice.scoring import F1Kind, ScoreName, accuracy, exact_match, f1_score
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
+from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.records import LoopView, Passage
 from suffice.trace.rounds.tokens import passage_text
 
@@ -57,18 +58,9 @@ _IN_COLUMNS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """Rewards of recorded questions.
+    """``values`` (n, T) in [0, 1] of stopping after rounds 1 to ``lengths``; NaN: unlabelled or not sampled.
 
-    Parameters
-    ----------
-    values
-        (n, T) in [0, 1]: column t - 1 is r(s_t, STOP). NaN: unlabelled, not recorded, not sampled.
-    lengths
-        (n,), the last recorded round of each question.
-    usable
-        (n,), labelled and sampled in every recorded round: every reward is defined.
-    notes
-        How many questions are not usable and why, in sentences.
+    ``usable`` questions have them in every recorded round; ``notes`` say how many have not, and why.
     """
 
     values: NDArray[np.float64]
@@ -229,8 +221,7 @@ def _of(count: int, traces: TraceSet) -> str:
 class StateTexts:
     """The states of one question: ``documents[t - 1]`` are the texts round t added.
 
-    A passage counts once, where it was first added; one without title and text is left out, since
-    there is nothing to read.
+    A passage counts once, where it was first added; one without title and text is left out.
     """
 
     question: str
@@ -266,6 +257,11 @@ def texts_of_traces(traces: TraceSet) -> RecordedStates:
         raise UsageError(
             f"the network reads the passages each round added, and {traces.origin.source} holds no "
             "column passages; record them, or learn from signals alone"
+        )
+    if is_veiled(traces.origin.run):
+        raise UsageError(
+            f"the network reads texts, and {traces.origin.source} holds names in their place: learn from its "
+            "signals with --features signals (bench: --variants signals), or from the record itself"
         )
     return RecordedStates(traces)
 

@@ -21,19 +21,7 @@ _TIE_BITS = 40  # means less than 2^-40 (1e-12) apart are equal: 1/3 + 2/3 is no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A threshold and what it earned where it was chosen.
-
-    Parameters
-    ----------
-    threshold
-        Finite; in the differences' unit.
-    score
-        Mean reward of the rounds stopped in, in [0, 1].
-    mean_rounds
-        Mean of those rounds, 1 to T.
-    candidates
-        How many thresholds were compared.
-    """
+    """The best of ``candidates`` thresholds: the mean reward of the rounds stopped in, and their mean."""
 
     threshold: float
     score: float

@@ -119,10 +119,7 @@ class RewardTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What the network was worth on validation after ``step`` steps.
-
-    ``loss`` is the mean training loss since the evaluation before.
-    """
+    """What the network was worth after ``step`` steps; ``loss`` is the mean since the evaluation before."""
 
     step: int
     loss: float
@@ -142,12 +139,7 @@ class Trained:
 class BatchValues:
     """Values of stopping and of going on in a batch's states, tensors (b, T); 0 at no decision.
 
-    Parameters
-    ----------
-    learned
-        With gradients and dropout: what the loss is of.
-    estimates
-        The same network's without either: what targets bootstrap from, as deciding computes them.
+    ``learned`` with gradients and dropout, ``estimates``, which targets bootstrap from, without either.
     """
 
     learned: tuple[Any, Any]
@@ -197,10 +189,7 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Which trajectories are taken at which step, and when the network is evaluated.
-
-    ``known`` (n, T) says which states are learned from, ``labels`` (n, T) is for target ``binary``.
-    """
+    """Which trajectories are taken when; ``known`` (n, T) states count, ``labels`` are for ``binary``."""
 
     chosen: NDArray[np.int64]
     batch: int
@@ -242,14 +231,7 @@ class AdamW:
     """torch's AdamW, by its own function of a step.
 
     The class of that name loads a compiler, and sympy with it, which takes as long as torch itself and is
-    used by nothing here.
-
-    Parameters
-    ----------
-    groups
-        Each ``params`` and their ``lr``.
-    weight_decay
-        Of all of them.
+    used by nothing here. Each group is ``params`` and their ``lr``.
     """
 
     def __init__(self, groups: Sequence[dict[str, Any]], *, weight_decay: float) -> None:

@@ -116,6 +116,10 @@ def reply(answer: str, confidence: float | None = None, failure: str | None = No
         ("Answer: Oslo\nAnswer: Bergen", reply("Oslo")),
         ("Answer: the ratio is 4/5", reply("the ratio is 4/5")),
         ("Answer: Answer: Oslo", reply("Answer: Oslo")),
+        # a chain of thought ends in its answer
+        ("Oslo lies in Norway. So the answer is: Norway\nConfidence: 4", reply("Norway", 4.0)),
+        ("The **answer is:** Oslo", reply("Oslo")),
+        ("The answer is Oslo", reply("The answer is Oslo")),
         # no marker: the first line
         ("Oslo", reply("Oslo")),
         ("\n\n Oslo \nBergen", reply("Oslo")),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from suffice.pipelines.answers.calls import parse_reply
 from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
+    SO_THE_ANSWER,
     VERDICT,
     FollowUpPrompts,
     render_reading,
@@ -155,6 +156,39 @@ def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptN
     first = {each.partition(":")[0] for each in replies}
     assert first == ({"Confidence"} if form == "confidence-first" else {"Answer"})
     assert ("rated from 1" in text_of(prompt)) == (form in RATED)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("form", [form for form in PROMPTS if form != "bare"])
+def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: PromptName) -> None:
+    asked = replace(prompts(api, form=form), final="ircot")
+    prompt = asked.answer(QUESTION, STEPS)
+    if api == "chat":
+        replies = [each.content for each in messages(prompt) if each.role == "assistant"]
+        replies = [each for each in replies if SO_THE_ANSWER in each]
+    else:
+        parts = str(prompt).split("\nBack to the main question: ")[1:-1]
+        replies = [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+        assert str(prompt).endswith("\n" if form == "confidence-first" else "\nReasoning:")
+    parsed = [parse_reply(each) for each in replies]
+    assert [each.answer for each in parsed] == ["Dorrit Essiwick", "Piers Okonwe"]
+    assert [each.confidence for each in parsed] == ([5.0, 4.0] if form in RATED else [None] * 2)
+    for each in replies:  # one line of facts, then the answer
+        (thought,) = [line for line in each.splitlines() if SO_THE_ANSWER in line]
+        assert thought.startswith("Reasoning: The ")
+        assert thought.count(". ") >= 2
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_chain_of_thought_is_asked_for_after_the_same_beginning(api: Api) -> None:
+    """The follow-up question's prompt and the answer's share all but their end, as with a short answer."""
+    asked = replace(prompts(api), final="ircot")
+    query, answer = asked.next_query(QUESTION, STEPS), asked.answer(QUESTION, STEPS)
+    if isinstance(query, str) and isinstance(answer, str):
+        assert answer.startswith(query.removesuffix(FOLLOW_UP))
+    else:
+        assert answer[:-1] == query[:-1]
+    assert "Answer:" not in text_of(answer)
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -349,3 +349,51 @@ def test_defaults_and_settings_out_of_range() -> None:
             out_of_range: Any = {name: 0}
             with pytest.raises(UsageError, match=f"{name} must be at least 1"):
                 settings(**out_of_range)
+
+
+# --- the answer behind a chain of thought -----------------------------------------------------------
+THOUGHTS = " Brill Works was founded by Ada Thorn. Her brother was Ben. So the answer is: Ben\nConfidence: 4"
+
+
+@pytest.mark.parametrize("name", ["iterative", "chain"])
+@pytest.mark.parametrize("api", APIS)
+def test_the_answer_of_a_chain_of_thought_is_what_it_ends_in(api: Api, name: str) -> None:
+    lines = Lines(answer=(THOUGHTS,))
+    rounds, model, _ = run(lines, name, api=api, samples=2, final_answer="ircot")
+    assert [finished.answer for finished in rounds] == ["Ben"] * 3
+    assert [finished.samples for finished in rounds] == [("Ben", "Ben")] * 3
+    assert {finished.verbalized_confidence for finished in rounds} == {4.0}
+    asked = model.of("answer")
+    assert min(request.max_tokens for request in asked) >= 160
+    for request in asked:
+        assert ("\n\n" in request.stop) == (api == "completion")
+        assert len(request.stop) <= 4  # what servers take at most
+    assert all("reasoning from the steps" in text_of(request) for request in asked)
+
+
+def test_a_chat_model_may_leave_a_blank_line_between_its_thoughts() -> None:
+    said = (
+        "Brill Works was founded by Ada Thorn.\n\nHer brother was Ben.\n\n**So the answer is:** Ben"
+    )
+    rounds, _, _ = run(Lines(answer=(said,)), api="chat", final_answer="ircot")
+    assert {finished.answer for finished in rounds} == {"Ben"}
+
+
+def test_short_answers_are_asked_for_as_before() -> None:
+    rounds, model, _ = run(samples=1)
+    _, same, _ = run(samples=1, final_answer="short")
+    assert [request for request, _ in model.given] == [request for request, _ in same.given]
+    assert all("Reasoning" not in text_of(request) for request, _ in model.given)
+    assert {finished.answer for finished in rounds} == {"Ben"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"final_answer": "long"}, "final_answer 'long'"),
+        ({"final_answer": "ircot", "prompt": "bare"}, "--prompt no-confidence"),
+    ],
+)
+def test_a_final_answer_that_cannot_be_asked_for(settings: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        IterativeSettings(**settings)

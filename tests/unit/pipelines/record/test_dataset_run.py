@@ -10,6 +10,7 @@ import pytest
 from suffice._version import VERSION
 from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError
+from suffice.pipelines.loops.follow_up import IterativeSettings
 from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.pipelines.record.dataset_run import (
     Recording,
@@ -107,6 +108,26 @@ def test_what_is_off_is_not_stated_so_that_older_recordings_go_on(tmp_path: Path
     assert not {"closed_book", "judge"} & set(run)
     with pytest.raises(UsageError, match="judge was None, now True"):
         record(tmp_path / "t", settings=CumulativeSettings(rounds=2, judge=True))
+
+
+def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path) -> None:
+    """A recording of before there was a choice goes on, and none goes on by the other prompt."""
+    short = IterativeSettings(rounds=2, samples=0)
+    thought = replace(short, final_answer="ircot", prompt="no-confidence")
+    for name, settings, prompt in (
+        ("short", short, "answer-first"),
+        ("thought", thought, "ircot+no-confidence"),
+    ):
+        record(tmp_path / name, EXAMPLES[:2], settings=settings)
+        stated = read_traces(tmp_path / name).origin.run
+        assert stated["prompt"] == prompt
+        assert "final_answer" not in stated
+        assert record(tmp_path / name, EXAMPLES[:3], settings=settings).before == 2
+    assert read_traces(tmp_path / "thought").origin.run["max_tokens"] >= 160
+    with pytest.raises(UsageError, match="prompt was 'answer-first', now 'ircot"):
+        record(
+            tmp_path / "short", EXAMPLES[:4], settings=replace(thought, max_tokens=short.max_tokens)
+        )
 
 
 def test_a_question_whose_closed_book_fails_is_tried_again(tmp_path: Path) -> None:

@@ -155,6 +155,34 @@ def test_published_says_where_the_rounds_were_not_searched_as_the_papers(
     )
 
 
+@pytest.mark.parametrize(
+    ("run", "stated", "epochs", "said"),
+    [
+        ({"dataset": "hotpotqa"}, None, 1.0, "1 epoch, the paper's number for hotpotqa"),
+        ({"dataset": "musique"}, None, 3.0, "3 epochs, the paper's number for musique"),
+        ({"dataset": "mine.jsonl"}, None, 3.0, "the record names the data set 'mine.jsonl'"),
+        ({}, None, 3.0, "the record names no data set"),
+        ({"dataset": "hotpotqa"}, 0.5, 0.5, "0.5 epochs, as --epochs says"),
+    ],
+)
+def test_published_says_how_often_it_goes_over_the_questions(
+    run: dict[str, Any], stated: float | None, epochs: float, said: str, tiny: Path
+) -> None:
+    wanted = StopRAGSettings(encoder=str(tiny), mode="separate", layers=0, epochs=stated)
+    policy = fit_stop_rag(searched(**run), "published", "tune", wanted)
+    assert policy.fitted_on["settings"]["epochs"] == epochs
+    assert policy.fitted_on["dataset"] == run.get("dataset")
+    assert len([note for note in policy.notes if said in note]) == 1
+    corrected = fit_stop_rag(searched(**run), "corrected", "tune", QUICK)
+    assert not [note for note in corrected.notes if "epoch" in note]
+
+
+def test_names_in_place_of_texts_are_not_read(tiny: Path) -> None:
+    hidden = searched(derived=[{"by": "redact"}])
+    with pytest.raises(UsageError, match="--features signals"):
+        fit_stop_rag(hidden, "corrected", "tune", text(tiny))
+
+
 @pytest.mark.parametrize("target", ["mc", "q0", "binary"])
 def test_every_target_is_learned(target: str) -> None:
     found = fit_method(

@@ -13,6 +13,7 @@ from suffice.policies.stop_rag.settings import (
     SETTINGS,
     SIGNAL_SETTINGS,
     SignalTrainSettings,
+    StopRAGSettings,
     TrainSettings,
 )
 
@@ -26,6 +27,26 @@ def test_the_published_numbers() -> None:
     assert (found.mode, found.trained_layers, found.window) == ("joined", None, None)
     assert (found.clip_norm, found.dropout, found.target) == (30.0, 0.1, "q-lambda")
     assert not found.ends
+
+
+@pytest.mark.parametrize(
+    ("dataset", "epochs"),
+    [
+        ("hotpotqa", 1.0),
+        ("2wikimultihopqa", 1.0),
+        ("musique", 3.0),
+        (None, 3.0),
+        ("mine.jsonl", 3.0),
+        (["hotpotqa"], 3.0),
+    ],
+)
+def test_the_published_epochs_go_by_the_data_set(dataset: object, epochs: float) -> None:
+    """Appendix B, table 5."""
+    assert StopRAGSettings().schedule("published", dataset).epochs == epochs
+    assert StopRAGSettings(epochs=2.5).schedule("published", dataset).epochs == 2.5
+    assert StopRAGSettings().schedule("corrected", dataset).epochs == TrainSettings().epochs
+    signals = StopRAGSettings(features="signals").schedule("published", dataset)
+    assert signals == SIGNAL_SETTINGS["published"]
 
 
 def test_the_corrected_preset_is_the_default_and_takes_at_least_400_steps() -> None:
