@@ -172,8 +172,8 @@ def run(command: str, folder: Path) -> str:
     )
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
-    printed = done.stdout.rstrip()
-    return f"{printed}\n{done.stderr.rstrip()}".rstrip()
+    said = [line for line in done.stderr.splitlines() if not line.endswith(" s so far")]
+    return "\n".join([done.stdout.rstrip(), *said]).rstrip()
 
 
 def main(folder: Path, sources: Sequence[str]) -> None:

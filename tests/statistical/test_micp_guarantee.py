@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from studies.micp_populations import KINDS, Kind
 
+from studies import micp_populations
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_fit import Relevances, fit_filter
@@ -30,46 +31,15 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.testing.traces import sampled_records, to_trace_set
 
-Kind = Literal["continuous", "10 samples", "5 samples"]
-KINDS: tuple[Kind, ...] = ("continuous", "10 samples", "5 samples")
 ALPHAS = tuple(map(Fraction, ("0.05", "0.1", "0.2", "0.3")))
 SIZES = (30, 100, 300, 1000)
-PEOPLE, TESTED, ANSWERS = 20_000, 300, 6
+PEOPLE, TESTED = 20_000, 300
 PRESETS: tuple[Preset, ...] = ("published", "corrected")
 
 
 def population(kind: Kind, rounds: int, *, seed: int = 0, people: int = PEOPLE) -> Sampled:
-    """Questions of which some are answered at once, some later, some never, some confidently wrong.
-
-    A question keeps its difficulty and its favourite wrong answer through all rounds, so entropies
-    depend on each other, on the right answer being there and on its coming later. In 3 of 100 rounds
-    every sample is empty: undefined, though a right answer may have been sampled before.
-    """
-    rng = np.random.default_rng([seed, rounds, KINDS.index(kind)])
-    samples = 5 if kind == "5 samples" else 10
-    known_from = rng.choice([0, 1, 2, 3, 99], people, p=[0.45, 0.15, 0.1, 0.05, 0.25])  # 99: never
-    known = np.arange(rounds) >= known_from[:, None]
-    ease = rng.beta(1.2, 1.0, people)[:, None] * np.ones(rounds)
-    right = np.where(known, ease, 0.02 * (known_from < 99)[:, None])
-    stubborn = rng.beta(0.7, 1.0, (people, 1, 1))  # how much of the rest is one wrong answer
-    noise = rng.dirichlet(np.ones(ANSWERS - 1), (people, rounds))
-    favourite = np.eye(ANSWERS - 1)[rng.integers(0, ANSWERS - 1, people)][:, None, :]
-    wrong = stubborn * favourite + (1 - stubborn) * noise
-    shares = np.concatenate([right[..., None], (1 - right)[..., None] * wrong], axis=2)
-    counts = rng.multinomial(samples, shares / shares.sum(axis=2, keepdims=True))
-    logs = np.where(counts > 0, counts * np.log(np.maximum(counts, 1)), 0.0)
-    logs.sort(axis=2)  # equal partitions give equal bits
-    score = 1.0 - logs.sum(axis=2) / (samples * math.log(samples))
-    confidence = np.where(counts[..., 0] > 0, counts[..., 0] / samples, -np.inf)
-    if kind == "continuous":
-        score = score + 0.05 * rng.standard_normal(score.shape)
-        confidence = confidence + 0.02 * rng.standard_normal(confidence.shape)
-    empty = rng.random((people, rounds)) < 0.03
-    return Sampled(
-        score=np.where(empty, np.nan, score),
-        best_gold=np.maximum.accumulate(np.where(empty, -np.inf, confidence), axis=1),
-        draws=rng.random((people, rounds)),
-    )
+    """What the samples of many questions of a kind say."""
+    return micp_populations.population(kind, rounds, seed=seed, people=people).sampled
 
 
 @dataclass(frozen=True)

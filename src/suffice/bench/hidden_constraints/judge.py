@@ -35,17 +35,8 @@ _LINE = re.compile(
 class JudgeSettings:
     """How a judge is asked; the defaults are the published ones.
 
-    Parameters
-    ----------
-    constraint_text
-        What it is told of the constraint: its ``token`` (published), or the token with the ``requirement``
-        in brackets.
-    max_tokens
-        Of its reply.
-    retries
-        Further tries of a model that fails or says nothing.
-    backoff_s
-        Seconds before each of them.
+    ``constraint_text``: it is told the ``token`` (published), or the token with the ``requirement`` in
+    brackets. ``retries`` of a model that fails or says nothing come after ``backoff_s`` each.
     """
 
     constraint_text: Literal["token", "requirement"] = "token"
@@ -71,20 +62,8 @@ class LLMJudge:
     is not asked again: the plan counts as not satisfying, and the reply is counted in :attr:`unreadable`.
     So is silence of all models, unless every request failed.
 
-    Safe to call from several threads.
-
-    Parameters
-    ----------
-    model
-        The judge.
-    fallback
-        Asked when ``model`` cannot answer.
-    requirements
-        Plain sentences by token, for ``constraint_text="requirement"``.
-    settings
-        How it is asked.
-    sleep
-        Waits so many seconds.
+    Safe to call from several threads. ``requirements`` are plain sentences by token, for
+    ``constraint_text="requirement"``.
     """
 
     def __init__(
@@ -250,12 +229,7 @@ def _confidence(reply: Mapping[str, Any]) -> float | None:
 class Agreement:
     """How often a judge and the deterministic checker say the same of a plan.
 
-    Parameters
-    ----------
-    both, judge_only, checker_only, neither
-        Plans by who finds that they satisfy.
-    unreadable
-        Plans of which the judge said neither; they stand among those it does not find to satisfy.
+    ``unreadable`` verdicts of the judge stand among those it does not find to satisfy.
     """
 
     both: int

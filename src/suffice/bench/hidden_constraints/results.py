@@ -73,21 +73,11 @@ class TaskMean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFigures:
-    """An agent with a retriever.
+    """An agent with its retriever, ``None`` for one that has none.
 
-    Parameters
-    ----------
-    agent, retriever
-        ``retriever`` is ``None`` for an agent that has none.
-    runs, failed
-        Runs that finished, and those that did not and enter no mean.
-    measures
-        By name; a measure no run has is left out.
-    oracle_rank
-        Mean :data:`FIRST_RETRIEVED` over runs that retrieved such a document; ``None``: none did.
-    satisfied_covered, satisfied_uncovered
-        Semantic success where a constraint document was retrieved, and where none was; ``None``: no such
-        run.
+    ``failed`` runs enter no mean; a measure no run has is left out. ``oracle_rank`` is the mean
+    :data:`FIRST_RETRIEVED`; ``satisfied_covered`` and ``satisfied_uncovered`` are semantic success where a
+    constraint document was retrieved, and where none was. ``None``: there is no such run.
     """
 
     agent: str
@@ -216,20 +206,7 @@ class ExampleStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRun:
-    """One run of a gated agent, step by step.
-
-    Parameters
-    ----------
-    agent, retriever, task, goal, seed
-        Whose it is.
-    tau_low, tau_high
-        The gate's thresholds.
-    steps
-        Its decisions.
-    proxy, semantic, covered
-        Whether the plan names the token, the judge is satisfied (``None``: nobody judged it), and a
-        document that carries the constraint was retrieved.
-    """
+    """One run of a gated agent, step by step; ``semantic`` is ``None`` where nobody judged it."""
 
     agent: str
     retriever: str

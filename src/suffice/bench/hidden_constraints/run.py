@@ -14,8 +14,8 @@ from suffice.bench.hidden_constraints.checker import CHECKER, CheckerJudge, sati
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from suffice.bench.hidden_constraints.judge import Agreement, LLMJudge, agreement
-from suffice.bench.hidden_constraints.oracle import oracle_rank
 from suffice.bench.hidden_constraints.page import hidden_constraints_page
+from suffice.bench.hidden_constraints.published import as_published
 from suffice.bench.hidden_constraints.results import (
     ExampleRun,
     GateVariant,
@@ -63,20 +63,10 @@ _PLANS = "plans"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experimenters:
-    """The models an experiment needs.
+    """The models an experiment needs; ``judge_name`` is what a recording calls the judge.
 
-    Parameters
-    ----------
-    model
-        Plans.
-    judge, judge_name
-        Says whether a plan satisfies a constraint, and what a recording calls it.
-    encoder
-        For retrievers with dense vectors.
-    detector
-        Finds contradictions; ``None``: the published markers.
-    concurrency
-        Runs under way at once; ``None``: what the model says suits it.
+    Without a detector the published markers find contradictions; without ``concurrency`` as many runs are
+    under way as suit the model.
     """
 
     model: ChatModel
@@ -226,9 +216,9 @@ def _recalls(
 
 def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
     """Of the first document that carries the constraint; infinite when none is returned."""
-    ranking = retriever.retrieve(task.query, documents)
-    rank = oracle_rank([document.id for document in ranking], task.document_ids)
-    return float("inf") if rank is None else float(rank)
+    ranking = enumerate(retriever.retrieve(task.query, documents), start=1)
+    ranks = (rank for rank, document in ranking if document.id in task.document_ids)
+    return float(next(ranks, "inf"))
 
 
 def _variants(
@@ -386,6 +376,8 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
     settings: HiddenConstraintsSettings = request.read(
         HiddenConstraintsSettings, gates=asked.gates, folder=request.folder
     )
+    if settings.as_published:
+        settings = as_published(settings)
     made = generate(settings.benchmark)
     who = _experimenters(models, asked, settings, made)
     if request.folder is None:

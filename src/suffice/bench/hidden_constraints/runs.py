@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from suffice._version import VERSION
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
-from suffice.bench.hidden_constraints.oracle import OracleRetriever
 from suffice.errors import SufficeWarning, UsageError
 from suffice.options import Option, read_names
 from suffice.pipelines.models import reranker_name
@@ -23,7 +22,7 @@ from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
 from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.retrieval.ranking import check_k, corpus_fingerprint
 from suffice.retrieval.retrievers import (
     Retrieval,
     RetrieverName,
@@ -62,37 +61,10 @@ def read_agents(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenConstraintsSettings:
-    """What is run.
+    """What is run: ``vanilla`` once a task and seed, every other agent with every retriever.
 
-    Parameters
-    ----------
-    benchmark
-        How tasks and documents are generated.
-    subset
-        ``hard``: all tasks; ``hard-small``: the shorter ones.
-    limit
-        Only the first tasks of it; ``None``: all.
-    agents, retrievers
-        Of :data:`suffice.pipelines.planning.controls.AGENTS` and :data:`REGIMES`. ``vanilla`` runs once.
-    seeds, seed
-        How many times everything is drawn, and the first seed; each next one is 1 more.
-    experiments
-        Of :data:`EXPERIMENTS`. Ablations and sweep run the gate with the first retriever and seed.
-    gates
-        Gates besides the published one, by the name of their agent.
-    encoder
-        What the encoder of dense vectors is called.
-    detector
-        What the gates call who finds contradictions; ``markers`` is the published one.
-    planning
-        How plans are drafted.
-    retrieval_cost, failure_loss
-        c_r and L_f of the trajectory cost J (Eq. 5), in one unit; the paper states neither. Ours: those
-        that ``suffice fit gate`` goes by where none are named.
-    resamples
-        Bootstrap draws over tasks.
-    folder
-        Keeps everything, so that the experiment can be gone on with.
+    ``gates`` are gates besides the published one, by the name of their agent. ``folder`` keeps everything, so
+    that the experiment can be gone on with.
     """
 
     benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
@@ -142,6 +114,7 @@ class HiddenConstraintsSettings:
         ),
     ] = MARKERS
     planning: PlanningSettings = field(default_factory=PlanningSettings)
+    # c_r and L_f of Eq. 5; the paper states neither
     retrieval_cost: Annotated[
         float, Option(metavar="C", help="of a retrieval, in the trajectory cost J")
     ] = DEFAULT_COSTS.retrieval
@@ -151,6 +124,14 @@ class HiddenConstraintsSettings:
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
     ] = 1000
+    as_published: Annotated[
+        bool,
+        Option(
+            help="the paper's arrangement: hard-small; tfidf, dense, dense-30 and oracle; all agents and "
+            "experiments; three seeds from 42; K 2 at 0.6, 6 steps; the markers. An option that says "
+            "otherwise is refused, --limit is not. Prints what the paper states and where it is silent"
+        ),
+    ] = False
     folder: Path | None = None
 
     def __post_init__(self) -> None:
@@ -214,6 +195,7 @@ class HiddenConstraintsSettings:
             "retrieval_cost": self.retrieval_cost,
             "failure_loss": self.failure_loss,
             "resamples": self.resamples,
+            "as_published": self.as_published,
         }
 
 
@@ -227,6 +209,22 @@ _WEIGHTLESS = {
     "no CD (w2 = 0)": RiskModel(contradiction=0.0),
     "no DR (w3 = 0)": RiskModel(remaining=0.0),
 }
+
+
+class OracleRetriever:
+    """Gives a task's documents whatever is asked, with scores 1, 1/2, 1/3 (paper 4, section 7.4)."""
+
+    def __init__(self, documents: Iterable[Passage]) -> None:
+        self._documents = tuple(
+            replace(document, score=1 / rank) for rank, document in enumerate(documents, start=1)
+        )
+        if not self._documents:
+            raise UsageError("an oracle gives the documents of a task, found none")
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:  # noqa: ARG002 - asked in vain
+        """The first ``k`` of the task's documents."""
+        check_k(k)
+        return self._documents[:k]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

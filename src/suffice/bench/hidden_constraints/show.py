@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from suffice.bench.hidden_constraints.judge import Agreement
+from suffice.bench.hidden_constraints.published import arrangement
 from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy, TaskMean
 from suffice.bench.hidden_constraints.runs import ORACLE
 from suffice.bench.repetitions import seeds_named
@@ -33,7 +34,10 @@ def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
 
 def figures_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     """The tables that have rows."""
+    wanted = study.settings
+    tasks = min(study.hard_small, wanted.limit or study.hard_small)
     tables = (
+        *([arrangement(wanted, tasks, study.judge)] if wanted.as_published else []),
         _estimates(study, "Success, in percent.", _SCORES),
         _estimates(study, "What it took, a task.", _SPENT),
         _trajectory_costs(study),

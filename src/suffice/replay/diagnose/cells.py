@@ -41,45 +41,33 @@ class ByCorrectness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Replays of the same policies on several records, their means, and the signals of each that has them.
-
-    ``over_fixed`` is by policy what its mean score has over the line through the fixed budgets at the same
-    mean rounds; ``None`` for those budgets themselves.
+    """Replays of the same policies on several records, their means, the line through the mean fixed budgets
+    (mean rounds, mean score), and the signals of each record that has them.
     """
 
     results: tuple[ReplayResult, ...]
     macro: MacroResult
     frontier: tuple[tuple[float, float], ...]
-    over_fixed: tuple[float | None, ...]
     signals: tuple[tuple[ByCorrectness, ...], ...]
 
     def to_json(self) -> dict[str, object]:
         """Strict JSON; the replays stand in documents of their own."""
-        return {
-            name: as_json(getattr(self, name)) for name in ("frontier", "over_fixed", "signals")
-        }
+        return {name: as_json(getattr(self, name)) for name in ("frontier", "signals")}
 
 
 def cells(comparisons: Sequence[Comparison]) -> Cells:
-    """Put comparisons of the same policies side by side.
-
-    Raises
-    ------
-    UsageError
-        For what has no means over sets.
-    """
+    """Put comparisons of the same policies side by side."""
     macro = macro_means(comparisons)
-    kinds = [policy.kind for policy in comparisons[0].result.policies]
-    placed = [(policy.mean_rounds, policy.score.estimate) for policy in macro.policies]
-    fixed = sorted(place for kind, place in zip(kinds, placed, strict=True) if kind == "fixed")
-    at, heights = [rounds for rounds, _ in fixed], [score for _, score in fixed]
+    placed = zip(comparisons[0].result.policies, macro.policies, strict=True)
     return Cells(
         results=tuple(comparison.result for comparison in comparisons),
         macro=macro,
-        frontier=tuple(fixed),
-        over_fixed=tuple(
-            score - float(np.interp(rounds, at, heights)) if fixed and kind != "fixed" else None
-            for kind, (rounds, score) in zip(kinds, placed, strict=True)
+        frontier=tuple(
+            sorted(
+                (mean.mean_rounds, mean.score.estimate)
+                for policy, mean in placed
+                if policy.kind == "fixed"
+            )
         ),
         signals=tuple(_signals(comparison) for comparison in comparisons),
     )

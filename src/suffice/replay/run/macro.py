@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import numbered_units, unit_means
 from suffice.replay.run.compare import Comparison
+from suffice.replay.run.frontier import interpolate
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import NOT_KEPT
 from suffice.results.as_json import as_json, fields_as_json
@@ -22,7 +24,9 @@ from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.trace.units import unit_keys
+from suffice.trace.loops import is_veiled
+from suffice.trace.rounds.records import Question
+from suffice.trace.units import keys_of, unit_keys
 
 Array = NDArray[np.float64]
 _NAME_WIDTH = 40
@@ -32,8 +36,9 @@ _NAME_WIDTH = 40
 class MacroPolicy:
     """One policy's means over the sets; intervals are of means that weigh every set alike.
 
-    ``score`` is what ``metric`` compares by, ``by_set`` what it is in each set, ``other`` the mean of
-    another score to read beside it: EM, or F1 beside EM.
+    ``score`` is what ``metric`` compares by, ``by_set`` what it is in each set, ``other`` the mean of another
+    score to read beside it. ``over_fixed`` is the mean over sets of what the score has over the line through
+    the fixed budgets replayed there, at the same mean rounds; ``None``: none was, or it is one of them.
     """
 
     name: str
@@ -41,6 +46,7 @@ class MacroPolicy:
     other: float = field(metadata={"json": "{other}"})
     score: Interval = field(metadata={"json": "{metric}_interval"})
     delta: Interval = field(metadata={"json": "delta_{metric}"})
+    over_fixed: Interval | None
     mean_rounds: float
     by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
     label: str = field(metadata={"json": None})
@@ -92,6 +98,7 @@ class MacroResult(Tabular):
                 interval=True,
                 head=f"delta {label} [95%]",
             ),
+            Column(name="over_fixed", kind="points", interval=True, head="over fixed-k [95%]"),
             *(
                 Column(
                     name=f"{metric.name}_set_{number}",
@@ -105,6 +112,7 @@ class MacroResult(Tabular):
             [
                 *(policy.label, policy.other, policy.score, policy.mean_rounds),
                 Cell(policy.delta, "(baseline)") if policy.name == self.baseline else policy.delta,
+                policy.over_fixed,
                 *policy.by_set,
             ]
             for policy in self.policies
@@ -116,7 +124,8 @@ class MacroResult(Tabular):
         )
         explained = (
             f"Means over {len(self.sources)} sets, each counting the same, of "
-            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared}"
+            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared} Over "
+            "fixed-k: in each set over the line through its fixed budgets at the same mean rounds."
         )
         notes = (explained, f"Note: {metric.legend}") if metric.legend else (explained,)
         return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
@@ -124,8 +133,8 @@ class MacroResult(Tabular):
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set: keys of its labelled units, the id of one question of each, how many questions they are, and
-    columns (n_units, 2 x policies): score, other.
+    """One set: keys of its labelled units, the id of one question of each, how many questions they are,
+    columns (n_units, 3 x policies): score, other, rounds; and mean rounds of all questions.
     """
 
     keys: tuple[float, ...]
@@ -138,15 +147,9 @@ class _Set:
 def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     """Average every policy over the sets of several comparisons.
 
-    Questions that stand in several sets (of one text or group) are drawn together, so that the same
-    question asked of two models, or at two settings, is one observation; sets without a common
-    question are resampled on their own.
-
-    Raises
-    ------
-    UsageError
-        For fewer than two sets, comparisons of different policies, by different metrics or of answers
-        chosen differently, a set without labels, and the closed book.
+    Questions that stand in several sets (of one text or group; of one id where a record is redacted) are
+    drawn together, so that the same question asked of two models is one observation; sets without a common
+    question are resampled on their own. What has no means over sets is a ``UsageError``.
     """
     if len(comparisons) < 2:
         raise UsageError("means over sets need at least two sets of traces")
@@ -173,19 +176,21 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
         raise UsageError(
             f"every set of traces must be replayed with the same answer=, found {', '.join(sorted(answers))}"
         )
-    sets = [_set(comparison) for comparison in comparisons]
+    by_id = any(is_veiled(comparison.traces.origin.run) for comparison in comparisons)
+    sets = [_set(comparison, by_id=by_id) for comparison in comparisons]
     baseline = names.index(first.baseline)
-    means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
-    draws = np.mean(
-        [drawn for group in _groups(sets) for drawn in _draws(group, first.resamples, first.seed)],
-        axis=0,
-    )
+    by_set = [one.columns.mean(axis=0)[None, :] for one in sets]
+    drawn = [part for group in _groups(sets) for part in _draws(group, first.resamples, first.seed)]
+    means, draws = np.mean(by_set, axis=0)[0], np.mean(drawn, axis=0)
+    fixed = [number for number, policy in enumerate(first.policies) if policy.kind == "fixed"]
     count = len(names)
     rounds = np.stack([one.rounds for one in sets]).mean(axis=0)
     return MacroResult(
         sources=tuple(comparison.result.source for comparison in comparisons),
         labelled=tuple(one.labelled for one in sets),
-        shared=_shared(sets),
+        shared=sum(
+            times > 1 for times in Counter(key for one in sets for key in one.keys).values()
+        ),
         metric=first.metric,
         answer=first.answer,
         baseline=first.baseline,
@@ -198,6 +203,11 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 delta=percentile_interval(
                     float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
                 ),
+                over_fixed=percentile_interval(
+                    float(_over_fixed(by_set, fixed, number)[0]), _over_fixed(drawn, fixed, number)
+                )
+                if fixed and number not in fixed
+                else None,
                 mean_rounds=float(rounds[number]),
                 by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
                 label=first.policies[number].label,
@@ -207,7 +217,17 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     )
 
 
-def _set(comparison: Comparison) -> _Set:
+def _over_fixed(sets: Sequence[Array], fixed: Sequence[int], number: int) -> Array:
+    """A policy's score over the line of each set, averaged over sets (n_draws,)."""
+    gains = []
+    for columns in sets:
+        score, _, rounds = np.split(columns, 3, axis=1)
+        line = interpolate(rounds[:, fixed], score[:, fixed], rounds[:, number])
+        gains.append(score[:, number] - line)
+    return np.asarray(np.mean(gains, axis=0))
+
+
+def _set(comparison: Comparison, *, by_id: bool) -> _Set:
     result = comparison.result
     if result.question_ids is None:
         raise UsageError(
@@ -233,9 +253,15 @@ def _set(comparison: Comparison) -> _Set:
         for name in (scored.metric.score, scored.metric.beside)
         for policy in result.policies
     ]
+    columns += [policy.stops[scored.labelled].astype(np.float64) for policy in result.policies]
     keys = unit_keys(comparison.traces)[scored.labelled]
     ids = np.array(comparison.traces.question_ids, object)[scored.labelled]
     first = dict(zip(keys[::-1].tolist(), ids[::-1].tolist(), strict=True))
+    if by_id:  # names that stand in place of texts differ from record to record
+        named = keys_of([Question(id=name, text="") for name in first.values()]).tolist()
+        renamed = dict(zip(first, named, strict=True))
+        keys = np.array([renamed[key] for key in keys.tolist()])
+        first = dict(zip(named, first.values(), strict=True))
     return _Set(
         keys=tuple(dict.fromkeys(keys.tolist())),
         names=first,
@@ -269,7 +295,8 @@ def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
     for one in group:
         names |= {key: min(name, names.get(key, name)) for key, name in one.names.items()}
     keys = sorted(names, key=lambda key: (names[key], key))
-    stream = _stream(seed, [names[key] for key in keys])
+    digest = hashlib.sha256("\0".join(names[key] for key in keys).encode()).digest()
+    stream = seed + int.from_bytes(digest[:4], "big")  # groups are drawn independently
     position = {key: number for number, key in enumerate(keys)}
     rows = [np.array([position[key] for key in one.keys]) for one in group]
     if from_sums(len(keys)):
@@ -299,18 +326,3 @@ def _draws_from_sums(
     drawn = Sums.of(np.hstack(asked)).draws(resamples=resamples, seed=seed)
     ends = np.cumsum([columns.shape[1] for columns in asked])[:-1]
     return [part[:, :-1] / part[:, [-1]] for part in np.split(drawn, ends, axis=1)]
-
-
-def _stream(seed: int, names: Sequence[str]) -> int:
-    """A seed of the group's own, so that separate groups are drawn independently."""
-    digest = hashlib.sha256("\0".join(names).encode()).digest()
-    return seed + int.from_bytes(digest[:4], "big")
-
-
-def _shared(sets: Sequence[_Set]) -> int:
-    seen: set[float] = set()
-    shared: set[float] = set()
-    for one in sets:
-        shared |= seen.intersection(one.keys)
-        seen |= set(one.keys)
-    return len(shared)

@@ -13,7 +13,7 @@ from suffice.report.draw.marks import Marked, legend, marked
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.page.section import Block, Chart, Material, Section, Shown, plain
 from suffice.report.sections.charts import score_charts
-from suffice.results.formats import bracket, decimal, percent
+from suffice.results.formats import bracket, decimal, percent, points
 from suffice.results.markup import data_table, join
 
 _ROWS = (("right", "evaluated"), ("wrong", "output"))
@@ -54,10 +54,7 @@ SECTION = Section(name="cells", heading="Over all records", show=_show, opened=T
 def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
     """Mean score against mean rounds, with the line through the fixed budgets."""
     macro, label = cells.macro, cells.macro.metric.label
-    placed = [
-        (policy, shown, over)
-        for policy, shown, over in zip(macro.policies, policies, cells.over_fixed, strict=True)
-    ]
+    placed = list(zip(macro.policies, policies, strict=True))
     title = f"Mean {label} over {len(macro.sources)} records against mean rounds"
     chart = Scatter(
         title=title,
@@ -73,22 +70,25 @@ def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
                 x=policy.mean_rounds,
                 y=policy.score.estimate,
             )
-            for policy, shown, _ in placed
+            for policy, shown in placed
         ],
         frontier=cells.frontier,
     )
-    head = ("policy", "mean rounds", f"{label} %", "95%", "over fixed budgets at equal rounds")
+    head = ("policy", "mean rounds", f"{label} %", "95%", "over fixed budgets, 95%")
     rows = [
         (
             *(shown.full_name, decimal(policy.mean_rounds), percent(policy.score.estimate)),
-            *(bracket(policy.score), "" if over is None else f"{100 * over:+.1f}"),
+            *(
+                bracket(policy.score),
+                "" if policy.over_fixed is None else points(policy.over_fixed),
+            ),
         )
-        for policy, shown, over in placed
+        for policy, shown in placed
     ]
     return Chart(
         heading=f"{label} at equal cost, over all records",
         pictures=[scatter(chart)],
-        caption="Up is better, left is cheaper. Line: through the fixed budgets shown.",
+        caption="Line: through the fixed budgets. Over these: by record, at equal rounds, then averaged.",
         table=data_table(title, head, rows),
     )
 

@@ -8,9 +8,9 @@ import pytest
 
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.oracle import OracleRetriever
 from suffice.bench.hidden_constraints.runs import (
     HiddenConstraintsSettings,
+    OracleRetriever,
     Players,
     gate_agent,
     jobs_of,
@@ -21,7 +21,9 @@ from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
 from suffice.pipelines.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings
+from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.trace.rounds.records import Passage
 
 SMALL = BenchmarkSettings(tasks=4, hard_small=2, documents=24)
 
@@ -154,3 +156,29 @@ def test_another_gate_of_a_name_is_another_agent() -> None:
 def test_settings_that_cannot_be(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         settings(**changes)
+
+
+DOCUMENTS = [
+    Passage(id=name, text=f"text {name}", title=name.upper(), score=-3.0) for name in "abc"
+]
+
+
+def test_it_gives_the_documents_whatever_is_asked() -> None:
+    oracle = OracleRetriever(DOCUMENTS)
+    assert isinstance(oracle, Retriever)
+    for query in ("", "open a port"):
+        ranking = oracle.retrieve(query, 6)
+        assert [passage.id for passage in ranking] == ["a", "b", "c"]
+        assert [passage.text for passage in ranking] == ["text a", "text b", "text c"]
+        scores = [passage.score for passage in ranking]
+        assert scores == pytest.approx([1, 1 / 2, 1 / 3])
+
+
+def test_it_gives_at_most_k() -> None:
+    oracle = OracleRetriever(iter(DOCUMENTS))
+    assert [passage.id for passage in oracle.retrieve("q", 1)] == ["a"]
+    assert [passage.id for passage in oracle.retrieve("q", 2)] == ["a", "b"]
+    with pytest.raises(UsageError, match="k must be at least 1, found 0"):
+        oracle.retrieve("q", 0)
+    with pytest.raises(UsageError, match="found none"):
+        OracleRetriever([])

@@ -16,7 +16,7 @@ from suffice.bench.hidden_constraints.judge import (
     agreement,
     asked,
 )
-from suffice.bench.hidden_constraints.oracle import OracleRetriever
+from suffice.bench.hidden_constraints.runs import OracleRetriever
 from suffice.bench.hidden_constraints.scripted import _PAUSES, ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
 from suffice.pipelines.planning.agent import PlanningAgent, PlanRun

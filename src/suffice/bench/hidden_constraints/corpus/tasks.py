@@ -25,15 +25,8 @@ _MOST_SEED = 2**63 - 1
 class Constraint:
     """A control that a plan has to meet and that goal and context do not mention.
 
-    Parameters
-    ----------
-    token
-        Its identifier: words and the task's number, joined by underscores; unique in a benchmark.
-    requirement
-        What the plan must do, in one plain sentence.
-    concepts
-        Groups of lower-case word forms. A plan step meets the requirement when it has a word of every
-        group and is not negated.
+    A plan step meets the ``requirement``, one plain sentence, when it has a word of every group of
+    ``concepts`` and is not negated. ``token``: words and the task's number, unique in a benchmark.
     """
 
     token: str
@@ -45,24 +38,8 @@ class Constraint:
 class PlanningTask:
     """A task with its hidden constraint. An agent is given :attr:`visible` alone.
 
-    Parameters
-    ----------
-    id
-        Unique key, ``task_`` and the number that ends the constraint's token.
-    goal, context
-        What is to be reached, and what is known of the situation.
-    depth
-        Steps of the reference plan, 2 to 6.
-    small
-        Whether the task belongs to the subset hard-small.
-    constraint
-        What the plan must meet.
-    document_ids
-        The 1 to 3 documents that carry the constraint's token.
-    depends
-        The 1 or 2 steps of the outline that the constraint bears on, 1-based, never all of them.
-    outline
-        ``depth`` steps of a plan that ignores the constraint.
+    ``outline`` has ``depth`` steps of a plan that ignores the constraint; ``depends`` are the 1 or 2 of them,
+    from 1, that the constraint bears on. ``document_ids`` are the 1 to 3 documents that carry its token.
     """
 
     id: str
