@@ -98,18 +98,18 @@ def _without_pandas() -> None:
         sys.meta_path.remove(_NoPandas)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code."""
+def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> int:
+    """Run a command, or the one that the ``parser`` reads; the exit code."""
     words = sys.argv[1:] if argv is None else argv
     chosen = next((word for word in words if not word.startswith("-")), "")
-    lead = f"suffice {chosen}:"
+    lead = f"suffice {chosen}:" if parser is None else f"{parser.prog}:"
     if chosen in _MEASURING:
         # of many small products: threads of each would wait for one another, for up to 100 times as long
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_standard_streams()
     with ended_by_signals() as signals:
         try:
-            arguments = build_parser({chosen}).parse_args(words)
+            arguments = (parser or build_parser({chosen})).parse_args(words)
             one_line_warnings()
             if argv is None and chosen in _READING and "pandas" not in sys.modules:
                 _without_pandas()

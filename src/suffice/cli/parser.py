@@ -14,14 +14,9 @@ from suffice.errors import did_you_mean
 class Parser(argparse.ArgumentParser):
     """A command's parser.
 
-    Attributes
-    ----------
-    prepare
-        Adds the options that depend on the words after the command; told those words.
-    keeps_unread
-        Whether words that no option reads are left to the command, as ``unread``.
-    helped_by
-        The command whose ``--help`` lists the options; empty: its own.
+    ``prepare`` adds the options that depend on the words after the command; told those words.
+    ``keeps_unread``: words that no option reads are left to the command, as ``unread``. ``helped_by`` is the
+    command whose ``--help`` lists the options; empty: its own.
     """
 
     prepare: Callable[[Parser, Sequence[str]], None] | None = None

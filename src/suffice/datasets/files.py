@@ -200,13 +200,7 @@ def plain_suffix(path: Path) -> str:
 
 
 def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
-    """The rows and columns of a file, by its ending; ``broken`` takes what is wrong with lines of JSON.
-
-    Raises
-    ------
-    DataError
-        When it is of no such kind, or not what its ending says.
-    """
+    """The rows and columns of a file, by its ending; ``broken`` takes what is wrong with lines of JSON."""
     opener = _OPENERS.get(plain_suffix(path))
     if opener is None:
         raise DataError(
@@ -291,13 +285,7 @@ TABLE_SUFFIXES: tuple[str, ...] = tuple(_OPENERS)
 def parse_column_map(
     text: str, allowed: Sequence[str], form: str, *, free: str | None = None
 ) -> dict[str, str]:
-    """``question=q,answers=gold`` as columns by role; roles that begin with ``free`` may be any.
-
-    Raises
-    ------
-    UsageError
-        When a part names nothing, something unknown, or a thing twice, or a column stands for two roles.
-    """
+    """``question=q,answers=gold`` as columns by role; roles that begin with ``free`` may be any."""
     named: dict[str, str] = {}
     for part in text.split(","):
         role, _, column = (piece.strip() for piece in part.partition("="))
@@ -370,13 +358,7 @@ def read_rows(
     *,
     id_column: str = "id",
 ) -> tuple[Example, ...]:
-    """Build examples until ``limit``; ``build`` returns ``None`` for a row to pass over.
-
-    Raises
-    ------
-    DataError
-        When an id occurs twice or nothing is left.
-    """
+    """Build examples until ``limit``; ``build`` returns ``None`` for a row to pass over."""
     examples: list[Example] = []
     seen: dict[str, int] = {}
     passed_over = 0

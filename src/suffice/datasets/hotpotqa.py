@@ -69,11 +69,6 @@ def read_hotpotqa(path: str | Path, *, limit: int | None = None) -> tuple[Exampl
 
     Question types are ``bridge`` and ``comparison``, of the second ``compositional``, ``inference`` and
     ``bridge_comparison`` as well. A question without paragraphs is read.
-
-    Raises
-    ------
-    DataError
-        When the file is not what it must be, naming file, row and column.
     """
     path = Path(path)
     return read_rows(json_rows(path), _build, path, limit)

@@ -62,11 +62,6 @@ def read_musique(path: str | Path, *, limit: int | None = None) -> tuple[Example
 
     A passage's id is ``idx:title``, since titles repeat. The type is the number of hops, e.g. ``2hop``.
     Unanswerable questions are left out and counted in a warning.
-
-    Raises
-    ------
-    DataError
-        When the file is not what it must be, naming file, row and column.
     """
     path = Path(path)
     return read_rows(json_lines(path), _build, path, limit)

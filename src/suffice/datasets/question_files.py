@@ -52,11 +52,6 @@ class Columns:
     def parse(cls, text: str) -> Columns:
         """``question=q,answers=gold`` as columns.
 
-        Raises
-        ------
-        UsageError
-            When a part names nothing, something unknown, or a thing twice.
-
         >>> Columns.parse("question=q, answers=gold").answers
         'gold'
         """
@@ -64,13 +59,7 @@ class Columns:
         return cls(**parse_column_map(text, roles, ",".join(f"{role}=NAME" for role in roles)))
 
     def within(self, table: FileTable) -> Columns:
-        """The same for a file; a role that it lacks is ``None``.
-
-        Raises
-        ------
-        DataError
-            When a column that was named, or any for the question, is not there.
-        """
+        """The same for a file; a role that it lacks is ``None``."""
         chosen: dict[str, str | None] = {}
         for role, named in asdict(self).items():
             usual = next((name for name in _KNOWN[role] if name in table.names), None)
@@ -113,11 +102,6 @@ def read_questions(
     Answers are a text, a number, or a list of them; in CSV a list is written as JSON, ``["a", "b"]``. None
     and blank ones: unlabelled. Without a column for them, ids are made of the questions' texts, so that
     they stay when rows are added.
-
-    Raises
-    ------
-    DataError
-        When the file is not what it must be, naming file, row and column.
     """
     path = Path(path)
     table = open_table(path)

@@ -24,8 +24,8 @@ _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
 }
 _GENERATED_SIZE = 200
 
-WITH_PASSAGES: tuple[str, ...] = ("generated", "hotpotqa", "2wikimultihopqa", "musique")
-"""Data sets whose questions bring paragraphs, the gold ones among them."""
+WITH_PASSAGES: tuple[str, ...] = ("generated", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa")
+"""Data sets whose questions bring paragraphs, the gold ones among them; of triviaqa not every file."""
 DATASETS: tuple[str, ...] = ("generated", *_READERS)
 """Every name :func:`load` knows."""
 
@@ -37,13 +37,7 @@ def is_question_file(name: str) -> bool:
 
 
 def dataset_name(name: str) -> str:
-    """A data set's name, or a question file as it was named.
-
-    Raises
-    ------
-    UsageError
-        For what is neither.
-    """
+    """A data set's name, or a question file as it was named."""
     if name in DATASETS or is_question_file(name):
         return name
     raise UsageError(
@@ -76,13 +70,6 @@ def load(
         The world of ``generated``; files are read in their own order whatever it is.
     columns
         Which columns of a file of questions hold what.
-
-    Raises
-    ------
-    UsageError
-        When the name is unknown, a path or columns are missing or too much, or the limit is below 1.
-    DataError
-        When the file is not what it must be.
 
     >>> [example.question.type for example in load("generated", limit=3, seed=7)]
     ['3hop', '1hop', '1hop']

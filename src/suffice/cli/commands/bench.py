@@ -24,7 +24,11 @@ def add_options(parser: Parser) -> None:
 
 
 def _prepare(name: str, parser: Parser, _: Sequence[str]) -> None:
-    study = find_study(name)
+    declare(find_study(name), parser)
+
+
+def declare(study: Study[Any], parser: Parser, **told: Any) -> None:
+    """Give a parser what a study is asked and what runs it; ``experiment`` is ``told`` where it has a name."""
     parser.description = study.description
     if study.traces is not None:
         add_traces(parser, several="each evaluated by itself" if study.traces == "several" else "")
@@ -41,7 +45,7 @@ def _prepare(name: str, parser: Parser, _: Sequence[str]) -> None:
     if study.out is not None:
         parser.add_argument("--out", type=out_path(folder=True), metavar="DIR", help=study.out)
     add_format(parser)
-    parser.set_defaults(run=partial(_run, study))
+    parser.set_defaults(run=partial(_run, study), **told)
 
 
 def _run(study: Study[Any], arguments: argparse.Namespace) -> int:

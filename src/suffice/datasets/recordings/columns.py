@@ -69,11 +69,6 @@ class Layout:
 def parse_roles(text: str) -> dict[str, str]:
     """``question=q,answer=a,signals.margin=m`` as columns by role.
 
-    Raises
-    ------
-    UsageError
-        When a part names nothing, something unknown, or a thing twice.
-
     >>> parse_roles("question=q, prompt_tokens=usage.in, passage_ids=hits[].doc")
     {'question': 'q', 'prompt_tokens': 'usage.in', 'passage_ids': 'hits[].doc'}
     """

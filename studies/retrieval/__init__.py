@@ -1,0 +1,1 @@
+"""Recall of every retriever on several data sets side by side."""

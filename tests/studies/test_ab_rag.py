@@ -1,0 +1,208 @@
+"""``python -m studies.ab_rag``: several records, one price list, answers that hold gold, the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from studies.ab_rag.answers import held_gold
+from studies.ab_rag.page import ab_rag_page
+from studies.ab_rag.prices import read_price_list
+from studies.ab_rag.run import STUDY, RecordsSettings, ab_rag_records
+from studies.command import run_study
+from tests.builders import written_traces
+from tests.html_reader import Page
+from tests.studies.ab_rag import study_traces
+
+from suffice.bench.ab_rag.run import ABRagComparison, ABRagStudySettings
+from suffice.costs.prices import parse_prices
+from suffice.errors import DataError, UsageError
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import QuestionRecord, Usage
+from suffice.trace.rounds.table import TraceSet
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+QUICK = ("--bootstrap", "20", "--grid", "0.3,0.6")
+
+
+def spelled(answer: str) -> TraceSet:
+    """The study's questions, the wrong answer spelled so, every round of 100 and 10 tokens."""
+    base = study_traces(tune=False)
+    return to_trace_set([_with(record, answer) for record in base.records()])
+
+
+def _with(record: QuestionRecord, answer: str) -> QuestionRecord:
+    usage = Usage(llm_calls=1, prompt_tokens=100, cached_tokens=0, completion_tokens=10)
+    rounds = tuple(
+        replace(round_, answer=answer if round_.answer == "Rome" else round_.answer, usage=usage)
+        for round_ in record.rounds
+    )
+    return replace(record, rounds=rounds)
+
+
+def settings(**stated: Any) -> RecordsSettings:
+    study = ABRagStudySettings(comparison=ABRagComparison(resamples=20), taus=(0.3, 0.6))
+    return RecordsSettings(study=study, **stated)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "held"),
+    [
+        ("Wichita, Kansas", ("Wichita",), "Wichita"),
+        ("the  OSLO!", ("Rome", "Oslo"), "Oslo"),
+        ("Osloer", ("Oslo",), None),
+        ("I know", ("no",), None),
+        ("no, never", ("no",), None),
+        ("anything", ("the",), None),
+    ],
+)
+def test_gold_is_held_as_whole_words(answer: str, gold: tuple[str, ...], held: str | None) -> None:
+    assert held_gold(answer, gold) == held
+
+
+def test_answers_that_hold_gold_are_those_of_em_0() -> None:
+    study = ab_rag_records([spelled("Oslo in Norway"), spelled("Rome")], settings(examples=2))
+    holding, others = study.records
+    for long in holding.long_answers:
+        assert 0 < long.holding == long.wrong < long.labelled == 60
+        assert len(long.examples) == 2
+        assert {one.answer for one in long.examples} == {"Oslo in Norway"}
+        assert long.share is not None
+        assert long.share.low < long.share.estimate == 1.0
+    assert [long.holding for long in others.long_answers] == [0, 0]
+    em = holding.em["ab-rag"].estimate
+    assert em == pytest.approx(1 - holding.long_answers[1].wrong / 60)
+
+
+def test_intervals_hold_the_replayed_scores() -> None:
+    (record,) = ab_rag_records([study_traces()], settings(static=1)).records
+    static, ours = record.policies
+    assert (static.name, ours.name) == ("fixed-1", "ab-rag")
+    for policy in record.policies:
+        assert record.em[policy.name].estimate == pytest.approx(policy.em)
+    assert record.gain is not None
+    assert record.gain.estimate == pytest.approx((ours.em or 0) - (static.em or 0))
+    swept = [one.result.em for one in record.study.swept]
+    assert [one.estimate for one in record.swept_em] == pytest.approx(swept)
+
+
+def test_no_right_answer_is_not_known_for_sure() -> None:
+    """Resamples of wrong answers alone do not vary; the interval does not end at 0 for that."""
+    wrong = [
+        replace(record, gold=replace(record.gold, answers=("Lima",)))
+        for record in study_traces(tune=False).records()
+    ]
+    (record,) = ab_rag_records([to_trace_set(wrong)], settings()).records
+    for interval in record.em.values():
+        assert (interval.estimate, interval.low) == (0.0, 0.0)
+        assert 0.0 < interval.high < 0.1
+
+
+def test_loops_say_what_went_on() -> None:
+    (record,) = ab_rag_records([study_traces()], settings(examples=4)).records
+    assert len(record.loops) == 4
+    first = record.loops[0]
+    assert len(first.answers) == len(first.confidence) > 1
+    assert (first.first_em, first.last_em) == (0.0, 1.0)
+    assert all(confidence < 0.6 for confidence in first.confidence[:-1] if confidence is not None)
+
+
+def test_one_price_list_prices_every_record(tmp_path: Path) -> None:
+    """Dollars are tokens times rates; a record that the list does not name has none."""
+    path = tmp_path / "prices.toml"
+    path.write_text('["small"]\ninput = 1\noutput = 10\n', encoding="utf-8")
+    listed = read_price_list(str(path))
+    assert listed.of("record", "small") == parse_prices("input=1,output=10")
+    assert listed.of("record", "other") is None
+    both = [
+        replace(traces, origin=replace(traces.origin, run={"model": model}))
+        for traces, model in ((spelled("Rome"), "small"), (spelled("Rome"), "other"))
+    ]
+    study = ab_rag_records(both, settings(prices=listed))
+    named, unnamed = (record.policies for record in study.records)
+    static, ours = named
+    # static is one call over the passages of two rounds
+    assert static.costs["usd"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
+    assert ours.costs["usd"] == pytest.approx(ours.mean_rounds * (100 * 1 + 10 * 10) / 1e6)
+    assert [policy.costs["usd"] for policy in unnamed] == [None, None]
+    assert read_price_list("input=1,output=2").of("anything") == parse_prices("input=1,output=2")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "named"),
+    [
+        ("= 3", DataError, "TOML"),
+        ("", DataError, "prices"),
+        ("small = 3", DataError, "small"),
+        ("[small]\ninput = 1", DataError, "output"),
+        ("[small]\ninput = 1\noutput = 1\nouput = 2", DataError, "ouput"),
+    ],
+)
+def test_a_price_list_is_refused_by_name(
+    text: str, error: type[Exception], named: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(error, match=named):
+        read_price_list(str(path))
+    with pytest.raises(UsageError, match=r"none\.toml"):
+        read_price_list(str(tmp_path / "none.toml"))
+
+
+def test_the_page_has_the_figures_and_no_foreign_markup(tmp_path: Path) -> None:
+    study = ab_rag_records([spelled(f"Oslo {HOSTILE}"), study_traces()], settings())
+    page = Page.of(ab_rag_page(study))
+    assert [name for name, _ in page.tags].count("svg") == 3 + 2 * 2
+    assert "img" not in page.names
+    assert HOSTILE in page.text
+
+
+def test_the_command_prints_csv_and_writes_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        records.append(str(written_traces(folder, spelled("Oslo in Norway").records())))
+    words = [*records, *QUICK, "--examples", "1", "--prices", "input=1,output=2"]
+    out = str(tmp_path / "out")
+    assert run_study(STUDY, "ab_rag", [*words, "--format", "csv", "--out", out]) == 0
+    blocks = capsys.readouterr().out.split("\n\n")
+    costs = list(csv.DictReader(io.StringIO(blocks[0])))
+    assert [row["policy"] for row in costs] == ["fixed-2", "ab-rag"] * 2
+    assert all(float(row["usd"]) > 0 for row in costs)
+    (examples,) = [block for block in blocks if ",question,gold,answer\n" in block]
+    assert len(list(csv.DictReader(io.StringIO(examples)))) == 2
+    document = json.loads((tmp_path / "out" / "ab_rag.json").read_text("utf-8"))
+    assert [len(one["long_answers"]) for one in document["records"]] == [2, 2]
+    assert (tmp_path / "out" / "ab_rag.html").stat().st_size > 10_000
+
+
+def test_a_record_that_was_cut_is_refused() -> None:
+    """Answers past a cut are unknown; leaving those questions out would choose among them."""
+    cut = [
+        replace(record, rounds=record.rounds[:1], stopped_by="policy", propensity=0.4)
+        if number % 3
+        else replace(record, propensity=0.4)
+        for number, record in enumerate(study_traces(tune=False).records())
+    ]
+    with pytest.raises(UsageError, match="suffice replay weighs"):
+        ab_rag_records([to_trace_set(cut)], settings())
+
+
+def test_a_record_without_gold_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = [
+        replace(record, gold=replace(record.gold, answers=()))
+        for record in study_traces(tune=False).records()
+    ]
+    path = str(written_traces(tmp_path, bare))
+    assert run_study(STUDY, "ab_rag", [path, *QUICK]) == 2
+    assert "gold" in capsys.readouterr().err

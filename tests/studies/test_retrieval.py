@@ -1,0 +1,77 @@
+"""``python -m studies.retrieval``: several data sets, TriviaQA's own form among them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from studies.command import run_study
+from studies.retrieval.results import NO_TRIVIAQA
+from studies.retrieval.run import STUDY, read_set
+from tests.html_reader import Page
+from tests.studies.triviaqa import written_triviaqa
+
+from suffice.cli.main import main
+from suffice.errors import UsageError
+
+QUICK = ("--limit", "20", "--encoder", "none", "--bootstrap", "20")
+
+
+@pytest.fixture(scope="module")
+def triviaqa(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written_triviaqa(tmp_path_factory.mktemp("triviaqa") / "unfiltered-web-dev.json")
+
+
+def asked(*arguments: str) -> int:
+    return run_study(STUDY, "retrieval", [*arguments, *QUICK])
+
+
+def test_triviaqas_passages_are_searched(
+    triviaqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its texts hold its answers, so the passages are found; the pool is that of all its questions."""
+    sets = ("--set", "generated", "--set", f"triviaqa={triviaqa}")
+    assert asked(*sets, "--out", str(tmp_path), "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    names = [one["dataset"] for one in found["sets"]]
+    assert names == ["generated", "triviaqa"]
+    trivia = found["sets"][1]
+    assert 0 < trivia["questions"] <= 20
+    assert trivia["passages"] > 20
+    first = trivia["results"][0]
+    assert first["retriever"] == "bm25"
+    assert 0 < first["recall@5"] <= first["recall@50"] <= 1
+    assert json.loads((tmp_path / "retrieval.json").read_text("utf-8")) == found
+    assert NO_TRIVIAQA not in found["notes"]
+
+
+def test_a_page_without_triviaqa_says_how_to_get_its_row(tmp_path: Path) -> None:
+    assert asked("--set", "generated", "--out", str(tmp_path)) == 0
+    page = Page.of((tmp_path / "retrieval.html").read_text("utf-8"))
+    assert NO_TRIVIAQA in page.text
+    assert [name for name, _ in page.tags].count("svg") == 2
+
+
+def test_triviaqa_is_recorded_over_its_own_passages(
+    triviaqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "record")
+    words = ["--dataset", "triviaqa", "--data", str(triviaqa), "--llm", "scripted", "--limit", "3"]
+    assert main(["record", *words, "--rounds", "2", "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["traces", "info", out, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["questions"] == 3
+
+
+@pytest.mark.parametrize("wrong", ["trivia=x", "hotpotqa", "hotpotqa=", "generated=x", "nq-open=x"])
+def test_a_set_is_a_name_and_its_file(wrong: str) -> None:
+    with pytest.raises(UsageError, match="--set NAME=FILE"):
+        read_set(wrong)
+
+
+def test_a_set_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked("--set", "generated", "--set", "generated") == 2
+    assert "twice" in capsys.readouterr().err
