@@ -1,4 +1,4 @@
-"""What a live decision adds to computing its signals: microseconds at the 99th percentile."""
+"""A live decision over three signals, and what of it is the policy's own: milliseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import signal_value
+from suffice.signals.table import LoopRecord
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import LoopView
 
@@ -19,21 +19,22 @@ def main() -> dict[str, float]:
     policy = RulePolicy(rule=RULE)
     controller = Controller(policy, max_rounds=5)
     record = make_record("q", ["a", "b", "c", "d", "d"], margins=[1.0, 1.0, 1.0, 1.0, 3.0])
-    beyond: list[float] = []
-    for _ in range(4_000):
+    decided: list[float] = []
+    measured: list[float] = []
+    for _ in range(400):
         controller.start(record.question.text)
-        for number, finished in enumerate(record.rounds, start=1):
+        signals = LoopRecord(LoopView(record.question.text, ()), policy.specs)
+        for finished in record.rounds:
             started = time.perf_counter()
             controller.observe(finished)
-            observed = time.perf_counter() - started
-            view = LoopView(record.question.text, record.rounds[:number])
-            started = time.perf_counter()
-            for spec in policy.specs:
-                signal_value(spec, view)
-            beyond.append(observed - (time.perf_counter() - started))
+            between = time.perf_counter()
+            signals.observe(finished)
+            measured.append(time.perf_counter() - between)
+            decided.append(between - started)
     return {
-        "live decision beyond its signals, p99, microseconds (under 50)": float(
-            np.percentile(beyond, 99) * 1e6
+        "live decision over three signals, p99, ms (at most 5)": float(
+            np.percentile(decided, 99) * 1e3
         ),
-        "live decision beyond its signals, median, microseconds": float(np.median(beyond) * 1e6),
+        "live decision over three signals, median, ms": float(np.median(decided) * 1e3),
+        "of which computing the signals, median, ms": float(np.median(measured) * 1e3),
     }

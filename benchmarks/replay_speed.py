@@ -16,7 +16,7 @@ import pandas as pd
 
 from benchmarks.timing import best_seconds
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import SignalTable
+from suffice.signals.table import SignalTable, first_stops
 
 QUESTIONS, ROUNDS = 1_000_000, 5
 RULE = "answer_stable and answer_token_margin > 4"
@@ -84,9 +84,9 @@ def peak_over_arrays() -> float:
         "table = make_table(QUESTIONS)\n"
         "policy = RulePolicy(rule=RULE)\n"
         "arrays = sum(v.nbytes for v in table.values.values())\n"
-        "policy.stop_rounds(make_table(10))\n"
+        "first_stops(policy, make_table(10))\n"
         "import tracemalloc; tracemalloc.start()\n"
-        "policy.stop_rounds(table)\n"
+        "first_stops(policy, table)\n"
         "print((arrays + tracemalloc.get_traced_memory()[1]) / arrays)\n"
     )
     root = Path(__file__).parent.parent
@@ -99,12 +99,12 @@ def peak_over_arrays() -> float:
 def main() -> dict[str, float]:
     policy, table = RulePolicy(rule=RULE), make_table(QUESTIONS)
     arrays = [table.signal(name) for name in policy.signals]
-    ours = best_seconds(lambda: policy.stop_rounds(table), repeats=15)
+    ours = best_seconds(lambda: first_stops(policy, table), repeats=15)
     read = best_seconds(lambda: [array.T.max() for array in arrays], repeats=15)
 
     small = make_table(20_000)
     frame = make_frame(small)
-    expected = policy.stop_rounds(small).tolist()
+    expected = first_stops(policy, small).tolist()
     if groupby(frame).tolist() != expected:
         raise SystemExit("the groupby gives other stop rounds")
     by_groupby = best_seconds(lambda: groupby(frame), repeats=3) * QUESTIONS / 20_000

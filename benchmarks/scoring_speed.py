@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.timing import best_cpu_seconds
-from suffice.columns.answers import GoldAnswers, ScoredAnswers
-from suffice.columns.texts import Texts
+from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
+from suffice.signals.columns.texts import Texts
 from suffice.scoring import accuracy, exact_match, f1_score, normalize_answer
 
 QUESTIONS, ROUNDS = 200_000, 5

@@ -1,4 +1,4 @@
-"""Every signal that a record gives without a model: all rounds at once beside one round after the other.
+"""Every signal that a record gives without a model: by columns beside its slow twin, round after round.
 
 Over a record whose answers, samples and passages have a word of each question's own, tokens included.
 """
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from tests.signal_twins import twin
 
 from benchmarks.scale_records import Record, written
 from benchmarks.timing import best_cpu_seconds
@@ -24,7 +25,7 @@ QUESTIONS, SLOW_QUESTIONS = 20_000, 400
 
 def _specs() -> list[SignalSpec]:
     """Computed though the record may hold them."""
-    held = [spec for spec in SIGNALS.values() if spec.in_columns is not None]
+    held = [spec for spec in SIGNALS.values() if spec.columns is not None]
     return [replace(spec, own_settings=True) for spec in held]
 
 
@@ -41,14 +42,12 @@ def main() -> dict[str, float]:
 
 def _figures(spec: SignalSpec, traces: TraceSet, few: TraceSet) -> dict[str, float]:
     (fast,) = signal_columns(few, [spec])
-    (slow,) = signal_columns(few, [replace(spec, in_columns=None)])
+    (slow,) = signal_columns(few, [twin(spec)])
     defined = ~np.isnan(slow)
     assert (np.isnan(fast) == ~defined).all(), spec.name
     assert fast[defined].tobytes() == slow[defined].tobytes(), spec.name
     seconds = best_cpu_seconds(lambda: signal_columns(traces, [spec]), repeats=3)
-    one_by_one = best_cpu_seconds(
-        lambda: signal_columns(few, [replace(spec, in_columns=None)]), repeats=1
-    )
+    one_by_one = best_cpu_seconds(lambda: signal_columns(few, [twin(spec)]), repeats=1)
     scaled = one_by_one * traces.table.num_rows / few.table.num_rows
     return {
         f"{spec.name}: round after round over all at once": scaled / seconds,

@@ -360,9 +360,6 @@ class Calibrator(Protocol):
     def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities in [0, 1] of the shape given; NaN stays NaN unless the map gives it a value."""
 
-    def predict_one(self, value: float) -> float:
-        """The same for one value, bit for bit: what is replayed is what runs."""
-
     def to_json(self) -> dict[str, Any]:
         """Its part of a policy file."""
 
@@ -373,20 +370,6 @@ class Action(StrEnum):
 
     STOP = "stop"
     CONTINUE = "continue"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyView:
-    """What a live decision sees.
-
-    ``signals[name]`` holds the values of rounds 1..t (NaN: undefined); ``loop`` the rounds themselves.
-    ``question_id`` is for policies that draw lots, the same for a question in replay and live.
-    """
-
-    round: int
-    signals: Mapping[str, Sequence[float]]
-    loop: LoopView
-    question_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -562,7 +545,7 @@ class Facts:
 
 
 class PolicyTable(Protocol):
-    """Signals of many recorded questions, label-free.
+    """Signals of recorded questions, label-free; a loop under way is a table of one question.
 
     ``signal(name)`` has shape (n_questions, n_rounds), NaN where undefined.
     """
@@ -582,11 +565,22 @@ class PolicyTable(Protocol):
     def signal(self, name: str) -> NDArray[np.float64]:
         """A signal's values (n_questions, n_rounds)."""
 
+    def undefined(self, spec: Signal, question: int, round_number: int) -> str:
+        """That a signal is undefined at a round of a question, and why, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a policy stops or goes on: in words, and by which numbers (``None``: undefined)."""
+
+    reason: str
+    values: Mapping[str, float | None]
+
 
 class StopPolicy(Protocol):
-    """Decides after each round whether the loop has seen enough; one definition, two entries.
+    """Decides after each round whether the loop has seen enough.
 
-    For every recorded question the first round at which ``decide`` stops equals ``stop_rounds``.
+    Replay asks :meth:`fires` of many finished questions, a live loop of one that is still growing.
     """
 
     @property
@@ -613,11 +607,14 @@ class StopPolicy(Protocol):
     def specs(self) -> tuple[Signal, ...]:
         """Those signals, with the policy's own settings."""
 
-    def decide(self, view: PolicyView) -> Decision:
-        """The verdict at the view's round."""
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Whether it would stop after each round, (n_questions, n_rounds).
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The round each question stops at, (n_questions,), 1-based; ``n_rounds`` when it never fires."""
+        Column t reads rounds 1..t only: what comes later never changes what was said of a round.
+        """
+
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """Why it would stop a question (its row, from 0) after a round (from 1), or not."""
 
 
 @runtime_checkable
@@ -635,7 +632,7 @@ class ConfidentPolicy(StopPolicy, Protocol):
     def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
         """Its confidence (n_questions, n_rounds), high for right, NaN where undefined.
 
-        ``None`` when this one has none. Equals the live :attr:`Decision.confidence`.
+        ``None`` when this one has none.
         """
 
 

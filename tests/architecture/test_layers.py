@@ -23,7 +23,7 @@ BASE = frozenset(
 )
 LEVEL: dict[str, int] = {
     **dict.fromkeys(BASE, 0),
-    **dict.fromkeys(("columns", "numbers", "trace", "results"), 1),
+    **dict.fromkeys(("numbers", "trace", "results"), 1),
     **dict.fromkeys(("costs", "datasets", "llm", "retrieval", "signals"), 2),
     "measures": 3,
     "policies": 4,
@@ -32,7 +32,6 @@ LEVEL: dict[str, int] = {
     **dict.fromkeys(("integrations", "testing", "bench", "serve", "view", "cli"), 7),
 }
 WITHOUT_MODELS = BASE | {
-    "columns",
     "numbers",
     "trace",
     "results",
@@ -44,9 +43,9 @@ WITHOUT_MODELS = BASE | {
 EVERYTHING = frozenset(LEVEL)
 MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(BASE, BASE),
-    **{name: BASE | {name} for name in ("columns", "numbers", "results", "trace")},
+    **{name: BASE | {name} for name in ("numbers", "results", "trace")},
     **{name: BASE | {"trace", name} for name in ("costs", "datasets", "llm", "retrieval")},
-    "signals": BASE | {"trace", "columns", "numbers", "signals"},
+    "signals": BASE | {"trace", "numbers", "signals"},
     "measures": WITHOUT_MODELS - {"policies"},
     "policies": WITHOUT_MODELS,
     "replay": WITHOUT_MODELS | {"replay"},
@@ -73,7 +72,8 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "options": frozenset(),
     "scoring": frozenset(),
     "trace": frozenset({"numpy", "pyarrow"}),
-    "columns": frozenset({"numpy", "pyarrow"}),
+    "signals": frozenset({"numpy", "pyarrow"}),
+    "policies": frozenset({"numpy", "pyarrow"}),
     "costs": frozenset({"numpy", "pyarrow"}),
     "measures": frozenset({"numpy", "pyarrow"}),
     "results": frozenset(),

@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.columns.answers import GoldAnswers, ScoredAnswers, answer_forms, normal_forms
-from suffice.columns.texts import Texts
 from suffice.measures.measures import Measures
 from suffice.scoring import (
     F1Kind,
@@ -26,8 +24,9 @@ from suffice.scoring import (
     f1_score,
     normalize_answer,
 )
-from suffice.signals.answer_stability import published_normalizer
-from suffice.signals.by_columns.answers import as_published
+from suffice.signals.answer_stability import as_published, published_normalizer
+from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers, answer_forms, normal_forms
+from suffice.signals.columns.texts import Texts
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import read_traces

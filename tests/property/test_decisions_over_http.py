@@ -17,7 +17,7 @@ from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import PolicyFile
 from suffice.protocols import StopPolicy
 from suffice.signals.available import NOT_GIVEN
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import incomplete_rounds
 from suffice.testing.traces import question_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, as_document
@@ -60,7 +60,7 @@ def check(
             table = signal_table(to_trace_set(records), policy.specs)
         except UsageError:  # a record that does not give what the policy reads
             continue
-        replayed = policy.stop_rounds(table).tolist()
+        replayed = first_stops(policy, table).tolist()
         for record, stop, round_ in zip(records, stops, replayed, strict=True):
             assert round_ == stop or (stop is None and round_ >= len(record.rounds))
 

@@ -21,7 +21,7 @@ from suffice.policies.micp.relevance_fit import Relevances, unrecorded_finds
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_traces, texts_of_view
 from suffice.scoring import Match
-from suffice.signals.by_columns import questions as by_question
+from suffice.signals.columns import questions as by_question
 from suffice.signals.samples import CLUSTERINGS, Clustering
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import process_time
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +34,7 @@ from suffice.results.markup import element, visible
 from suffice.results.table import Column, Table
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.contradiction_features import lexical_features
-from suffice.signals.abstained import ABSTENTION_PHRASES, ready
+from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
 from suffice.signals.answer_stability import MAX_COMPARED, _matching, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
 from suffice.signals.candidates import marker_conflict
@@ -93,7 +94,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "columns": lambda text: parse_column_map(text, ("id", "text"), "ROLE=COLUMN"),
     "scores": lambda text: [score(text, [text[:-1]]) for score in (scoring.f1, scoring.accuracy)],
     "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
-    "abstention": lambda text: ready(ABSTENTION_PHRASES).holds(text),
+    "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
     "abstention phrase": lambda text: ready([text]),
     "conflict": lambda text: marker_conflict(text, text[1:]),
     "pair": lambda text: lexical_features(text, text[1:]),

@@ -31,7 +31,7 @@ from suffice.policies.micp.stage2 import (
     evaluate_stops,
 )
 from suffice.scoring import Match, normalize_answer
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -221,7 +221,7 @@ def test_the_replayed_stop_is_the_live_one(
 ) -> None:
     traces = to_trace_set(records)
     table = signal_table(traces, policy.specs)
-    replayed, fired = policy.stop_rounds(table), policy.fired(table)
+    replayed, fired = first_stops(policy, table), policy.fired(table)
     save_policy(policy, tmp_path / "policy.json")
     loaded = load_policy(tmp_path / "policy.json").policy
     assert isinstance(loaded, MiCPPolicy)
@@ -249,7 +249,7 @@ def test_a_fitted_policy_replays_as_it_runs(
     if preset == "corrected":
         assert any(each.share for each in policy.stops)
     records = sampled_records(120, seed=9)
-    stops = policy.stop_rounds(signal_table(to_trace_set(records), policy.specs))
+    stops = first_stops(policy, signal_table(to_trace_set(records), policy.specs))
     assert [live_stop(policy, each) for each in records] == stops.tolist()
     assert set(stops.tolist()) > {3}
 

@@ -152,14 +152,14 @@ def test_every_policy_names_what_a_loop_of_bare_answers_does_not_give() -> None:
         assert all(repr(name) in str(refused.value) for name in missing)
 
 
-class _StopsOneRoundLate(FixedPolicy):
-    """Replays another round than it decides."""
+class _LooksAhead(FixedPolicy):
+    """Stops a round before the last there is."""
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        return super().stop_rounds(table) + np.int16(1)
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        return np.tile(np.arange(table.n_rounds) >= table.n_rounds - 2, (table.n_questions, 1))
 
 
-def test_the_check_notices_a_policy_with_two_definitions() -> None:
+def test_the_check_notices_a_policy_that_looks_ahead() -> None:
     records = [make_record("q", ["a", "b", "c"])]
-    with pytest.raises(AssertionError, match="a stop at round 2, as live"):
-        check_policy(_StopsOneRoundLate(2), records)
+    with pytest.raises(AssertionError, match="a stop at round 1, as live"):
+        check_policy(_LooksAhead(2), records)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.signal_twins import answer_margins
 
-from suffice.signals.model_confidence import answer_margins
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces

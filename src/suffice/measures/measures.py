@@ -43,7 +43,7 @@ from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.units import numbered_units
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
-from suffice.signals.table import SignalTable, specs_for
+from suffice.signals.table import SignalTable, first_stops, specs_for
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
@@ -486,7 +486,7 @@ class Measures:
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
         """The round at which the policy would stop each question, recorded or not, (n_questions,)."""
         if id(policy) not in self._wanted:
-            wanted = policy.stop_rounds(self.signals(policy.specs))
+            wanted = first_stops(policy, self.signals(policy.specs))
             self._wanted[id(policy)] = policy, wanted  # kept, so that its id stays its own
         return self._wanted[id(policy)][1]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.signals.by_columns.passages import gold_passages, listings
-from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.columns.listings import gold_passages, listings
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.trace.rounds.table import TraceSet
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.answers import GoldAnswers, ScoredAnswers
-from suffice.columns.texts import Texts
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
+from suffice.signals.columns.texts import Texts
 from suffice.trace.rounds.table import TraceSet
 
 

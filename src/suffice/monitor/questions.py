@@ -19,7 +19,7 @@ from suffice.policies.file import policy_hash
 from suffice.protocols import ConfidentPolicy, SetPolicy, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.signals.registry import resolve
-from suffice.signals.table import SignalTable, answer_votes, signal_columns
+from suffice.signals.table import SignalTable, answer_votes, first_stops, signal_columns
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.schema import USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet
@@ -179,7 +179,7 @@ class _Batch:
     def _stops(self) -> list[int | None]:
         """Where the policy stops: as the record says, else replayed."""
         traces, last = self._traces, self._last.tolist()
-        wanted = self._reading.policy.stop_rounds(self._table).tolist()
+        wanted = first_stops(self._reading.policy, self._table).tolist()
         said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
         if POLICY_STOP in traces.signal_names:
             said = traces.stored_signal(POLICY_STOP)[0]

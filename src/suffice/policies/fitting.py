@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
@@ -30,19 +30,17 @@ from suffice.signals.abstained import (
     ABSTAINED,
     ABSTENTION_PHRASES,
     abstained_signal,
+    abstaining,
     ready,
     stated_phrases,
 )
 from suffice.signals.available import refuse_lacking
-from suffice.signals.by_columns.answers import abstaining
+from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 N_FOLDS = 5
 LABELS = "labels"
@@ -256,13 +254,13 @@ def gold_of(measures: Measures) -> tuple[str, ...]:
     stated = stated_phrases(measures.traces.origin.run)
     phrases = ABSTENTION_PHRASES if stated is None else stated
     answers = gold_answers(measures.traces).texts.distinct
-    return _abstaining(answers.filter(abstaining(answers, ready(phrases))).to_pylist(), phrases)
+    return _abstaining(answers, phrases)
 
 
-def _abstaining(answers: Iterable[str], phrases: tuple[str, ...]) -> tuple[str, ...]:
+def _abstaining(answers: pa.Array, phrases: tuple[str, ...]) -> tuple[str, ...]:
     """Those that say something, and abstain by these phrases."""
-    whole = ready(phrases)
-    return tuple(answer for answer in answers if answer_form(answer) and whole.holds(answer))
+    said = answers.filter(abstaining(answers, ready(phrases))).to_pylist()
+    return tuple(answer for answer in said if answer_form(answer))
 
 
 def abstention_of(
@@ -273,8 +271,9 @@ def abstention_of(
     ``stated`` are those the record states instead of the usual ones.
     """
     phrases = ABSTENTION_PHRASES if stated is None else stated
-    right = _abstaining(dict.fromkeys(gold), phrases)
-    kept = tuple(phrase for phrase in phrases if not any(map(ready([phrase]).holds, right)))
+    answers = pa.array(dict.fromkeys(gold), pa.string())
+    right = pa.array(_abstaining(answers, phrases), pa.string())
+    kept = tuple(phrase for phrase in phrases if not abstaining(right, ready([phrase])).any())
     return stated if kept == phrases else kept
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.fields import Fields
 from suffice.policies.kind import PolicyKind
-from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
+from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.spec import SignalSpec
 
 _NAME = re.compile(r"fixed-(\d{1,6})")
@@ -57,18 +57,18 @@ class FixedPolicy:
         summary = f"always {self.rounds} rounds"
         return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
 
-    def decide(self, view: PolicyView) -> Decision:
-        """Stop once the number of rounds is reached."""
-        done = view.round >= self.rounds
-        return Decision(
-            action=Action.STOP if done else Action.CONTINUE,
-            reason=f"always stops after round {self.rounds}; this is round {view.round}",
-            values={"round": float(view.round)},
-        )
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """From its number of rounds on."""
+        held = np.arange(1, table.n_rounds + 1) >= self.rounds
+        return np.broadcast_to(held, (table.n_questions, table.n_rounds))
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """``rounds`` for every question, also past the record, (n_questions,)."""
-        return np.full(table.n_questions, self.rounds, np.int16)
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """Its number of rounds."""
+        del table, question
+        return Explanation(
+            reason=f"always stops after round {self.rounds}; this is round {round_number}",
+            values={"round": float(round_number)},
+        )
 
     def document(self) -> dict[str, Any]:
         """What its file says."""

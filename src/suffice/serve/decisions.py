@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from suffice.concurrency import room_for_a_thread
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.pipelines.live.controller import Decider, QuestionState
+from suffice.pipelines.live.controller import Decider, new_state
 from suffice.pipelines.live.loop import Loop, answer_round
 from suffice.pipelines.live.reported import PARTS, round_of
 from suffice.policies.file import PolicyFile, policy_hash
@@ -448,11 +448,8 @@ def _events(
 def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
     """What a policy says of a question's rounds, the last of them, and the decision."""
     decider = named.decider(asked.max_rounds)
-    state = QuestionState(
-        loop=LoopView(asked.question, ()),
-        question_id=asked.question if asked.question_id is None else asked.question_id,
-        signals=decider.no_signals(),
-    )
+    name = asked.question if asked.question_id is None else asked.question_id
+    state = new_state(decider, asked.question, name)
     decisions: list[Decision] = []
     earlier: set[str] = set()
     for number, held in enumerate(asked.rounds, start=1):

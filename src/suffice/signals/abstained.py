@@ -9,10 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
-from suffice.signals.spec import InColumns, SignalSpec
-from suffice.trace.rounds.records import LoopView
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.spec import SignalSpec, WithSettings
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""
@@ -86,13 +91,8 @@ class Abstentions:
     beginnings: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
     ends: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
 
-    def holds(self, answer: str) -> bool:
-        """Whether the answer is empty, or says that it is not known.
-
-        A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
-        after an answer makes no abstention of that.
-        """
-        form = answer_form(answer)
+    def holds(self, form: str, answer: str) -> bool:
+        """Whether an answer, given in its form too, is empty or says that it is not known."""
         if form == "" or form in self.whole:
             return True
         beginnings = self.beginnings.get(form.partition(" ")[0])
@@ -140,30 +140,26 @@ def ready(phrases: Iterable[str]) -> Abstentions:
 _USUAL = ready(ABSTENTION_PHRASES)
 
 
-def abstained(view: LoopView) -> float:
-    """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
-    return float(_USUAL.holds(view.current.answer_text))
+def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
+    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0.
+
+    A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
+    after an answer makes no abstention of that.
+    """
+    answers = rounds.texts("answer")
+    return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
+
+
+def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
+    """Which texts abstain, (n,)."""
+    forms = answer_forms(texts).to_pylist()
+    return np.fromiter(map(phrases.holds, forms, texts.to_pylist()), np.bool_, len(texts))
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     """``abstained`` with other phrases than the usual ones, written as those are."""
     own = ready(phrases)
-    return replace(
-        ABSTAINED,
-        compute=_AbstainsBy(own),
-        in_columns=InColumns("answers", "abstained", (own,)),
-        own_settings=True,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _AbstainsBy:
-    """``abstained`` by these phrases; alike where they are, so that it is computed once for all."""
-
-    phrases: Abstentions
-
-    def __call__(self, view: LoopView) -> float:
-        return float(self.phrases.holds(view.current.answer_text))
+    return replace(ABSTAINED, columns=WithSettings(abstained, (own,)), own_settings=True)
 
 
 ABSTAINED = SignalSpec(
@@ -172,8 +168,7 @@ ABSTAINED = SignalSpec(
     low=0.0,
     high=1.0,
     direction="low",
-    compute=abstained,
-    in_columns=InColumns("answers", "abstained", (_USUAL,)),
+    columns=WithSettings(abstained, (_USUAL,)),
     binary=True,
 )
 

@@ -5,71 +5,28 @@ from __future__ import annotations
 import difflib
 import re
 import string
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from suffice.protocols import Absence
-from suffice.scoring import answer_form, token_f1
-from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.characters import by_characters, without_articles_first
+from suffice.signals.columns.listings import added_nothing
+from suffice.signals.columns.pairs import f1_of_pairs
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE, Codes, Texts
+from suffice.signals.spec import SignalSpec
+from suffice.trace.rounds.records import Round
 
+Array = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 MAX_COMPARED = 2_000
 """Letters of an answer that are compared letter by letter."""
 _SHORT = 40 * 40
-
-
-def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
-    """Whether passages were recorded and none of them is new by id."""
-    if current.passages is None:
-        return False
-    seen = {passage.id for round_ in earlier for passage in round_.passages or ()}
-    return all(passage.id in seen for passage in current.passages)
-
-
-def _pair(view: LoopView) -> tuple[str, str] | None:
-    """Previous and current answer; ``None`` where ``answer_stable`` is undefined."""
-    previous = _previous_answer(view)
-    if previous is None or added_nothing(view.current, view.rounds[:-1]):
-        return None
-    return previous, view.current.answer_text
-
-
-def _previous_answer(view: LoopView) -> str | None:
-    """Of the round before; ``None`` where there is none, or it was not asked for an answer."""
-    return None if view.previous is None else view.previous.answer
-
-
-def answer_stable(view: LoopView) -> float:
-    """1.0 when the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected).
-
-    Undefined in round 1 and in a round that added no new passage, where a repeated prompt repeats the
-    answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
-    """
-    pair = _pair(view)
-    return UNDEFINED if pair is None else float(len(set(map(answer_form, pair))) == 1)
-
-
-_NO_EARLIER = Absence(
-    "there is no earlier answer to repeat",
-    lambda view: _previous_answer(view) is None,
-    "record with --rounds 2 or more",
-)
-_NOTHING_NEW = Absence(
-    "the round added no new passage, so its answer repeats by itself",
-    lambda view: added_nothing(view.current, view.rounds[:-1]),
-    "record with --corpus pooled, or read answer_repeats, which is defined there",
-)
-
-
-def answer_repeats(view: LoopView) -> float:
-    """1.0 when the normalised answer equals the previous round's, whatever the round read, else 0.0.
-
-    Where ``answer_stable`` is defined the two are equal. Undefined in round 1.
-    """
-    previous = _previous_answer(view)
-    if previous is None:
-        return UNDEFINED
-    return float(answer_form(previous) == answer_form(view.current.answer_text))
 
 
 def published_normalizer(text: str) -> str:
@@ -78,71 +35,106 @@ def published_normalizer(text: str) -> str:
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
 
 
-def answer_stable_published(view: LoopView) -> float:
+def as_published(texts: pa.Array) -> pa.Array:
+    """:func:`published_normalizer` of every text, for :meth:`Texts.mapped`."""
+    return by_characters(without_articles_first, published_normalizer)(texts)
+
+
+def forms(rounds: RoundColumns) -> Texts:
+    """The answers in the form by which they are compared."""
+    return rounds.texts("answer").mapped(answer_forms)
+
+
+def published_forms(rounds: RoundColumns) -> Texts:
+    """The answers as the published code normalises them."""
+    return rounds.texts("answer").mapped(as_published)
+
+
+# --- equal answers -----------------------------------------------------------------------------------
+def answer_stable(rounds: RoundColumns) -> Array:
+    """1.0 where the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected).
+
+    Undefined in round 1 and in a round that added no new passage, where a repeated prompt repeats the
+    answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
+    """
+    return np.where(rounds.once(added_nothing), np.nan, answer_repeats(rounds))
+
+
+def answer_repeats(rounds: RoundColumns) -> Array:
+    """1.0 where the normalised answer equals the previous round's, whatever the round read, else 0.0.
+
+    Undefined in round 1.
+    """
+    return _equal_to_previous(rounds, rounds.once(forms))
+
+
+def answer_stable_published(rounds: RoundColumns) -> Array:
     """Stability as the published code computes it (paper 0; published).
 
     Its own normaliser drops articles before punctuation. Undefined in round 1 only.
     """
-    previous = _previous_answer(view)
-    if previous is None:
-        return UNDEFINED
-    current = published_normalizer(view.current.answer_text)
-    return float(current == published_normalizer(previous))
+    return _equal_to_previous(rounds, rounds.once(published_forms))
 
 
-ANSWER_STABLE = SignalSpec(
-    name="answer_stable",
-    summary="1 when the answer is that of the round before",
-    low=0.0,
-    high=1.0,
-    compute=answer_stable,
-    in_columns=InColumns("answers", "stable"),
-    undefined=(_NO_EARLIER, _NOTHING_NEW),
-    binary=True,
-)
-ANSWER_REPEATS = SignalSpec(
-    name="answer_repeats",
-    summary="1 when the answer is that of the round before, also where nothing new was found",
-    low=0.0,
-    high=1.0,
-    compute=answer_repeats,
-    in_columns=InColumns("answers", "repeats"),
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
-)
-ANSWER_STABLE_PUBLISHED = SignalSpec(
-    name="answer_stable_published",
-    summary="1 when the answer is that of the round before, compared as the published code does",
-    low=0.0,
-    high=1.0,
-    compute=answer_stable_published,
-    in_columns=InColumns("answers", "stable_published"),
-    undefined=(_NO_EARLIER,),
-    binary=True,
-    variant_of="answer_stable",
-)
+def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
+    previous = rounds.before(answers.codes, NONE)
+    return np.where(previous == NONE, np.nan, answers.codes == previous)
 
 
-def answer_similarity_f1(view: LoopView) -> float:
+# --- similar answers ---------------------------------------------------------------------------------
+def answer_similarity_f1(rounds: RoundColumns) -> Array:
     """Plain token F1 of the normalised answers of this round and the previous one, in [0, 1].
 
     0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
     """
-    pair = _pair(view)
-    return UNDEFINED if pair is None else token_f1(answer_form(pair[1]), answer_form(pair[0]))
+    pairs, answers = rounds.once(_pairs), rounds.once(forms)
+    return pairs.of_rows(f1_of_pairs(answers.distinct, pairs.current, pairs.previous))
 
 
-def answer_similarity_seq(view: LoopView) -> float:
+def answer_similarity_seq(rounds: RoundColumns) -> Array:
     """Ratio of matching characters (difflib's) of the normalised answers, previous first, in [0, 1].
 
     0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
     """
-    pair = _pair(view)
-    if pair is None:
-        return UNDEFINED
-    previous, current = map(answer_form, pair)
-    return matching_characters(previous, current) if previous and current else 0.0
+    pairs, answers = rounds.once(_pairs), rounds.once(forms)
+    empty = answers.code_of("")
+    same, some = pairs.current == pairs.previous, pairs.current != empty
+    ratios = np.where(same & some, 1.0, 0.0)
+    rows = np.flatnonzero(~same & some & (pairs.previous != empty))
+    texts = [
+        answers.distinct.take(pa.array(codes[rows])).to_pylist()
+        for codes in (pairs.previous, pairs.current)
+    ]
+    ratios[rows] = list(map(matching_characters, *texts))
+    return pairs.of_rows(ratios)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """The different pairs of an answer's form and the previous one's that similarity is measured of.
+
+    ``previous`` and ``current`` (n_pairs,) are codes; ``of_row`` (n_rows,) is each row's pair, or ``NONE``.
+    """
+
+    previous: Codes
+    current: Codes
+    of_row: Codes
+
+    def of_rows(self, values: Array) -> Array:
+        """What is known of pairs, of every row; NaN where it has none."""
+        return np.append(values, np.nan)[self.of_row]
+
+
+def _pairs(rounds: RoundColumns) -> _Pairs:
+    current = rounds.once(forms).codes
+    previous = rounds.before(current, NONE)
+    defined = (previous != NONE) & (current != NONE) & ~rounds.once(added_nothing)
+    rows = np.flatnonzero(defined)
+    keys = previous[rows] * (current.max(initial=0) + 1) + current[rows]
+    pair, places = by_appearance(keys)
+    of_row = np.full(rounds.n_rows, NONE)
+    of_row[rows] = pair
+    return _Pairs(previous[rows][places], current[rows][places], of_row)
 
 
 def matching_characters(one: str, other: str) -> float:
@@ -203,13 +195,62 @@ def _runs(text: str, length: int) -> set[str]:
     return {text[at : at + length] for at in range(len(text) - length + 1)}
 
 
+# --- declared ----------------------------------------------------------------------------------------
+def no_new_passage(current: Round, earlier: tuple[Round, ...]) -> bool:
+    """Whether passages were recorded and none of them is new by id."""
+    if current.passages is None:
+        return False
+    seen = {passage.id for round_ in earlier for passage in round_.passages or ()}
+    return all(passage.id in seen for passage in current.passages)
+
+
+_NO_EARLIER = Absence(
+    "there is no earlier answer to repeat",
+    lambda view: view.previous is None or view.previous.answer is None,
+    "record with --rounds 2 or more",
+)
+_NOTHING_NEW = Absence(
+    "the round added no new passage, so its answer repeats by itself",
+    lambda view: no_new_passage(view.current, view.rounds[:-1]),
+    "record with --corpus pooled, or read answer_repeats, which is defined there",
+)
+ANSWER_STABLE = SignalSpec(
+    name="answer_stable",
+    summary="1 when the answer is that of the round before",
+    low=0.0,
+    high=1.0,
+    columns=answer_stable,
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
+    binary=True,
+)
+ANSWER_REPEATS = SignalSpec(
+    name="answer_repeats",
+    summary="1 when the answer is that of the round before, also where nothing new was found",
+    low=0.0,
+    high=1.0,
+    columns=answer_repeats,
+    undefined=(_NO_EARLIER,),
+    binary=True,
+    variant_of="answer_stable",
+)
+ANSWER_STABLE_PUBLISHED = SignalSpec(
+    name="answer_stable_published",
+    summary="1 when the answer is that of the round before, compared as the published code does",
+    low=0.0,
+    high=1.0,
+    columns=answer_stable_published,
+    undefined=(_NO_EARLIER,),
+    binary=True,
+    variant_of="answer_stable",
+)
+
+
 ANSWER_SIMILARITY_F1 = SignalSpec(
     name="answer_similarity_f1",
     summary="how alike the answer and the round before's are, word by word",
     low=0.0,
     high=1.0,
-    compute=answer_similarity_f1,
-    in_columns=InColumns("answers", "similarity_f1"),
+    columns=answer_similarity_f1,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )
 ANSWER_SIMILARITY_SEQ = SignalSpec(
@@ -217,7 +258,6 @@ ANSWER_SIMILARITY_SEQ = SignalSpec(
     summary="how alike the answer and the round before's are, letter by letter",
     low=0.0,
     high=1.0,
-    compute=answer_similarity_seq,
-    in_columns=InColumns("answers", "similarity_seq"),
+    columns=answer_similarity_seq,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

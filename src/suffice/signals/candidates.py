@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.protocols import Absence
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.samples import NO_SAMPLES, sample_signal
-from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
-from suffice.trace.rounds.records import LoopView
+from suffice.signals.spec import SignalSpec
+
+Array = NDArray[np.float64]
 
 
 def token_set(text: str) -> frozenset[str]:
@@ -39,17 +45,18 @@ def agreement(candidates: Sequence[str]) -> float:
     return len(sets[0].intersection(*sets)) / len(union) if union else 0.0
 
 
-def candidate_agreement(view: LoopView) -> float:
+def candidate_agreement(rounds: RoundColumns) -> Array:
     """:func:`agreement` of the round's samples; undefined in a round without samples."""
-    samples = view.current.samples
-    return agreement(samples) if samples else UNDEFINED
+    samples = rounds.lists("samples")
+    texts = [text or "" for text in samples.values.to_pylist()]
+    bounds = pairwise(samples.offsets.tolist())
+    return np.array([agreement(texts[i:j]) if j > i else np.nan for i, j in bounds], np.float64)
 
 
 CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
     summary="words that the candidate steps, or the samples, have in common",
-    compute=candidate_agreement,
-    in_columns=InColumns("samples", "candidate_agreement"),
+    columns=candidate_agreement,
     undefined=(NO_SAMPLES,),
 )
 
@@ -147,20 +154,46 @@ class MarkerDetector:
         return np.array([_conflict(words[step], words[other]) for step, other in pairs], np.float64)
 
 
-def contradiction(view: LoopView) -> float:
+_FIRST_WORDS = sorted({*MARKER_WORDS, *(phrase.split()[0] for phrase in MARKER_PHRASES)})
+_PERHAPS_MARKED = rf"(?i)\b(?:{'|'.join(_FIRST_WORDS)})\b|n't|[^\x00-\x7f]"
+_PERHAPS_BLANK = r"^(?:[\x00-\x20]|[^\x00-\x7f])*$"
+
+
+def contradiction(rounds: RoundColumns) -> Array:
     """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0.
 
     0.0 in round 1, which has nothing to contradict. Undefined where this answer or the previous one is
     empty. A planning agent records the CD of its gate under the same name.
     """
-    if not view.current.answer_text.strip():
-        return UNDEFINED
-    previous = view.previous
-    if previous is None:
-        return 0.0
-    if not previous.answer_text.strip():
-        return UNDEFINED
-    return marker_conflict(previous.answer_text, view.current.answer_text)
+    answers = rounds.texts("answer")
+    blank = answers.through(_blank(answers.distinct), True)
+    marked = answers.through(_matching(answers.distinct, _PERHAPS_MARKED), False)
+    compared = ~rounds.first & ~blank & ~rounds.before(blank, False)
+    rows = np.flatnonzero(compared & (marked | rounds.before(marked, False)))
+    conflicts = np.where(blank | rounds.before(blank, False), np.nan, 0.0)
+    conflicts[rows] = _conflicts(answers, rounds.before(answers.codes, NONE)[rows], rows)
+    return conflicts
+
+
+def _conflicts(answers: Texts, previous: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+    """Of the answers of rows and the ones before them, each distinct pair looked at once."""
+    pair, places = by_appearance(previous * len(answers.distinct) + answers.codes[rows])
+    steps = answers.distinct.take(pa.array(previous[places])).to_pylist()
+    others = answers.distinct.take(pa.array(answers.codes[rows][places])).to_pylist()
+    return MarkerDetector().contradictions(list(zip(steps, others, strict=True)))[pair]
+
+
+def _blank(texts: pa.Array) -> NDArray[np.bool_]:
+    """Texts of nothing but what ``str.strip`` takes away."""
+    blank = _matching(texts, _PERHAPS_BLANK)
+    perhaps = texts.filter(pa.array(blank)).to_pylist()
+    blank[blank] = [not text.strip() for text in perhaps]
+    return blank
+
+
+def _matching(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    matching = pc.match_substring_regex(texts, pattern)
+    return np.array(matching.to_numpy(zero_copy_only=False))
 
 
 CONTRADICTION = SignalSpec(
@@ -168,7 +201,6 @@ CONTRADICTION = SignalSpec(
     summary="1 when a candidate step contradicts the plan, or the answer the one before",
     low=0.0,
     high=1.0,
-    compute=contradiction,
-    in_columns=InColumns("candidates", "contradiction"),
+    columns=contradiction,
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import numpy as np
-
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.numbers import series
 from suffice.protocols import Absence
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
-from suffice.signals.spec import Direction, InColumns, SignalSpec
-from suffice.signals.table import signal_value
-from suffice.trace.rounds.records import LoopView
+from suffice.signals.spec import Direction, SignalSpec, WithSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,19 +124,13 @@ class DerivedName:
         return DERIVATIONS[self.how].compute(series_of)
 
 
-@dataclass(frozen=True, slots=True)
-class _OfRounds:
-    """The derived value at a view's last round."""
+def _derived(rounds: RoundColumns, name: DerivedName, made_of: SignalSpec | None) -> series.Values:
+    """Any of :data:`DERIVATIONS`, also of a signal whose meaning a policy changed, (n_rows,)."""
+    from suffice.signals.table import declared, signal_columns  # which resolves names, these too
 
-    name: DerivedName
-    of: SignalSpec
-
-    def __call__(self, view: LoopView) -> float:
-        so_far = (
-            LoopView(view.question, view.rounds[: number + 1]) for number in range(len(view.rounds))
-        )
-        values = np.array([[signal_value(self.of, past) for past in so_far]])
-        return float(self.name.apply(values)[0, -1])
+    spec = declared(name.of, rounds.traces, also=(name.of,)) if made_of is None else made_of
+    (values,) = signal_columns(rounds.traces, [spec])
+    return name.apply(values)[rounds.traces.exists]
 
 
 _FIRST = Absence("there is no earlier round", lambda view: view.previous is None)
@@ -165,8 +156,7 @@ def derived_signal(
         low=how.low,
         high=how.high,
         direction=how.direction,
-        compute=_OfRounds(name, of),
-        in_columns=InColumns("derived", "derived", (name, made_of)),
+        columns=WithSettings(_derived, (name, made_of)),
         binary=how.binary,
         instead=of.instead,
         asking=of.asking,

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.scoring import normalize_answer
-from suffice.signals.answer_stability import published_normalizer
-from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec
-from suffice.trace.rounds.records import LoopView, Passage, Round
-from suffice.trace.rounds.tokens import passage_text, passage_tokens
+from suffice.signals.answer_stability import as_published, published_forms
+from suffice.signals.columns.answers import normal_forms
+from suffice.signals.columns.listings import unrecorded_so_far
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import NONE, Texts
+from suffice.signals.spec import SignalSpec
+from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.tokens import passage_text
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_BLOCK = 1 << 23  # bytes of passages at a time
 
 _MAX_CHARACTERS = 4_000
 # by which chat templates end and begin turns
@@ -95,66 +107,141 @@ def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
     return [passage_text(passage) for passage in seen.values()]
 
 
-@lru_cache(maxsize=1024)
-def token_set(passage: Passage) -> frozenset[str]:
-    """Distinct tokens of title and text; kept, since every later round asks again."""
-    return frozenset(passage_tokens(passage))
-
-
-def finite(values: Iterable[float | None]) -> list[float]:
-    """The finite ones, in order."""
-    return [value for value in values if value is not None and math.isfinite(value)]
-
-
-def rerank_scores(rounds: Iterable[Round]) -> list[float]:
-    """Raw reranker scores of the distinct passages seen, those without a finite one left out."""
-    distinct: dict[str, float | None] = {}
-    for round_ in rounds:
-        for passage in round_.passages or ():
-            distinct.setdefault(passage.id, passage.rerank_score)
-    return finite(distinct.values())
-
-
-def candidate_scores(rounds: Sequence[Round]) -> list[float]:
-    """Scores of the newest recorded candidate list; empty when none is recorded."""
-    for round_ in reversed(rounds):
-        if round_.candidate_scores is not None:
-            return finite(round_.candidate_scores)
-    return []
-
-
 # --- the answer in it ----------------------------------------------------------------------------
+# The passages of some questions stand in one string of bytes, those of a question one after another; in it
+# each different answer of a question is looked for once, so that the place tells from which round on it is
+# found.
 NOT_EXTRACTIVE = frozenset({"", "yes", "no"})
 """Normalised answers that are not looked for."""
 
 
-@lru_cache(maxsize=1024)
-def _padded(text: str) -> str:
-    """Normalised text between blanks, so that a match ends at word ends; kept for later rounds."""
-    return f" {normalize_answer.__wrapped__(text)} "
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """The texts of all listed passages in order, each of some row, (n_listings,)."""
+
+    rows: Integers
+    texts: Texts
+    unknown: NDArray[np.bool_]
+    """Rows up to which a passage was recorded without its text or a round without its passages, (n_rows,)."""
 
 
-def answer_in_evidence(view: LoopView) -> float:
-    """1.0 when the normalised answer's words stand, in order, in one passage of rounds 1..t.
+def _read(rounds: RoundColumns) -> _Read:
+    lists = rounds.lists("passages")
+    texts = lists.texts("text")
+    untold = np.zeros(rounds.n_rows, bool)
+    untold[lists.rows[texts.codes == NONE]] = True
+    told = texts.codes != NONE
+    unknown = unrecorded_so_far(rounds) | rounds.so_far(untold)
+    return _Read(lists.rows[told], texts.take(told), unknown)
+
+
+def answer_in_evidence(rounds: RoundColumns) -> Array:
+    """1.0 where the normalised answer's words stand, in order, in one passage of rounds 1..t.
 
     Else 0.0. Texts without titles, normalised like the answer (paper 0; corrected: whole words,
     where the published substring finds "no" in "know"). Undefined for yes, no and empty answers,
     and when it is not found but some passage was recorded without its text or a round without its
     passages.
     """
-    answer = normalize_answer(view.current.answer_text)
-    if answer in NOT_EXTRACTIVE:
-        return UNDEFINED
-    wanted = f" {answer} "
-    complete = True
-    for round_ in reversed(view.rounds):
-        complete = complete and round_.passages is not None
-        for passage in round_.passages or ():
-            if passage.text is None:
-                complete = False
-            elif wanted in _padded(passage.text):
-                return 1.0
-    return 0.0 if complete else UNDEFINED
+    answers = rounds.texts("answer").mapped(normal_forms)
+    extractive = pc.invert(pc.is_in(answers.distinct, pa.array(sorted(NOT_EXTRACTIVE))))
+    wanted = answers.through(extractive.to_numpy(zero_copy_only=False), False)
+    between_blanks = answers.mapped(lambda forms: _around(forms, " ", " "))
+    # no form holds the end of a line, so no match runs from one passage into the next
+    passages = rounds.once(_read).texts.mapped(
+        lambda texts: _around(normal_forms(texts), " ", " \n")
+    )
+    return np.where(wanted, _found(rounds, between_blanks, wanted, passages), np.nan)
+
+
+def answer_in_evidence_published(rounds: RoundColumns) -> Array:
+    """Answer in evidence as the published code computes it (paper 0; published).
+
+    1.0 when the answer is a substring of the texts of rounds 1..t put together, both in the published
+    normal form: "no" hits "know", and a match may run from one passage into the next. 0.0 for an answer
+    that normalises to nothing. Undefined when it is not found but some passage was recorded without its
+    text or a round without its passages.
+    """
+    answers = rounds.once(published_forms)
+    wanted = (answers.codes != NONE) & (answers.codes != answers.code_of(""))
+    passages = rounds.once(_read).texts.mapped(_joined_as_published)
+    return _found(rounds, answers, wanted, passages)
+
+
+def _joined_as_published(texts: pa.Array) -> pa.Array:
+    """A blank behind each form that is not empty."""
+    forms = as_published(texts)
+    return pc.if_else(pc.equal(forms, ""), "", _around(forms, "", " "))
+
+
+def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:
+    return pc.binary_join_element_wise(before, texts, behind, "")
+
+
+def _found(
+    rounds: RoundColumns, answers: Texts, wanted: NDArray[np.bool_], passages: Texts
+) -> Array:
+    """1 where a wanted answer stands in the passages up to its round; else 0, NaN where some are unknown.
+
+    Answers and passages (n_listings,) stand as they are compared.
+    """
+    read = rounds.once(_read)
+    values = np.where(read.unknown, np.nan, 0.0)
+    rows = np.flatnonzero(wanted)
+    keys = rounds.question[rows] * (len(answers.distinct) + 1) + answers.codes[rows]
+    pair, places = by_appearance(keys)
+    first_rows = _first_rows(rounds, rows[places], answers, passages)
+    values[rows[first_rows[pair] <= rows]] = 1.0
+    return values
+
+
+def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages: Texts) -> Integers:
+    """Where its question's passages first hold each answer that is ``asked`` for in some row, (n_asked,).
+
+    The row up to which they do; one behind all rows where they never do.
+    """
+    read = rounds.once(_read)
+    ends = np.cumsum(_lengths(passages.distinct)[passages.codes])
+    before = np.append(0, ends)
+    question = rounds.question[asked]
+    of_question = np.searchsorted(
+        rounds.question[read.rows], np.arange(rounds.traces.n_questions + 1)
+    )
+    first, last = of_question[question], of_question[question + 1]
+    needles = answers.distinct.take(pa.array(answers.codes[asked]))
+    sizes = _lengths(needles)
+    first_rows = np.full(len(asked), rounds.n_rows)
+    for some in _blocks(before[first], before[last]):
+        listed = slice(first[some.start], last[some.stop - 1])
+        text = _bytes(passages.distinct.take(pa.array(passages.codes[listed])))
+        origin = before[listed.start]
+        bounds = before[first[some]] - origin, before[last[some]] - origin
+        sought = needles[some].cast(pa.binary()).to_pylist()
+        at = np.array(list(map(text.find, sought, *(bound.tolist() for bound in bounds))), np.int64)
+        found = np.flatnonzero(at >= 0)
+        # the passage in which the match ends
+        passage = np.searchsorted(ends, origin + at[found] + sizes[some][found] - 1, "right")
+        first_rows[some.start + found] = read.rows[passage]
+    return first_rows
+
+
+def _blocks(starts: Integers, ends: Integers) -> Iterator[slice]:
+    """Answers to whole questions, whose passages reach from byte to byte, of some bytes together."""
+    first = 0
+    while first < len(starts):
+        reach = max(int(starts[first]) + _BLOCK, int(ends[first]))
+        last = int(np.searchsorted(ends, reach, "right"))
+        yield slice(first, last)
+        first = last
+
+
+def _bytes(texts: pa.Array) -> bytes:
+    data = texts.buffers()[2]
+    return b"" if data is None else data.to_pybytes()
+
+
+def _lengths(texts: pa.Array) -> Integers:
+    return np.asarray(pc.binary_length(texts).to_numpy(zero_copy_only=False), np.int64)
 
 
 _UNREAD = Absence(
@@ -167,8 +254,7 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     needs=("passages",),
     low=0.0,
     high=1.0,
-    compute=answer_in_evidence,
-    in_columns=InColumns("answer_in_evidence", "in_evidence"),
+    columns=answer_in_evidence,
     undefined=(
         Absence(
             "the answer is yes, no or empty, or the letter A",
@@ -178,40 +264,13 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     ),
     binary=True,
 )
-
-
-@lru_cache(maxsize=1024)
-def _published(text: str) -> str:
-    return published_normalizer(text)
-
-
-def answer_in_evidence_published(view: LoopView) -> float:
-    """Answer in evidence as the published code computes it (paper 0; published).
-
-    1.0 when the answer is a substring of the texts of rounds 1..t put together, both in the published
-    normal form: "no" hits "know", and a match may run from one passage into the next. 0.0 for an answer
-    that normalises to nothing. Undefined when it is not found but some passage was recorded without its
-    text or a round without its passages.
-    """
-    answer = published_normalizer(view.current.answer_text)
-    passages = [passage for round_ in view.rounds for passage in round_.passages or ()]
-    texts = [passage.text for passage in passages if passage.text is not None]
-    if answer and answer in " ".join(filter(None, map(_published, texts))):
-        return 1.0
-    complete = len(texts) == len(passages) and all(
-        round_.passages is not None for round_ in view.rounds
-    )
-    return 0.0 if complete else UNDEFINED
-
-
 ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
     name="answer_in_evidence_published",
     summary="1 when the answer stands in the passages letter by letter, as published",
     needs=("passages",),
     low=0.0,
     high=1.0,
-    compute=answer_in_evidence_published,
-    in_columns=InColumns("answer_in_evidence", "in_evidence_published"),
+    columns=answer_in_evidence_published,
     undefined=(_UNREAD,),
     binary=True,
     variant_of="answer_in_evidence",

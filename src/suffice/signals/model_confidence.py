@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
-from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, unrecorded
-from suffice.trace.rounds.records import LoopView, Round, Token
+from suffice.signals.answer_stability import forms
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.ragged import Ragged, by_length, ranges
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.sums import segment_means
+from suffice.signals.columns.texts import NONE, Texts
+from suffice.signals.spec import SignalSpec, WithSettings, unrecorded
+from suffice.trace.rounds.records import Round
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 BLANKS = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
@@ -47,86 +58,229 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
     return start, start + len(text[start:].partition("\n")[0].rstrip(BLANKS + MARKUP))
 
 
-def answer_tokens(
-    tokens: Sequence[Token], answer: str = "", starts: int | None = None
-) -> tuple[Token, ...]:
-    """Tokens that carry a character of the answer.
+_AROUND = BLANKS + MARKUP
+
+
+# --- by columns ----------------------------------------------------------------------------------
+def verbalized_confidence(rounds: RoundColumns) -> Array:
+    """The recorded rating, 1 to 5 (paper 0; corrected: undefined when missing or outside 1-5)."""
+    rating = rounds.numbers("verbalized_confidence")
+    return np.where((rating >= 1) & (rating <= 5), rating, np.nan)
+
+
+def token_probability(rounds: RoundColumns) -> Array:
+    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1].
+
+    0 when nothing was generated; undefined when tokens were not recorded.
+    """
+    tokens = rounds.lists("tokens")
+    means = segment_means(np.exp(np.minimum(tokens.numbers("logprob"), 0.0)), tokens.offsets)
+    means[tokens.lengths == 0] = 0.0
+    return np.where(tokens.valid, means, np.nan)
+
+
+def answer_token_margin(rounds: RoundColumns) -> Array:
+    """Margin of the answer's first token in nats (paper 0), >= 0, high: sure.
+
+    The margin of a token is logprob(top-1) - logprob(top-2). Undefined without tokens, knowledge of where
+    the answer starts among them (:class:`_Answers`) or two alternatives at that token.
+    Spellings of one word are rivals, so it can be small where the answer is certain.
+    """
+    answers = rounds.once(_answers)
+    margins = rounds.undefined()
+    rows = np.flatnonzero(answers.first < answers.end)
+    margins[rows] = _margins(rounds.once(_tops), answers.first[rows])
+    return margins
+
+
+def margin(rounds: RoundColumns, statistic: str) -> Array:
+    """``margin_min`` and its kin: a statistic of the margins of the answer's tokens that have one."""
+    margins = rounds.once(_answer_margins)
+    values, offsets = margins.values, margins.offsets
+    if statistic == "mean":
+        return segment_means(values, offsets)
+    return by_length(values, offsets[:-1], offsets[1:], _STATISTICS[statistic])
+
+
+# --- margins -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class _Margins:
+    """Margins of the answer's tokens that have one: those of a row begin at its ``offsets`` (n_rows + 1,)."""
+
+    offsets: Places
+    values: Array
+
+
+def _answer_margins(rounds: RoundColumns) -> _Margins:
+    answers, spelt = rounds.once(_answers), rounds.once(_spelt)
+    at = ranges(answers.first, answers.end)
+    rows = np.repeat(np.arange(rounds.n_rows), answers.end - answers.first)
+    margins = _margins(rounds.once(_tops), at)
+    there = ~np.isnan(margins) & (spelt.tokens[at] < spelt.tokens[at + 1])
+    held = np.bincount(rows[there], minlength=rounds.n_rows)
+    return _Margins(np.concatenate([[0], np.cumsum(held)]), margins[there])
+
+
+def _tops(rounds: RoundColumns) -> Ragged:
+    """The alternatives of every token."""
+    return rounds.lists("tokens").lists("top", "logprob")
+
+
+def _margins(tops: Ragged, tokens: Places) -> Array:
+    """What the best alternative of each of these tokens has over the second, NaN with fewer than two."""
+    lengths = tops.lengths[tokens]
+    several = np.flatnonzero(lengths > 1)
+    margins = np.full(len(tokens), np.nan)
+    if not len(several):
+        return margins
+    tokens, lengths = tokens[several], lengths[several]
+    logprobs = tops.field("logprob").to_numpy(zero_copy_only=False)
+    values = logprobs[ranges(tops.offsets[tokens], tops.offsets[tokens + 1])].astype(np.float64)
+    starts = np.cumsum(lengths) - lengths
+    best = np.maximum.reduceat(values, starts)
+    at_best = np.flatnonzero(values == np.repeat(best, lengths))
+    once = np.searchsorted(at_best, starts)  # the first of the best
+    values[at_best[once]] = -np.inf
+    second = np.maximum.reduceat(values, starts)
+    with np.errstate(invalid="ignore"):
+        margins[several] = np.where(second > -np.inf, best - second + 0.0, np.nan)  # never -0.0
+    return margins
+
+
+_STATISTICS: Mapping[str, Callable[[Array], Array]] = {
+    "min": lambda rows: rows.min(axis=1),
+    "p10": lambda rows: np.percentile(rows, 10, axis=1),
+    "median": lambda rows: np.median(rows, axis=1),
+}
+
+
+# --- where the answer is -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spelt:
+    """What the tokens spell, all of them end to end, in bytes of UTF-8.
+
+    Token ``i`` lies from ``tokens[i]`` to ``tokens[i + 1]`` of ``text``, row ``r`` from ``rows[r]`` to
+    ``rows[r + 1]``.
+    """
+
+    text: pa.Buffer
+    tokens: Places
+    rows: Places
+
+    def between(self, begins: Places, ends: Places) -> pa.Array:
+        """The texts between these places, each pair after the one before."""
+        bounds = np.stack([begins, ends], axis=1).ravel()
+        pieces = pa.Array.from_buffers(
+            pa.large_string(), max(len(bounds) - 1, 0), [None, pa.py_buffer(bounds), self.text]
+        )
+        return pieces.take(pa.array(np.arange(0, len(pieces), 2)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answers:
+    """The tokens of every round's answer: ``first`` (n_rows,) to before ``end``, empty ones included.
 
     The answer stands behind the first of these that is known (:func:`span_behind`): the token numbered
-    ``starts`` (the round's ``answer_starts``), that one included; ``Answer:``. Without either, tokens that
-    normalise to the ``answer`` are the answer, all of them. Tokens are placed by character offset in their
-    concatenation, so a token that holds the colon and the answer's beginning counts (the published code
-    takes the next one). Empty where nothing follows, or nothing says where the answer is.
+    ``answer_starts``, that one included; ``Answer:``. Without either, tokens that normalise to the answer
+    are the answer, all of them. Tokens are placed by offset in their concatenation, so a token that holds
+    the colon and the answer's beginning counts (the published code takes the next one). Empty where
+    nothing follows, or nothing says where the answer is.
     """
+
+    first: Places
+    end: Places
+
+
+def _spelt(rounds: RoundColumns) -> _Spelt:
+    tokens = rounds.lists("tokens")
+    texts = pc.fill_null(tokens.field("token").cast(pa.large_string()), "")
+    _, bounds, text = texts.buffers()
+    ends = np.zeros(1, np.int64)
+    if len(texts):
+        ends = np.frombuffer(bounds, np.int64, len(texts) + 1, 8 * texts.offset)
+    return _Spelt(text or pa.py_buffer(b""), ends, ends[tokens.offsets])
+
+
+def _answers(rounds: RoundColumns) -> _Answers:
+    spelt = rounds.once(_spelt)
+    begins, stops = spelt.rows[:-1], spelt.rows[1:]
+    starts, ends = begins.copy(), begins.copy()
+    said = rounds.numbers("answer_starts")
+
+    rows = np.flatnonzero(~np.isnan(said))
+    token = rounds.lists("tokens").offsets[rows] + said[rows].astype(np.int64)
+    begin = np.minimum(spelt.tokens[np.minimum(token, len(spelt.tokens) - 1)], stops[rows])
+    starts[rows], ends[rows] = _behind(spelt, begin, stops[rows])
+
+    rows = np.flatnonzero(np.isnan(said))
+    texts = spelt.between(begins[rows], stops[rows])
+    label = _numbers(pc.find_substring_regex(texts, LABEL))
+    unlabelled = label < 0
+    texts, bare, rows = texts.filter(pa.array(unlabelled)), rows[unlabelled], rows[~unlabelled]
+    begin = begins[rows] + label[~unlabelled]
+    colon = _numbers(pc.find_substring(spelt.between(begin, stops[rows]), ":"))
+    starts[rows], ends[rows] = _behind(spelt, begin + colon + 1, stops[rows])
+
+    is_answer = _is_answer(texts, rounds, bare)
+    texts, rows = texts.filter(pa.array(is_answer)), bare[is_answer]
+    starts[rows] = begins[rows] + _bytes(texts) - _bytes(pc.utf8_ltrim(texts, _AROUND))
+    ends[rows] = stops[rows] - (_bytes(texts) - _bytes(pc.utf8_rtrim(texts, _AROUND)))
+    first = np.searchsorted(spelt.tokens[1:], starts, "right")
+    end = np.searchsorted(spelt.tokens[:-1], ends)
+    return _Answers(first, np.where(starts < ends, end, first))
+
+
+def _behind(spelt: _Spelt, begins: Places, stops: Places) -> tuple[Places, Places]:
+    """Where what stands behind these places starts and ends; one on a lower line is read singly."""
+    texts = spelt.between(begins, stops)
+    newline = _numbers(pc.find_substring(texts, "\n"))
+    ends = np.where(newline < 0, stops, begins + newline)
+    lines = spelt.between(begins, ends)
+    starts = begins + _bytes(lines) - _bytes(pc.utf8_ltrim(lines, _AROUND))
+    lower = np.flatnonzero((starts == ends) & (ends < stops))
+    ends -= _bytes(lines) - _bytes(pc.utf8_rtrim(lines, _AROUND))
+    for row, text in zip(lower.tolist(), texts.take(pa.array(lower)).to_pylist(), strict=True):
+        start, end = span_behind(text, 0)
+        starts[row] = begins[row] + len(text[:start].encode())
+        ends[row] = begins[row] + len(text[:end].encode())
+    return starts, ends
+
+
+def _is_answer(texts: pa.Array, rounds: RoundColumns, rows: Places) -> NDArray[np.bool_]:
+    """Whether each text normalises to the answer of its row, and not to nothing."""
+    answers = rounds.once(forms)
+    spelt = Texts.of(texts).mapped(answer_forms)
+    alike = spelt.distinct.cast(answers.distinct.type)
+    same = _numbers(pc.fill_null(pc.index_in(alike, answers.distinct), NONE))
+    same[_bytes(spelt.distinct) == 0] = NONE
+    found = spelt.through(same, NONE)
+    return np.asarray((found == answers.codes[rows]) & (found != NONE))
+
+
+def _bytes(texts: pa.Array) -> Places:
+    return _numbers(pc.binary_length(texts))
+
+
+def _numbers(values: pa.Array) -> Places:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
+
+
+# --- declared ------------------------------------------------------------------------------------
+def _span(held: Round) -> tuple[int, int] | None:
+    """From the answer's first letter among the tokens to its end; ``None``: nothing says where it is."""
+    tokens, starts = held.tokens or (), held.answer_starts
     text = "".join(token.token for token in tokens)
-    span = _span(text, tokens, answer, starts)
-    if span is None:
-        return ()
-    start, end = span
-    of_answer = []
-    offset = 0
-    for token in tokens:
-        begin, offset = offset, offset + len(token.token)
-        if begin < end and offset > start and begin < offset:
-            of_answer.append(token)
-    return tuple(of_answer) if start < end else ()
-
-
-def _span(
-    text: str, tokens: Sequence[Token], answer: str, starts: int | None
-) -> tuple[int, int] | None:
-    """From the answer's first character to its end; ``None`` where nothing says where it is."""
     if starts is not None:
         return span_behind(text, sum(len(token.token) for token in tokens[:starts]))
     if (labelled := labelled_span(text)) is not None:
         return labelled
-    normalized = answer_form(text)
-    if normalized and normalized == answer_form(answer):
-        around = BLANKS + MARKUP
-        return len(text) - len(text.lstrip(around)), len(text.rstrip(around))
-    return None
+    form = answer_form(text)
+    return (0, len(text)) if form and form == answer_form(held.answer_text) else None
 
 
-def _of_round(finished: Round) -> tuple[Token, ...]:
-    """The tokens of its answer."""
-    return answer_tokens(finished.tokens or (), finished.answer_text, finished.answer_starts)
-
-
-def _is_placed(finished: Round) -> bool:
-    """Whether something says where the answer is among the tokens."""
-    tokens = finished.tokens or ()
-    text = "".join(token.token for token in tokens)
-    return _span(text, tokens, finished.answer_text, finished.answer_starts) is not None
-
-
-def token_margin(token: Token) -> float:
-    """logprob(top-1) - logprob(top-2) in nats, >= 0; NaN with fewer than two possible alternatives.
-
-    >>> from suffice.trace.rounds.records import TopToken
-    >>> token_margin(Token("Oslo", -0.25, (TopToken("Oslo", -0.25), TopToken("Rome", -1.75))))
-    1.5
-    """
-    ranked = sorted(
-        (alternative.logprob for alternative in token.top if alternative.logprob > -math.inf),
-        reverse=True,
-    )
-    return (ranked[0] - ranked[1]) or 0.0 if len(ranked) > 1 else UNDEFINED  # never -0.0
-
-
-def answer_margins(view: LoopView) -> list[float]:
-    """Margins of the current answer's tokens, in order; NaN where a token has none."""
-    return [token_margin(token) for token in _of_round(view.current)]
-
-
-def answer_token_margin(view: LoopView) -> float:
-    """Margin of the answer's first token in nats (paper 0), >= 0, high: sure.
-
-    Undefined without tokens, knowledge of where the answer starts among them (:func:`answer_tokens`) or
-    two alternatives at that token.
-    Spellings of one word are rivals, so it can be small where the answer is certain.
-    """
-    margins = answer_margins(view)
-    return margins[0] if margins else UNDEFINED
+def _nothing_follows(held: Round) -> bool:
+    start, end = _span(held) or (0, 0)
+    return start >= end
 
 
 _NO_TOKENS = unrecorded(
@@ -138,13 +292,13 @@ _NO_MARGIN = (
     Absence(
         "the reply holds no 'Answer:', after which the answer's tokens are looked for, and is not the "
         "answer itself",
-        lambda view: not _is_placed(view.current),
+        lambda view: _span(view.current) is None,
         "record with --prompt answer-first or no-confidence, or say where the answer starts: "
         "Round(..., answer_starts=0)",
     ),
     Absence(
         "nothing follows 'Answer:', or from answer_starts on",
-        lambda view: not _of_round(view.current),
+        lambda view: _nothing_follows(view.current),
     ),
     Absence(
         "no token was recorded with two alternatives",
@@ -163,21 +317,11 @@ _NO_MARGIN = (
 )
 
 
-def _p10(margins: Sequence[float]) -> float:
-    return float(np.percentile(margins, 10))
-
-
-def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float]) -> SignalSpec:
-    def compute(view: LoopView) -> float:
-        margins = [margin for margin in answer_margins(view) if not math.isnan(margin)]
-        return statistic(margins) if margins else UNDEFINED
-
-    summary = f"by how much the answer's tokens were likelier than the runner-up, in nats: {how}"
+def _aggregate(name: str, how: str) -> SignalSpec:
     return _of_tokens(
         name=name,
-        summary=summary,
-        compute=compute,
-        in_columns=InColumns("tokens", "margin", (name.removeprefix("margin_"),)),
+        summary=f"by how much the answer's tokens were likelier than the runner-up, in nats: {how}",
+        columns=WithSettings(margin, (name.removeprefix("margin_"),)),
         undefined=_NO_MARGIN,
     )
 
@@ -192,57 +336,27 @@ _of_tokens = partial(
 ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",
     summary="by how much the answer's first token was likelier than the runner-up, in nats",
-    compute=answer_token_margin,
-    in_columns=InColumns("tokens", "answer_token_margin"),
+    columns=answer_token_margin,
     undefined=_NO_MARGIN,
 )
-MARGIN_MIN = _aggregate("margin_min", "the least", min)
-MARGIN_P10 = _aggregate("margin_p10", "the 10th percentile", _p10)
-MARGIN_MEAN = _aggregate("margin_mean", "their mean", statistics.fmean)
-MARGIN_MEDIAN = _aggregate("margin_median", "their median", statistics.median)
-
-
-def token_probability(view: LoopView) -> float:
-    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1].
-
-    0 when nothing was generated; undefined when tokens were not recorded.
-    """
-    tokens = view.current.tokens
-    if tokens is None:
-        return UNDEFINED
-    if not tokens:
-        return 0.0
-    # A server may report a log-probability a hair above 0.
-    capped = np.minimum([token.logprob for token in tokens], 0.0)
-    return statistics.fmean(
-        np.exp(capped).tolist()
-    )  # NumPy's, which may round as math.exp does not
-
-
+MARGIN_MIN = _aggregate("margin_min", "the least")
+MARGIN_P10 = _aggregate("margin_p10", "the 10th percentile")
+MARGIN_MEAN = _aggregate("margin_mean", "their mean")
+MARGIN_MEDIAN = _aggregate("margin_median", "their median")
 TOKEN_PROBABILITY = _of_tokens(
     name="token_probability",
     summary="mean probability of the tokens that the model wrote",
     high=1.0,
-    compute=token_probability,
-    in_columns=InColumns("tokens", "token_probability"),
+    columns=token_probability,
     undefined=(_NO_TOKENS,),
 )
-
-
-def verbalized_confidence(view: LoopView) -> float:
-    """The recorded rating, 1 to 5 (paper 0; corrected: undefined when missing or outside 1-5)."""
-    rating = view.current.verbalized_confidence
-    return rating if rating is not None and 1 <= rating <= 5 else UNDEFINED
-
-
 VERBALIZED_CONFIDENCE = SignalSpec(
     name="verbalized_confidence",
     summary="how sure the model says it is, 1 to 5",
     needs=("verbalized_confidence",),
     low=1.0,
     high=5.0,
-    compute=verbalized_confidence,
-    in_columns=InColumns("tokens", "verbalized_confidence"),
+    columns=verbalized_confidence,
     undefined=(
         Absence(
             "the reply holds no rating from 1 to 5",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,12 @@ class _Signals(Mapping[str, SignalSpec]):
 
 
 SIGNALS: Mapping[str, SignalSpec] = _Signals()
+
+
+@cache
+def computed_signals() -> tuple[SignalSpec, ...]:
+    """Those that a record gives without asking a model."""
+    return tuple(spec for spec in SIGNALS.values() if not spec.recorded_only)
 
 
 def askings() -> tuple[Asking[Any], ...]:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
-from suffice.signals.spec import SAMPLES, UNDEFINED, InColumns, SignalSpec
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.sums import segment_sums
+from suffice.signals.columns.texts import Texts
+from suffice.signals.spec import SAMPLES, SignalSpec, WithSettings
+from suffice.trace.rounds.records import Round
+from suffice.trace.rounds.table import TraceSet
 
-if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
-    from suffice.trace.rounds.table import TraceSet
-
-
+Array = NDArray[np.float64]
 Clustering = Literal["string", "embedding"]
 CLUSTERINGS: tuple[Clustering, ...] = get_args(Clustering)
 
@@ -79,58 +81,167 @@ def not_clustered() -> DataError:
     )
 
 
-def _sizes(view: LoopView, by: Clustering) -> tuple[list[int], list[int]]:
-    """Sizes of the round's clusters, and of those that are an answer."""
-    if by == "string":  # without the clusters themselves, which take three times as long
-        counts = Counter(map(answer_form, view.current.samples or ()))
-        return list(counts.values()), [count for answer, count in counts.items() if answer]
-    clusters = sample_clusters(view.current, by)
-    sizes = [cluster.size for cluster in clusters]
-    return sizes, [cluster.size for cluster in clusters if cluster.is_answer]
+def entropy_of_counts(counts: Iterable[int]) -> float:
+    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
+
+    >>> entropy_of_counts([4]), entropy_of_counts([1, 1, 1]), entropy_of_counts([2, 2])
+    (0.0, 1.0, 0.5)
+    """
+    sizes = sorted(counts)
+    total = sum(sizes)
+    return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
 
 
-def self_consistency(view: LoopView) -> float:
+# --- by columns ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class Clusters:
+    """The clusters of every round's samples, those of a round one after the other.
+
+    ``offsets`` (n_rows + 1,) say where those of each round begin in ``size`` and ``is_answer``
+    (n_clusters,); ``drawn`` (n_rows,) is how many samples there are.
+    """
+
+    offsets: NDArray[np.int64]
+    size: NDArray[np.int64]
+    is_answer: NDArray[np.bool_]
+    drawn: NDArray[np.int64]
+
+    def largest(self, *, answers_only: bool) -> NDArray[np.int64]:
+        """The size of the largest cluster of every round, (n_rows,); 0 where there is none."""
+        sizes = np.where(self.is_answer, self.size, 0) if answers_only else self.size
+        largest = np.zeros(len(self.drawn), np.int64)
+        filled = np.flatnonzero(self.drawn)
+        if len(filled):
+            largest[filled] = np.maximum.reduceat(sizes, self.offsets[filled])
+        return largest
+
+
+def self_consistency(rounds: RoundColumns) -> Array:
     """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1].
 
     Undefined without samples. One sample gives 1.
     """
-    sizes, _ = _sizes(view, "string")
-    return max(sizes) / sum(sizes) if sizes else UNDEFINED
+    clusters = rounds.once(_by_string)
+    return _share(clusters, clusters.largest(answers_only=False), clusters.drawn > 0)
 
 
-def entropy_of_counts(counts: tuple[int, ...]) -> float:
-    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
-
-    Written so that both ends are exact and equal partitions give equal bits in any order.
-
-    >>> entropy_of_counts((4,)), entropy_of_counts((1, 1, 1)), entropy_of_counts((2, 2))
-    (0.0, 1.0, 0.5)
-    """
-    total = sum(counts)
-    agreed = math.fsum(count * math.log(count) for count in sorted(counts))
-    return 1.0 - agreed / (total * math.log(total))
-
-
-def normalized_entropy(view: LoopView, by: Clustering = "string") -> float:
+def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array:
     """Entropy of the clusters over log m (paper 3), in [0, 1]; low: the samples agree.
 
+    -sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ, both exact.
     Samples that normalise to nothing count, as one cluster. Undefined with one sample or none, or
     when all of them normalise to nothing.
     """
-    sizes, answers = _sizes(view, by)
-    return entropy_of_counts(tuple(sizes)) if sum(sizes) > 1 and answers else UNDEFINED
+    clusters = rounds.once(_BY[by])
+    agreed = segment_sums(_of_counts(clusters.size, _times_log), clusters.offsets)
+    differing = _of_counts(clusters.drawn, _times_log)
+    compared = _compared(clusters)
+    return np.where(compared, 1.0 - agreed / np.where(compared, differing, 1.0), np.nan)
 
 
-def top_cluster_confidence(view: LoopView, by: Clustering = "string") -> float:
+def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> Array:
     """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1].
 
     Undefined where :func:`normalized_entropy` is. Samples that normalise to nothing count in the
     share's denominator but are no answer.
     """
-    sizes, answers = _sizes(view, by)
-    return max(answers) / sum(sizes) if sum(sizes) > 1 and answers else UNDEFINED
+    clusters = rounds.once(_BY[by])
+    return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runs:
+    """Codes of rows, each once a row: how many times it is there is its ``size``."""
+
+    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> _Runs:
+        """``rows`` do not fall."""
+        many = codes.max(initial=0) + 1
+        keys = np.sort(rows * many + codes)  # those of a row stay where they are
+        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+        of_row = rows[firsts]
+        return cls(of_row, keys[firsts] - of_row * many, np.diff(firsts, append=len(keys)))
+
+
+def _compared(clusters: Clusters) -> NDArray[np.bool_]:
+    """Rounds of two samples or more, one of which is an answer."""
+    return (clusters.drawn > 1) & (clusters.largest(answers_only=True) > 0)
+
+
+def _share(clusters: Clusters, size: NDArray[np.int64], defined: NDArray[np.bool_]) -> Array:
+    return np.where(defined, size / np.maximum(clusters.drawn, 1), np.nan)
+
+
+def _times_log(count: int) -> float:
+    return count * math.log(count) if count else 0.0
+
+
+def _of_counts(counts: NDArray[np.int64], one: Callable[[int], float]) -> Array:
+    """A function of every count, evaluated once for each that there is."""
+    distinct, places = np.unique(counts, return_inverse=True)
+    return np.array([one(count) for count in distinct.tolist()], np.float64)[places]
+
+
+def sample_forms(rounds: RoundColumns) -> Texts:
+    """The form of every sample by which answers are compared, (n_samples,); a null says nothing."""
+    said = pc.fill_null(rounds.lists("samples").values, "")
+    return Texts.of(said).mapped(answer_forms)
+
+
+def cluster_of_samples(rounds: RoundColumns, by: Clustering) -> NDArray[np.int64]:
+    """Which cluster each sample is of, (n_samples,): a number of its own, greater in later rounds."""
+    samples = rounds.lists("samples")
+    if by == "string":
+        forms = rounds.once(sample_forms)
+        return samples.rows * len(forms.distinct) + forms.codes
+    numbers = rounds.lists("sample_clusters")
+    if not numbers.valid[samples.lengths > 0].all():
+        raise not_clustered()
+    first = numbers.values.to_numpy(zero_copy_only=False)
+    return np.asarray(samples.offsets[samples.rows] + first, np.int64)
+
+
+def _by_string(rounds: RoundColumns) -> Clusters:
+    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
+    runs = _Runs.of(samples.rows, forms.codes)
+    return Clusters(
+        offsets=_offsets(runs.rows, rounds.n_rows),
+        size=runs.size,
+        is_answer=runs.codes != forms.code_of(""),
+        drawn=samples.lengths,
+    )
+
+
+def _by_embedding(rounds: RoundColumns) -> Clusters:
+    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
+    of_first = cluster_of_samples(rounds, "embedding")
+    size = np.bincount(of_first, minlength=len(of_first))
+    answers = np.bincount(of_first, forms.codes != forms.code_of(""), len(of_first))
+    firsts = np.flatnonzero(size)
+    return Clusters(
+        offsets=_offsets(samples.rows[firsts], rounds.n_rows),
+        size=size[firsts],
+        is_answer=answers[firsts] > 0,
+        drawn=samples.lengths,
+    )
+
+
+_BY: Mapping[Clustering, Callable[[RoundColumns], Clusters]] = {
+    "string": _by_string,
+    "embedding": _by_embedding,
+}
+
+
+def _offsets(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
+    """Where the clusters of each row begin, given the row of every cluster."""
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))])
+
+
+# --- declared ------------------------------------------------------------------------------------
 NO_SAMPLES = Absence(
     "the round has no samples", lambda view: not view.current.samples, "record with --samples"
 )
@@ -151,46 +262,37 @@ sample_signal = partial(
 SELF_CONSISTENCY = sample_signal(
     name="self_consistency",
     summary="share of the samples that give the most frequent answer",
-    compute=self_consistency,
-    in_columns=InColumns("samples", "self_consistency"),
+    columns=self_consistency,
     undefined=(NO_SAMPLES,),
 )
 NORMALIZED_ENTROPY = sample_signal(
     name="normalized_entropy",
     summary="how much the sampled answers disagree, 0 when all agree",
     direction="low",
-    compute=normalized_entropy,
-    in_columns=InColumns("samples", "normalized_entropy"),
+    columns=normalized_entropy,
     undefined=_NO_ANSWERS,
 )
 TOP_CLUSTER_CONFIDENCE = sample_signal(
     name="top_cluster_confidence",
     summary="share of the samples in the largest group of one meaning",
-    compute=top_cluster_confidence,
-    in_columns=InColumns("samples", "top_cluster_confidence"),
+    columns=top_cluster_confidence,
     undefined=_NO_ANSWERS,
 )
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
     """``normalized_entropy`` over these clusters."""
-    return _over(NORMALIZED_ENTROPY, by, _entropy_by_meaning)
+    return _over(NORMALIZED_ENTROPY, by, normalized_entropy)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
     """``top_cluster_confidence`` over these clusters."""
-    return _over(TOP_CLUSTER_CONFIDENCE, by, _top_by_meaning)
+    return _over(TOP_CLUSTER_CONFIDENCE, by, top_cluster_confidence)
 
 
-def _entropy_by_meaning(view: LoopView) -> float:
-    return normalized_entropy(view, "embedding")
-
-
-def _top_by_meaning(view: LoopView) -> float:
-    return top_cluster_confidence(view, "embedding")
-
-
-def _over(usual: SignalSpec, by: Clustering, compute: Callable[[LoopView], float]) -> SignalSpec:
+def _over(
+    usual: SignalSpec, by: Clustering, columns: Callable[..., NDArray[np.float64]]
+) -> SignalSpec:
     if by not in CLUSTERINGS:
         raise UsageError(f"no clusters by {by!r}; allowed: {', '.join(CLUSTERINGS)}")
     if by == "string":
@@ -198,8 +300,7 @@ def _over(usual: SignalSpec, by: Clustering, compute: Callable[[LoopView], float
     return replace(
         usual,
         needs=("samples", "sample_clusters"),
-        compute=compute,
-        in_columns=InColumns("samples", usual.name, (by,)),
+        columns=WithSettings(columns, (by,)),
         instead="clusters by string",
         own_settings=True,
     )

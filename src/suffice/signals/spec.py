@@ -1,13 +1,13 @@
-"""What a signal is: a number per round, computed from the rounds so far."""
+"""What a signal is: a column over the rounds of a record, of which each value reads the rounds so far."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from suffice.errors import UsageError
 from suffice.protocols import Absence, Charge, Signal
 from suffice.trace.rounds.records import LoopView
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from suffice.signals.asking.whole_record import Asking
-    from suffice.signals.by_columns.rounds import RoundColumns
+    from suffice.signals.columns.rounds import RoundColumns
 
 UNDEFINED = math.nan
 Direction = Literal["high", "low"]
@@ -42,25 +42,20 @@ def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
     )
 
 
+Columns = Callable[["RoundColumns"], "NDArray[np.float64]"]
+"""A signal in every recorded round at once: (n_rows,), NaN where undefined; row t reads rounds 1..t only."""
+
+
 @dataclass(frozen=True, slots=True)
-class InColumns:
-    """A signal in all rounds of a record at once: a function of a module of ``suffice.signals.by_columns``.
+class WithSettings:
+    """:data:`Columns` of a function that takes settings; equal where function and settings are."""
 
-    It takes :class:`suffice.signals.by_columns.rounds.RoundColumns` and the ``settings``, and gives float64
-    (n_rows,), NaN where undefined. It is imported when it is called: deciding live must not load pyarrow.
-    ``one_round`` is the form to which it is equal, set by the signal; see :attr:`SignalSpec.in_columns`.
-    """
-
-    family: str
-    function: str
-    settings: tuple[Hashable, ...] = ()
-    one_round: Callable[[LoopView], float] | None = field(default=None, compare=False, repr=False)
+    function: Callable[..., NDArray[np.float64]]
+    settings: tuple[Hashable, ...]
 
     def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
         """The values of every row."""
-        module = import_module(f"suffice.signals.by_columns.{self.family}")
-        values: NDArray[np.float64] = getattr(module, self.function)(rounds, *self.settings)
-        return values
+        return self.function(rounds, *self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +81,12 @@ class SignalSpec:
         Bounds of its values, both attainable in the limit; infinite where unbounded.
     direction
         Which end speaks for stopping.
+    columns
+        Its definition, over all rounds of a record at once; a loop under way is a record of one question.
+        ``None`` for one that is only ever recorded, because computing it asks a model, or has ``compute``.
     compute
-        The value at the view's last round, NaN where undefined; ``None`` for a signal that is only
-        ever recorded, because computing it asks a model.
-    in_columns
-        The same for all rounds of a record at once, equal bit for bit; ``None``: round by round. A copy
-        with another ``compute`` has none unless it states its own.
+        A definition by single rounds, of a user's own: the value at a view's last round, NaN where
+        undefined. It is asked about every prefix of every question.
     binary
         Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
     instead
@@ -118,8 +113,8 @@ class SignalSpec:
     low: float = -math.inf
     high: float = math.inf
     direction: Direction = "high"
+    columns: Columns | None = None
     compute: Callable[[LoopView], float] | None = None
-    in_columns: InColumns | None = None
     binary: bool = False
     instead: str = ""
     asking: Asking[Any] | None = field(default=None, repr=False)
@@ -129,17 +124,16 @@ class SignalSpec:
     of: SignalSpec | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.in_columns is None:
-            return
-        of = self.in_columns.one_round
-        form = (
-            replace(self.in_columns, one_round=self.compute) if of in (None, self.compute) else None
-        )
-        object.__setattr__(self, "in_columns", form)
+        if self.columns is not None and self.compute is not None:
+            raise UsageError(f"signal {self.name!r} has two definitions; give columns or compute")
 
     def __call__(self, view: LoopView) -> float:
         """The value at the view's last round; NaN when undefined or only recorded."""
-        return UNDEFINED if self.compute is None else self.compute(view)
+        if self.columns is None:
+            return UNDEFINED if self.compute is None else self.compute(view)
+        from suffice.signals.table import LoopRecord
+
+        return LoopRecord(view, [self]).computed(self)
 
     def __reduce__(self) -> tuple[Callable[..., SignalSpec], tuple[Any, ...]]:
         """For another process: a signal with a fixed name by that name, others without their absences."""
@@ -161,7 +155,7 @@ class SignalSpec:
     @property
     def recorded_only(self) -> bool:
         """Whether computing it asks a model, so that it is only read from a record."""
-        return self.compute is None
+        return self.compute is None and self.columns is None
 
     @property
     def absences(self) -> tuple[Absence, ...]:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.protocols import Signal
+from suffice.protocols import (
+    Action,
+    Decision,
+    PolicyTable,
+    Signal,
+    StopPolicy,
+)
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
+from suffice.signals.answer_stability import forms
 from suffice.signals.available import is_stored, refuse_lacking
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
-from suffice.signals.spec import UNDEFINED, InColumns, SignalSpec, given_by, unanswered
-from suffice.trace.rounds.records import LoopView
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+from suffice.signals.spec import UNDEFINED, SignalSpec, given_by, unanswered, undefined_in_words
+from suffice.trace.rounds.records import LoopView, Round, in_unicode
+from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.schema import to_cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +35,26 @@ class SignalTable:
     """Signals by name, each float64 (n_questions, n_rounds) stored round-major, NaN: undefined.
 
     ``exists`` (n_questions, n_rounds) says which rounds were recorded. ``question_ids`` are for
-    policies that draw lots; empty where none reads the table.
+    policies that draw lots; empty where none reads the table. ``loop`` are the rounds of a table of one
+    question, where they are at hand to say why a signal is undefined.
     """
 
     values: Mapping[str, NDArray[np.float64]]
     exists: NDArray[np.bool_]
     question_ids: Sequence[str] = ()
+    loop: LoopView | None = None
+
+    @classmethod
+    def of_loop(
+        cls, loop: LoopView, values: Mapping[str, Sequence[float]], question_id: str
+    ) -> SignalTable:
+        """The table of one question, by the values of its rounds so far."""
+        return cls(
+            values={name: np.array([column], np.float64) for name, column in values.items()},
+            exists=np.ones((1, len(loop.rounds)), bool),
+            question_ids=(question_id,),
+            loop=loop,
+        )
 
     @property
     def n_questions(self) -> int:
@@ -53,16 +75,115 @@ class SignalTable:
                 f"signal {name!r} is not in the table; it holds {', '.join(sorted(self.values))}"
             ) from None
 
+    def undefined(self, spec: Signal, question: int, round_number: int) -> str:
+        """That a signal is undefined at a round, and why, in words."""
+        del question  # the only one
+        if self.loop is None:
+            return "undefined"
+        return undefined_in_words(spec, replace(self.loop, rounds=self.loop.rounds[:round_number]))
+
+
+def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
+    """The first round at which the policy fires, (n_questions,), 1-based; ``n_rounds`` where it never does.
+
+    A policy that always takes more rounds than the table has wants them all the same.
+    """
+    fires = policy.fires(table).T
+    running = np.ones(table.n_questions, np.bool_)
+    stops = np.ones(table.n_questions, np.int16)
+    for held in fires[:-1]:
+        np.greater(running, held, out=running)  # running and not held, in one pass
+        np.add(stops, running, out=stops)
+    facts = policy.facts
+    if facts.max_rounds == facts.earliest > table.n_rounds:
+        stops[:] = facts.max_rounds
+    return stops
+
+
+def decide(policy: StopPolicy, table: SignalTable) -> Decision:
+    """What a policy says of the last round of one question."""
+    number = table.n_rounds
+    stops = bool(policy.fires(table)[0, -1])
+    said = policy.explain(table, 0, number)
+    confidence = getattr(policy, "confidence", None)  # a ConfidentPolicy's; asking that takes long
+    sure = None if confidence is None else confidence(table)
+    return Decision(
+        action=Action.STOP if stops else Action.CONTINUE,
+        reason=said.reason,
+        values=said.values,
+        confidence=None if sure is None or math.isnan(sure[0, -1]) else float(sure[0, -1]),
+    )
+
+
+class LoopRecord:
+    """A question under way as a record of one, which grows by a round at a time.
+
+    Its signals are columns of that record, read at the last round.
+    """
+
+    def __init__(self, view: LoopView, specs: Iterable[Signal]) -> None:
+        self.view = view
+        self.specs = tuple(specs)
+        wanted = {"answer", "signals", *read_columns(self.specs)}
+        self._columns = [column for column in ROUND_COLUMNS if column.name in wanted]
+        names = ("question_id", "round", *(column.name for column in self._columns))
+        self._schema = pa.schema([SCHEMA.field(name) for name in names])
+        self._rows: list[pa.Table] = []
+        self._read: RoundColumns | None = None
+
+    def observe(self, finished: Round) -> dict[str, float]:
+        """Add a round; the signals there by name, NaN where undefined."""
+        self.see(LoopView(self.view.question, (*self.view.rounds, finished)))
+        return {spec.name: self.value(spec) for spec in self.specs}
+
+    def see(self, view: LoopView) -> None:
+        """Take these rounds for the question's; what was read of the first of them is kept."""
+        same = min(len(self.view.rounds), len(view.rounds))
+        while same and self.view.rounds[same - 1] is not view.rounds[same - 1]:
+            same -= 1
+        self.view, self._read = view, None
+        del self._rows[same:]
+
+    def value(self, spec: Signal) -> float:
+        """A signal at the last round: the recorded value as it stands, else computed."""
+        recorded = None if spec.own_settings else self.view.current.signals.get(spec.name)
+        return self.computed(spec) if recorded is None else float(recorded)
+
+    def computed(self, spec: Signal) -> float:
+        """The same, computed; undefined where it reads answers and the loop was not asked for one."""
+        if unanswered(spec, self.view):
+            return UNDEFINED
+        columns = getattr(spec, "columns", None)
+        return spec(self.view) if columns is None else float(columns(self.rounds)[-1])
+
+    @property
+    def rounds(self) -> RoundColumns:
+        """What the signals are computed of."""
+        if self._read is None:
+            self._rows += map(self._row, range(len(self._rows), len(self.view.rounds)))
+            rows = pa.concat_tables(self._rows)
+            self._read = RoundColumns(TraceSet(rows, rows.slice(0, 0)))
+        return self._read
+
+    def _row(self, index: int) -> pa.Table:
+        held, numbered = self.view.rounds[index], {"question_id": "", "round": index + 1}
+        try:
+            return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
+        except UnicodeEncodeError:
+            cells = to_cells(in_unicode(held), self._columns)
+            return pa.Table.from_pylist([numbered | cells], self._schema)
+
+
+def loop_column(spec: Signal, view: LoopView) -> list[float]:
+    """A signal in every round of a view, as replay would read it."""
+    record = LoopRecord(view, [spec])
+    (column,) = signal_columns(record.rounds.traces, [spec])
+    return [float(value) for value in column[0]]
+
 
 def signal_value(spec: Signal, view: LoopView) -> float:
-    """A signal at a view's last round: the recorded value as it stands, else computed."""
-    recorded = None if spec.own_settings else view.current.signals.get(spec.name)
-    return _computed(spec, view) if recorded is None else float(recorded)
-
-
-def _computed(spec: Signal, view: LoopView) -> float:
-    """Undefined where it reads answers and the loop was not asked for one."""
-    return UNDEFINED if unanswered(spec, view) else spec(view)
+    """A signal at a view's last round; see :meth:`LoopRecord.value`."""
+    return LoopRecord(view, [spec]).value(spec)
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
@@ -120,9 +241,7 @@ def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
 
     Answers are compared as EM does. NaN also where the loop was not asked for one.
     """
-    from suffice.numbers.series import occurrences  # not to decide by a rule, which loads little
-    from suffice.signals.by_columns.answers import forms
-    from suffice.signals.by_columns.rounds import RoundColumns
+    from suffice.numbers.series import occurrences
 
     spec = declared(ABSTAINED.name, traces)
     refuse_lacking([spec], traces)
@@ -138,34 +257,28 @@ def read_columns(specs: Iterable[Signal]) -> list[str]:
 
 
 def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, dense: by columns where it has a form for that."""
-    if not specs:
-        return []
-    from suffice.signals.by_columns.rounds import RoundColumns  # loads pyarrow
-
+    """Each signal in every recorded round, dense."""
     rounds = RoundColumns(traces)
-    by_round = [number for number, spec in enumerate(specs) if _in_columns(spec) is None]
-    values = dict(zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True))
+    values = {}
     for number, spec in enumerate(specs):
-        if (in_columns := _in_columns(spec)) is not None:
-            column = in_columns(rounds)
+        if (columns := getattr(spec, "columns", None)) is not None:
+            column = columns(rounds)
             if spec.answers and given_by(spec) is spec:
                 column = np.where(rounds.answered, column, math.nan)
             values[number] = traces.dense(column)
+    by_round = [number for number in range(len(specs)) if number not in values]
+    values |= zip(by_round, _round_by_round(traces, [specs[i] for i in by_round]), strict=True)
     return [values[number] for number in range(len(specs))]
 
 
-def _in_columns(spec: Signal) -> InColumns | None:
-    return spec.in_columns if isinstance(spec, SignalSpec) else None
-
-
 def _round_by_round(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
-    """The same of signals that know single rounds only, as those of a user's own."""
+    """The same of a user's own, which know single rounds: asked about every prefix of every question."""
     if not specs:
         return []
     rounds_first = np.full((len(specs), traces.n_rounds, traces.n_questions), math.nan)
     for question, views in enumerate(traces.views(read_columns(specs))):
         for number, view in enumerate(views):
             for index, spec in enumerate(specs):
-                rounds_first[index, number, question] = _computed(spec, view)
+                if not unanswered(spec, view):
+                    rounds_first[index, number, question] = spec(view)
     return [values.T for values in rounds_first]

@@ -25,7 +25,7 @@ from suffice.protocols import (
     StopPolicy,
 )
 from suffice.signals.available import NOT_GIVEN, lack
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
@@ -205,7 +205,7 @@ def incomplete_rounds() -> Iterator[None]:
 
 
 def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
-    """What was replayed is what runs: ``stop_rounds`` gives the first round at which ``decide`` stops.
+    """What was replayed is what runs: what comes after a round changes nothing that was said of it.
 
     Questions sorted by id. A question whose record ends before a live stop must get a later round or
     the full budget from the replay. Records that lack every input of a signal are passed over, since
@@ -214,7 +214,7 @@ def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
     traces = to_trace_set(records)
     if any(lack(spec, traces) for spec in policy.specs):
         return
-    wanted = policy.stop_rounds(signal_table(traces, policy.specs))
+    wanted = first_stops(policy, signal_table(traces, policy.specs))
     if wanted.shape != (len(records),):
         _broken(f"{len(records)} stop rounds", wanted.shape)
     for index, record in enumerate(records):

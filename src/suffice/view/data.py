@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError
@@ -43,7 +42,8 @@ from suffice.replay.run.named_policies import (
 from suffice.replay.run.runs import Runner
 from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
-from suffice.signals.table import specs_for
+from suffice.signals.columns.texts import Texts
+from suffice.signals.table import first_stops, specs_for
 from suffice.trace.schema import STATED
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class RecordView:
                 em=run.read.scores["em"],
                 cost=None if axis is None else run.read.costs[axis.name],
             )
-        wanted = policy.stop_rounds(self.measures.signals(policy.specs))
+        wanted = first_stops(policy, self.measures.signals(policy.specs))
         if candidate.max_rounds is not None:
             wanted = np.minimum(wanted, min(candidate.max_rounds, np.iinfo(np.int16).max))
         wanted = wanted.astype(np.int16)

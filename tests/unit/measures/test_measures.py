@@ -87,7 +87,7 @@ def test_a_signal_that_cannot_be_compared_is_told_by_identity(measures: Measures
 
 def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures) -> None:
     usual = SIGNALS["abstained"]
-    never = replace(usual, compute=lambda _: 0.5, in_columns=None, own_settings=True)
+    never = replace(usual, compute=lambda _: 0.5, columns=None, own_settings=True)
     assert set(measures.signals([never]).signal("abstained").ravel()) == {0.5}
     assert set(measures.signals([usual]).signal("abstained").ravel()) == {0.0}
     assert set(measures.signals([usual, never]).signal("abstained").ravel()) == {0.5}
@@ -95,13 +95,13 @@ def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures)
 
 def test_a_policy_decides_a_part_once(measures: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, tables = RulePolicy(rule="answer_stable"), []
-    decide = RulePolicy.stop_rounds
+    fires = RulePolicy.fires
 
-    def counted(self: RulePolicy, table: PolicyTable) -> NDArray[np.int16]:
+    def counted(self: RulePolicy, table: PolicyTable) -> NDArray[np.bool_]:
         tables.append(table.n_questions)
-        return decide(self, table)
+        return fires(self, table)
 
-    monkeypatch.setattr(RulePolicy, "stop_rounds", counted)
+    monkeypatch.setattr(RulePolicy, "fires", counted)
     for part in (measures, measures.only_split("eval"), measures):
         assert (part.stop_rounds(policy) <= part.traces.last_rounds).all()
     assert tables == [12, 6]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.builders import drawn_records
 from tests.cut_population import run_live
+from tests.maps import at
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
@@ -79,8 +80,8 @@ def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
     with pytest.warns(SufficeWarning, match="only 4 questions of split 'tune' are labelled"):
         calibrator = fit_calibrator(few, MARGIN)
     for number, mean in enumerate(few.base_rates, start=1):
-        assert calibrator.predict_one(number, 0.0) == mean == calibrator.predict_one(number, 9.0)
-        assert math.isnan(calibrator.predict_one(number, math.nan))
+        assert at(calibrator, number, 0.0) == mean == at(calibrator, number, 9.0)
+        assert math.isnan(at(calibrator, number, math.nan))
     same = [
         make_record(
             f"q{n}", ["right" if n < 2 else "wrong"], gold=["right"], margins=[1.5], split="tune"
@@ -88,10 +89,10 @@ def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
         for n in range(8)
     ]
     constant = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN)
-    assert constant.predict_one(1, 0.1) == constant.predict_one(1, 7.0) == 0.25
+    assert at(constant, 1, 0.1) == at(constant, 1, 7.0) == 0.25
     published = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN, undefined=0.5)
-    assert published.predict_one(1, math.nan) == 0.25
-    assert published.predict_one(2, 1.0) == 0.5
+    assert at(published, 1, math.nan) == 0.25
+    assert at(published, 2, 1.0) == 0.5
 
 
 def test_a_rule_is_fitted_with_what_it_needs_and_no_more() -> None:
@@ -137,7 +138,7 @@ def slow_out_of_fold(traces: TraceSet) -> list[list[float]]:
             fitted = fit_isotonic(
                 [values[other, t] for other in others], [em[other, t] for other in others]
             )
-            row.append(fitted.predict_one(values[question, t]))
+            row.append(at(fitted, values[question, t]))
         found.append(row)
     return found
 
@@ -195,10 +196,10 @@ def test_each_kind_fits_what_its_name_says() -> None:
         expected = tuple(fit(values[:, t], em[:, t], undefined=0.5) for t in range(3))
         assert found[kind].maps == expected  # type: ignore[index]
     # past the last fitted round
-    beyond = {kind: calibrator.predict_one(4, 1.0) for kind, calibrator in found.items()}
+    beyond = {kind: at(calibrator, 4, 1.0) for kind, calibrator in found.items()}
     assert beyond["isotonic"] == beyond["platt"] == beyond["venn-abers"] == 0.5
     assert beyond["isotonic-global"] == beyond["shrunken"]
-    assert beyond["shrunken"] == found["isotonic-global"].predict_one(1, 1.0)
+    assert beyond["shrunken"] == at(found["isotonic-global"], 1, 1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,7 +214,7 @@ def test_one_and_many_give_the_same_bits_for_every_kind(kind: CalibratorKind) ->
         ]
     )
     for number in (1, 2, 3, 4):
-        one = np.array([calibrator.predict_one(number, value) for value in values.tolist()])
+        one = np.array([at(calibrator, number, value) for value in values.tolist()])
         np.testing.assert_array_equal(calibrator.predict(number, values), one)
 
 
@@ -226,7 +227,7 @@ def test_out_of_fold_values_of_a_kind_come_from_the_other_folds(kind: Calibrator
         calibrator = fit_calibrator(data, MARGIN, kind=kind, rows=numbers != numbers[question])
         for t in (1, 2, 3):
             value = float(data.table.signal(MARGIN)[question, t - 1])
-            assert found[question, t - 1] == calibrator.predict_one(t, value)
+            assert found[question, t - 1] == at(calibrator, t, value)
 
 
 def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
@@ -267,7 +268,7 @@ def test_one_class_of_answers_warns_of_what_follows(
     )
     if kind != "venn-abers":  # never certain: it says what it can and cannot know
         assert then in said
-        assert calibrator.predict_one(1, 3.0) == float(which == "right")
+        assert at(calibrator, 1, 3.0) == float(which == "right")
     else:
         assert "rests on these alone" in said
     with warnings.catch_warnings():

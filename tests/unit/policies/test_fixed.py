@@ -7,9 +7,8 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.policies.fixed import FixedPolicy
-from suffice.protocols import PolicyView, StopPolicy
-from suffice.signals.table import SignalTable
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.protocols import StopPolicy
+from suffice.signals.table import SignalTable, first_stops
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 32768])
@@ -22,9 +21,8 @@ def test_bounds(rounds: int) -> None:
 
 def test_it_stops_at_its_round_live_and_recorded() -> None:
     policy: StopPolicy = FixedPolicy(2)
-    view = LoopView("q", (Round(answer="x"),))
-    stops = [policy.decide(PolicyView(round=t, signals={}, loop=view)).stop for t in (1, 2, 3)]
-    assert stops == [False, True, True]
+    table = SignalTable(values={}, exists=np.ones((1, 3), bool))
+    assert policy.fires(table).tolist() == [[False, True, True]]
     table = SignalTable(values={}, exists=np.ones((3, 1), bool))
-    assert policy.stop_rounds(table).tolist() == [2, 2, 2]
+    assert first_stops(policy, table).tolist() == [2, 2, 2]
     assert (policy.kind, policy.signals, policy.specs) == ("fixed", (), ())

@@ -15,12 +15,10 @@ from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.protocols import (
-    Action,
-    Decision,
+    Explanation,
     Facts,
     LoopNeeds,
     PolicyTable,
-    PolicyView,
     Signal,
 )
 from suffice.signals.registry import resolve
@@ -52,21 +50,18 @@ class ToyPolicy:
         """Its threshold."""
         return Facts(summary=f"stop when overlap >= {self.least:g}", fitted_on=self.fitted_on)
 
-    def decide(self, view: PolicyView) -> Decision:
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Whether the round's overlap reaches the threshold."""
-        value = float(view.signals["overlap"][-1])
-        stops = value >= self.least
-        return Decision(
-            action=Action.STOP if stops else Action.CONTINUE,
-            reason=f"overlap is {value:.3g}, {'at' if stops else 'not at'} least {self.least:g}",
+        return table.signal("overlap") >= self.least
+
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """The overlap against the threshold."""
+        value = float(table.signal("overlap")[question, round_number - 1])
+        said = "at" if value >= self.least else "not at"
+        return Explanation(
+            reason=f"overlap is {value:.3g}, {said} least {self.least:g}",
             values={"overlap": None if np.isnan(value) else value},
         )
-
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first such round, (n_questions,)."""
-        fires = table.signal("overlap") >= self.least
-        first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
-        return np.asarray(first, np.int16)
 
     def document(self) -> dict[str, Any]:
         """What its file says."""

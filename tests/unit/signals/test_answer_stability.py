@@ -11,7 +11,6 @@ from suffice.signals.answer_stability import (
     ANSWER_SIMILARITY_SEQ,
     ANSWER_STABLE,
     ANSWER_STABLE_PUBLISHED,
-    answer_stable,
 )
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
@@ -61,7 +60,7 @@ def test_undefined_where_stability_is(spec: object) -> None:
     )
     for rounds in (first, nothing_new):
         assert math.isnan(spec(rounds))
-        assert math.isnan(answer_stable(rounds))
+        assert math.isnan(ANSWER_STABLE(rounds))
 
 
 ONE, TWO = Passage(id="1", text="x"), Passage(id="2", text="x")

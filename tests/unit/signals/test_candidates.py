@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from suffice.protocols import ContradictionDetector
 from suffice.signals.candidates import (
     _STOP_WORDS,
+    CANDIDATE_AGREEMENT,
+    CONTRADICTION,
     MARKER_PHRASES,
     MARKER_WORDS,
     MarkerDetector,
     agreement,
-    candidate_agreement,
-    contradiction,
     marker_conflict,
     token_set,
 )
@@ -62,11 +62,11 @@ def test_range_order_and_more_candidates_never_agree_more(candidates: list[str])
 
 def test_as_a_signal_it_reads_the_samples_of_the_last_round() -> None:
     rounds = (Round(answer="x", samples=("a b", "a")), Round(answer="x", samples=("", "")))
-    assert candidate_agreement(LoopView("q", rounds[:1])) == 0.5
-    assert candidate_agreement(LoopView("q", rounds)) == 0.0
+    assert CANDIDATE_AGREEMENT(LoopView("q", rounds[:1])) == 0.5
+    assert CANDIDATE_AGREEMENT(LoopView("q", rounds)) == 0.0
     for missing in (None, ()):
         view = LoopView("q", (*rounds, Round(answer="x", samples=missing)))
-        assert math.isnan(candidate_agreement(view))
+        assert math.isnan(CANDIDATE_AGREEMENT(view))
 
 
 WORDS = [
@@ -183,10 +183,10 @@ def view(*answers: str) -> LoopView:
 
 
 def test_as_a_signal_it_compares_the_last_two_answers() -> None:
-    assert contradiction(view("Oslo")) == 0.0
-    assert contradiction(view("Oslo", "not Oslo")) == 1.0
-    assert contradiction(view("not Oslo", "Oslo")) == 1.0
-    assert contradiction(view("Oslo", "Oslo")) == 0.0
-    assert contradiction(view("not Oslo", "Paris", "Oslo")) == 0.0
+    assert CONTRADICTION(view("Oslo")) == 0.0
+    assert CONTRADICTION(view("Oslo", "not Oslo")) == 1.0
+    assert CONTRADICTION(view("not Oslo", "Oslo")) == 1.0
+    assert CONTRADICTION(view("Oslo", "Oslo")) == 0.0
+    assert CONTRADICTION(view("not Oslo", "Paris", "Oslo")) == 0.0
     for undefined in (view(""), view("Oslo", " "), view("", "Oslo")):
-        assert math.isnan(contradiction(undefined))
+        assert math.isnan(CONTRADICTION(undefined))

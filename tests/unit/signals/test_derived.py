@@ -15,7 +15,7 @@ from suffice.signals.available import lack
 from suffice.signals.derived import DERIVATIONS, DerivedName
 from suffice.signals.registry import resolve
 from suffice.signals.spec import undefined_in_words
-from suffice.signals.table import signal_table, signal_value
+from suffice.signals.table import first_stops, signal_table, signal_value
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView
 
@@ -61,7 +61,7 @@ def test_one_made_of_abstained_means_the_policys_own_phrases() -> None:
     ]
     assert live == [0.0, 0.0, 1.0, 2.0]
     assert signal_table(traces, policy.specs).signal(spec.name).tolist() == [live]
-    assert policy.stop_rounds(signal_table(traces, policy.specs)).tolist() == [3]
+    assert first_stops(policy, signal_table(traces, policy.specs)).tolist() == [3]
     there = pickle.loads(pickle.dumps(spec))
     assert there(LoopView("q", record.rounds)) == 2.0
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import pytest
+from tests.signal_twins import answer_tokens, token_margin
 
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
@@ -15,8 +16,6 @@ from suffice.signals.model_confidence import (
     MARGIN_P10,
     TOKEN_PROBABILITY,
     VERBALIZED_CONFIDENCE,
-    answer_tokens,
-    token_margin,
 )
 from suffice.signals.spec import SignalSpec, undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken

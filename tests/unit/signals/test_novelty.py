@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from suffice.signals.novelty import OVERLAP, OVERLAP_IDF, new_passages, query_repeats
+from suffice.signals.novelty import NEW_PASSAGES, OVERLAP, OVERLAP_IDF, QUERY_REPEATS
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 BOTH = pytest.mark.parametrize("spec", [OVERLAP, OVERLAP_IDF], ids=lambda spec: spec.name)
@@ -110,7 +110,7 @@ def found(ids: str | None, again: str | None = None) -> Round:
     ],
 )
 def test_share_of_the_passages_that_are_new(rounds: list[Round], share: float) -> None:
-    assert new_passages(LoopView("q", tuple(rounds))) == pytest.approx(share, nan_ok=True)
+    assert NEW_PASSAGES(LoopView("q", tuple(rounds))) == pytest.approx(share, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_share_of_the_passages_that_are_new(rounds: list[Round], share: float) -
 )
 def test_a_query_sent_before_repeats(queries: list[str | None], repeats: float) -> None:
     rounds = tuple(Round(answer="", query=query) for query in queries)
-    assert query_repeats(LoopView("q", rounds)) == pytest.approx(repeats, nan_ok=True)
+    assert QUERY_REPEATS(LoopView("q", rounds)) == pytest.approx(repeats, nan_ok=True)

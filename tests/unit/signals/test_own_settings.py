@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
 from suffice.signals.store import with_signals
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import live_stop
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -34,22 +35,19 @@ def test_a_stored_value_of_the_usual_meaning_does_not_stand_in() -> None:
 
 def _replayed(policy: RulePolicy, record: QuestionRecord) -> int:
     table = signal_table(to_trace_set([record]), policy.specs)
-    return int(policy.stop_rounds(table)[0])
+    return int(first_stops(policy, table)[0])
 
 
 @pytest.mark.parametrize(
     "own",
     [abstained_signal(("own",)), entropy_signal("embedding"), top_cluster_signal("embedding")],
 )
-def test_the_usual_meaning_by_columns_does_not_stand_in(own: SignalSpec) -> None:
+def test_a_changed_meaning_is_told_from_the_usual_one(own: SignalSpec) -> None:
     assert own.own_settings
-    usual = SIGNALS[own.name].in_columns
-    assert usual is not None
-    assert own.in_columns != usual
-    assert pickle.loads(pickle.dumps(own)).in_columns == own.in_columns
+    assert own.columns != SIGNALS[own.name].columns
+    assert pickle.loads(pickle.dumps(own)).columns == own.columns
 
 
-def test_a_copy_that_computes_something_else_is_computed_round_by_round() -> None:
-    usual = SIGNALS["abstained"]
-    assert replace(usual, summary="...").in_columns == usual.in_columns
-    assert replace(usual, compute=lambda _: 0.5).in_columns is None
+def test_a_signal_has_one_definition() -> None:
+    with pytest.raises(UsageError, match="abstained"):
+        replace(SIGNALS["abstained"], compute=lambda _: 0.5)

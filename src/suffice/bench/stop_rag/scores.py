@@ -21,7 +21,7 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.references import ORACLES
 from suffice.replay.run.runs import at_stop
 from suffice.scoring import F1Kind
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
@@ -108,7 +108,7 @@ def _labelled(traces: TraceSet) -> TraceSet:
 
 
 def _stops(policy: StopPolicy, traces: TraceSet) -> NDArray[np.int16]:
-    return policy.stop_rounds(signal_table(traces, policy.specs))
+    return first_stops(policy, signal_table(traces, policy.specs))
 
 
 def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int:

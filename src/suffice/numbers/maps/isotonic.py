@@ -7,7 +7,6 @@ out_of_bounds="clip")``, which the tests compare with.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -62,21 +61,6 @@ class IsotonicMap:
         object.__setattr__(self, "y", tuple(float(value) + 0.0 for value in self.y))
         _check_breakpoints(self.x, self.y)
         probability_or_none(self.undefined, "undefined")
-
-    def predict_one(self, value: float) -> float:
-        """The map at one value; bit for bit what :meth:`predict` gives."""
-        x, y = self.x, self.y
-        if math.isnan(value) or not x:
-            return math.nan if self.undefined is None else self.undefined
-        right = bisect_right(x, value)
-        if right == 0:
-            return y[0]
-        if right == len(x):
-            return y[-1]
-        left = right - 1
-        share = (float(value) - x[left]) / (x[right] - x[left])
-        # Rounding may lift the end of a segment above the next breakpoint.
-        return min(share * (y[right] - y[left]) + y[left], y[right])
 
     def predict(self, values: ArrayLike) -> NDArray[np.float64]:
         """The map at every value, shape kept."""

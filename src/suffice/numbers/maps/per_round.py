@@ -69,13 +69,6 @@ class PerRoundCalibrator:
             predicted[index] = self.predict(index + 1, column)
         return predicted.T
 
-    def predict_one(self, round_number: int, value: float) -> float:
-        """The same for one value."""
-        fitted = self._of(round_number)
-        if fitted is not None:
-            return fitted.predict_one(value)
-        return math.nan if self.absent is None else self.absent
-
 
 # --- documents ------------------------------------------------------------------------------------
 def read_map(document: object) -> Calibrator:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import DataError
 from suffice.numbers.fields import map_fields, number, number_or_none, probability_or_none
-from suffice.numbers.logistic import least_cross_entropy, sigmoid, sigmoids
+from suffice.numbers.logistic import least_cross_entropy, sigmoids
 from suffice.numbers.maps.isotonic import (
     MINIMUM_ROWS,
     FitRows,
@@ -62,14 +62,6 @@ class LogisticMap:
             if not math.isfinite(value):
                 raise DataError(f"must be finite, found {value!r}", column=column)
         probability_or_none(self.undefined, "undefined")
-
-    def predict_one(self, value: float) -> float:
-        """The map at one value; bit for bit what :meth:`predict` gives."""
-        if math.isnan(value):
-            return math.nan if self.undefined is None else self.undefined
-        # an infinity times a slope of 0 would be undefined
-        within = min(max(float(value), -_LARGEST), _LARGEST)
-        return sigmoid(self.slope * within + self.intercept)
 
     def predict(self, values: ArrayLike) -> NDArray[np.float64]:
         """The map at every value, shape kept."""

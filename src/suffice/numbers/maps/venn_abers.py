@@ -10,7 +10,6 @@ compare with the package ``venn-abers``.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,15 +80,6 @@ class StepMap:
                 raise DataError(
                     f"must not decrease, found {below!r}, {value!r}, {above!r}", column="at"
                 )
-
-    def predict_one(self, value: float) -> float:
-        """The map at one value; bit for bit what :meth:`predict` gives."""
-        if math.isnan(value):
-            return math.nan if self.undefined is None else self.undefined
-        place = bisect_left(self.x, value)
-        if place < len(self.x) and self.x[place] == value:
-            return self.at[place]
-        return self.between[place]
 
     def predict(self, values: ArrayLike) -> NDArray[np.float64]:
         """The map at every value, shape kept."""

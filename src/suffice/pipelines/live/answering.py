@@ -409,10 +409,9 @@ def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
-    """What a policy reads of a loop's rounds before it ends; what it does not read need not be asked for.
+    """What a policy reads of a loop's rounds before it ends: what replay charges.
 
-    It is what replay charges (METHODS, costs as run), save that a policy with a confidence is shown what it
-    is made of at the end of a budget, too.
+    A policy with a confidence is shown what it is made of at the end of a budget, too.
     """
     returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
     chooses = returned.rule != "latest"
@@ -444,11 +443,7 @@ def _declines(settings: Answering, decision: Decision) -> bool:
 def _with_answer(
     rounds: tuple[Round, ...], steps: Sequence[Step], tell: Callable[[str], None] | None
 ) -> tuple[tuple[Round, ...], SufficeError | None]:
-    """The rounds with an answer of the last one, asked for unless it is there.
-
-    Where that fails, as a prompt that is too long does, it is asked for half as many rounds, which are then
-    all; so until one round is left. The error says why.
-    """
+    """The rounds with an answer of the last; where that fails, as too long a prompt does, of half as many."""
     failed: SufficeError | None = None
     number = len(rounds)
     while True:

@@ -21,9 +21,9 @@ from suffice.policies.file import (
     policy_hash,
     unpack_policy,
 )
-from suffice.protocols import Action, Decision, PolicyView, Signal, StopPolicy
+from suffice.protocols import Action, Decision, Signal, StopPolicy
 from suffice.signals.available import lack_live, policy_lacks
-from suffice.signals.table import signal_value
+from suffice.signals.table import LoopRecord, SignalTable, decide
 from suffice.trace.rounds.records import LoopView, Round, as_document, round_of_document
 
 CHECKPOINT_VERSION = 1
@@ -32,10 +32,7 @@ _ONE_EACH = "a controller follows one question at a time, so give each its own: 
 
 @dataclass(slots=True, eq=False)
 class _Start:
-    """That a question was begun: what the thread or task that began it remembers of it.
-
-    ``cut``: another one began the next question, so what comes from here is not of that one.
-    """
+    """What remembers the thread or task that began a question; ``cut``: another one began the next."""
 
     controller: object
     question: str
@@ -48,12 +45,27 @@ _LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", defaul
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class QuestionState:
-    """One question: its rounds so far, their signals and the last decision."""
+    """One question: the record that its rounds make, their signals and the last decision."""
 
-    loop: LoopView
+    record: LoopRecord
     question_id: str
     signals: dict[str, list[float]]
     decision: Decision | None = None
+
+    @property
+    def loop(self) -> LoopView:
+        """Its rounds so far."""
+        return self.record.view
+
+
+def new_state(decider: Decider | None, question: str = "", question_id: str = "") -> QuestionState:
+    """A question without rounds, of which a policy will read its signals."""
+    specs = () if decider is None else decider.policy.specs
+    return QuestionState(
+        record=LoopRecord(LoopView(question, ()), specs),
+        question_id=question_id,
+        signals={spec.name: [] for spec in specs},
+    )
 
 
 class Decider:
@@ -77,31 +89,25 @@ class Decider:
         self._specs: tuple[Signal, ...] = policy.specs
         self._seen: set[str] = set()  # signals that were looked into
 
-    def no_signals(self) -> dict[str, list[float]]:
-        """The signals of a question without rounds."""
-        return {spec.name: [] for spec in self._specs}
-
     def decide(self, now: QuestionState, finished: Round) -> Decision:
         """Take in a round and decide; a round that could not be decided about was not taken in."""
+        before = now.loop
         try:
             return self._decide(now, finished)
         except BaseException:
+            now.record.see(before)
             for column in now.signals.values():
-                del column[len(now.loop.rounds) :]
+                del column[len(before.rounds) :]
             raise
 
     def _decide(self, now: QuestionState, finished: Round) -> Decision:
-        loop = LoopView(now.loop.question, (*now.loop.rounds, finished))
-        signals = now.signals
-        for spec in self._specs:
-            signals[spec.name].append(signal_value(spec, loop))
+        for name, value in now.record.observe(finished).items():
+            now.signals[name].append(value)
+        loop, signals = now.loop, now.signals
         number = len(loop.rounds)
         if number == 1 != self.max_rounds:  # with one round nothing is decided by them
             self._check_inputs(loop, signals)
-        decision = self.policy.decide(
-            PolicyView(round=number, signals=signals, loop=loop, question_id=now.question_id)
-        )
-        now.loop = loop
+        decision = decide(self.policy, SignalTable.of_loop(loop, signals, now.question_id))
         if decision.stop:
             decision = replace(decision, stopped_by="policy")
         elif self.max_rounds is not None and number >= self.max_rounds:
@@ -136,11 +142,7 @@ class Decider:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _UnderWay(QuestionState):
-    """A question that a controller follows.
-
-    ``begun`` is ``None`` where nobody said ``start``; ``over`` is the question that another thread or task
-    had under way when this one was begun.
-    """
+    """A question that a controller follows; ``over`` is one that another thread had under way then."""
 
     begun: _Start | None = None
     over: str | None = None
@@ -218,7 +220,6 @@ class Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
         copied = Controller(self.policy, max_rounds=self.max_rounds, strict=self.strict)
         copied._decider = self._decider
-        copied._now = copied._fresh("", "")
         return copied
 
     # --- a question -----------------------------------------------------------------------------
@@ -239,9 +240,8 @@ class Controller:
         return self
 
     def _fresh(self, question: str, question_id: str) -> _UnderWay:
-        return _UnderWay(
-            loop=LoopView(question, ()), question_id=question_id, signals=self._decider.no_signals()
-        )
+        new = new_state(self._decider, question, question_id)
+        return _UnderWay(record=new.record, question_id=question_id, signals=new.signals)
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -291,14 +291,14 @@ class Controller:
 
     def _refuse_mixing(self, now: _UnderWay) -> None:
         """Refuse a round of another question than the one under way, as far as can be told."""
-        if now.busy:
-            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
         held = _LAST_START.get()
         if held is not None and held.controller is self._mark and held.cut:
             raise UsageError(
                 f"this round is of the question {_short(held.question)}, and another thread or task has "
                 f"begun {_short(now.loop.question)} on the same controller since; {_ONE_EACH}.start(question)"
             )
+        if now.busy:
+            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
         if now.over is not None:
             over, now.over = now.over, None
             warnings.warn(
@@ -373,7 +373,7 @@ class Controller:
         )
         now = controller._fresh(fields.of("question", str), fields.of("question_id", str))
         rounds = tuple(map(round_of_document, fields.of("rounds", list)))
-        now.loop = LoopView(now.loop.question, rounds)
+        now.record.see(LoopView(now.loop.question, rounds))
         now.signals = _signals_of(fields.part("signals"), tuple(now.signals), len(rounds))
         decision = fields.of("decision", dict)
         now.decision = None if decision is None else _decision_of(Fields(decision, "decision"))

@@ -23,13 +23,13 @@ from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.numbers.series import occurrences, running_best
 from suffice.pipelines.live.budgets import Budgets, Spending
-from suffice.pipelines.live.controller import Decider, QuestionState
+from suffice.pipelines.live.controller import Decider, new_state
 from suffice.pipelines.live.privacy import Privacy
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_value
+from suffice.signals.table import loop_column
 from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished, Reached
 from suffice.trace.rounds.journal import WatchedQuestion
 from suffice.trace.rounds.records import (
@@ -146,22 +146,22 @@ def answer_round(
     if choice.rule == "latest" or not there:
         return there[-1] if there else None
 
-    def read(name: str, number: int) -> float:
+    def read(name: str) -> list[float]:
         if name in signals:
-            return signals[name][number - 1]
-        so_far = LoopView(view.question, view.rounds[:number])
-        return signal_value(resolve(name, also=(name,)), so_far)
+            return [signals[name][number - 1] for number in there]
+        column = loop_column(resolve(name, also=(name,)), view)
+        return [column[number - 1] for number in there]
 
     if choice.rule == "majority":
         forms: dict[str, int] = {}
         given = [answer_form(view.rounds[number - 1].answer_text) for number in there]
         codes = [forms.setdefault(form, len(forms)) for form in given]
-        abstain = [read("abstained", number) != 0.0 for number in there]
-        values = occurrences(np.where([abstain], np.nan, [codes]))
+        abstain = np.array([read("abstained")]) != 0.0
+        values = occurrences(np.where(abstain, np.nan, [codes]))
     elif choice.rule == "most-confident":
         values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
     else:
-        values = np.array([[read(choice.signal, number) for number in there]])
+        values = np.array([read(choice.signal)])
         values = -values if choice.rule == "lowest" else values
     values = np.where(np.isfinite(values), values, np.nan)
     return there[int(running_best(values, first=choice.first)[0, -1]) - 1]
@@ -179,9 +179,7 @@ class Loop:
         self._watch = watch
         self._gold = gold
         self._named = named
-        decider = watch.decider
-        signals = {} if decider is None else decider.no_signals()
-        self._state = QuestionState(loop=LoopView("", ()), question_id="", signals=signals)
+        self._state = new_state(watch.decider)
         self._ask_for(question)
         self._decisions: list[Decision] = []
         self._begun: list[WorkAhead[Any]] = []
@@ -450,7 +448,7 @@ class Loop:
                 failed = replace(_UNASKED, reason=said)
         else:
             failed = _UNASKED
-        state.loop = LoopView(self.question, (*state.loop.rounds, asked))
+        state.record.see(LoopView(self.question, (*state.loop.rounds, asked)))
         return failed
 
     def _effective(self, decision: Decision) -> Decision:
@@ -497,7 +495,8 @@ class Loop:
             "the loop where loop.done is true",
         )
         ended = self._stopped_by, self._reason, self._full
-        self._state.loop, self._last = self.view, None
+        self._state.record.see(self.view)
+        self._last = None
         decision = self._take(asked, score)
         self._stopped_by, self._reason, self._full = ended
         by: Literal["policy", "budget"] | None = None
@@ -631,7 +630,8 @@ class Loop:
 
     def _ask_for(self, question: Question) -> None:
         self._asked, privacy = question, self._watch.privacy
-        self._state.loop, self._state.question_id = LoopView(question.text, ()), question.id
+        self._state.record.see(LoopView(question.text, ()))
+        self._state.question_id = question.id
         self._veiled = None if privacy is None else privacy.question(question, self._gold)
 
     def begin(self) -> Loop:

@@ -23,8 +23,8 @@ from typing import Any, Literal, get_args
 
 from suffice.errors import UsageError, plain_file, struck, without_credentials
 from suffice.scoring import answer_form
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import signal_value
+from suffice.signals.registry import computed_signals
+from suffice.signals.table import LoopRecord
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round, Usage
 from suffice.trace.rounds.schema import COLUMNS
 
@@ -217,6 +217,7 @@ class Veiled:
     def __init__(self, privacy: Privacy, question: Question, gold: Gold) -> None:
         self._privacy = privacy
         self._numbers: dict[tuple[_Kind, str], int] = {}
+        self._record = LoopRecord(LoopView("", ()), computed_signals())
         hashes = privacy.texts == "hashes"
         text = privacy.hashed(question.text) if hashes else f"question {question.id}"
         # a group is compared over the whole record, so it needs the key
@@ -229,12 +230,9 @@ class Veiled:
 
     def round(self, view: LoopView) -> Round:
         """The last round of a view, with all signals that it gives."""
-        computed = {
-            name: signal_value(spec, view)
-            for name, spec in SIGNALS.items()
-            if not spec.recorded_only
-        }
+        self._record.see(view)
         named = self.named(view.current)
+        computed = {spec.name: self._record.value(spec) for spec in self._record.specs}
         return replace(named, signals={**computed, **named.signals})
 
     def named(self, held: Round) -> Round:

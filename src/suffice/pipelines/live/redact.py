@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from suffice.errors import DataError, UsageError
 from suffice.pipelines.live.privacy import Privacy, Veiled, stays, without_secrets
 from suffice.scoring import accuracy, exact_match, f1
+from suffice.signals.registry import computed_signals
+from suffice.signals.table import signal_columns
 from suffice.trace.durable import check_free
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
+from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_new
@@ -87,21 +92,28 @@ def redact_traces(
 
 
 def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Iterator[QuestionRecord]:
-    for record in traces.records():
+    specs = computed_signals()
+    columns = signal_columns(traces, specs)
+    computed = {spec.name: values for spec, values in zip(specs, columns, strict=True)}
+    for number, record in enumerate(traces.records()):
         veiled = privacy.question(record.question, record.gold)
         yield replace(
             record,
             question=veiled.question,
             gold=veiled.gold,
             scores={**_scores(record, score), **record.scores},
-            rounds=tuple(_rounds(record, veiled)),
+            rounds=tuple(_rounds(record, veiled, {n: v[number] for n, v in computed.items()})),
             closed_book=None if record.closed_book is None else veiled.named(record.closed_book),
         )
 
 
-def _rounds(record: QuestionRecord, veiled: Veiled) -> Iterator[Round]:
-    for number in range(1, len(record.rounds) + 1):
-        yield veiled.round(LoopView(record.question.text, record.rounds[:number]))
+def _rounds(
+    record: QuestionRecord, veiled: Veiled, computed: Mapping[str, NDArray[np.float64]]
+) -> Iterator[Round]:
+    for index, held in enumerate(record.rounds):
+        named = veiled.named(held)
+        signals = {name: float(values[index]) for name, values in computed.items()}
+        yield replace(named, signals={**signals, **named.signals})
 
 
 def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.pipelines.answers.prompts import asks_rating
@@ -19,6 +18,7 @@ from suffice.signals.available import Lack, in_words, policy_lacks
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import given_by
+from suffice.signals.table import SignalTable
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
@@ -119,21 +119,12 @@ def not_recorded(settings: LoopSettings) -> str:
     return in_words(lack for lack in lacks if lack is not None and lack.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _NoQuestions:
-    """A table without rows: what a policy says of it, it says of every table."""
-
-    n_questions: int = 0
-    n_rounds: int = 1
-    question_ids: tuple[str, ...] = ()
-
-    def signal(self, _name: str) -> NDArray[np.float64]:
-        return np.empty((0, 1))
-
-
 def has_confidence(policy: StopPolicy) -> bool:
     """Whether the policy estimates how likely its answers are right."""
-    return isinstance(policy, ConfidentPolicy) and policy.confidence(_NoQuestions()) is not None
+    none = np.empty((0, 1))
+    values = dict.fromkeys(policy.signals, none)
+    table = SignalTable(values=values, exists=none.astype(bool))
+    return isinstance(policy, ConfidentPolicy) and policy.confidence(table) is not None
 
 
 def check_confidence(

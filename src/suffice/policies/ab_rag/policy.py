@@ -22,21 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.numbers.fields import known
 from suffice.numbers.logistic import sigmoid, sigmoids
 from suffice.policies.needs import USUAL_SAMPLES, loop_needs
 from suffice.protocols import (
-    Action,
     Certainty,
-    Decision,
+    Explanation,
     Facts,
     LoopNeeds,
     PolicyTable,
-    PolicyView,
     Signal,
 )
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
-from suffice.signals.spec import undefined_in_words
 
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]
@@ -302,37 +300,22 @@ class ABRagPolicy:
             return sigmoid(total)
         return total if math.isnan(total) else min(max(total, 0.0), 1.0)
 
-    def _one(self, values: Mapping[str, float]) -> float:
-        if self.reads_abstention and values[_ABSTAINED] == 1.0:
-            return 0.0
-        total = self.intercept
-        for name, weight in self.weights.items():
-            value = values[name]
-            absent = math.isnan(value) and name in self.undefined
-            total += self.undefined[name] if absent else weight * value
-        return self._linked(total)
-
-    def decide(self, view: PolicyView) -> Decision:
-        """Whether the confidence reaches the threshold, with the signals behind it."""
-        values = {name: float(view.signals[name][-1]) for name in self.signals}
-        confidence = self._one(values)
-        abstained = self.reads_abstention and values[_ABSTAINED] == 1.0
-        stop = confidence >= self.threshold and not abstained
-        shown: dict[str, float | None] = {
-            name: None if math.isnan(value) else value for name, value in values.items()
-        }
-        known = None if math.isnan(confidence) else confidence
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """The confidence against its threshold, with the signals behind it."""
+        at = question, round_number - 1
+        stop = bool(self.fires(table)[at])
+        shown = {name: known(float(table.signal(name)[at])) for name in self.signals}
+        confidence = known(float(self.confidence(table)[at]))
         listed = ", ".join(
-            f"{spec.name} = {undefined_in_words(spec, view.loop) if value is None else f'{value:.4g}'}"
+            f"{spec.name} = "
+            + (table.undefined(spec, question, round_number) if value is None else f"{value:.4g}")
             for spec, value in zip(self.specs, shown.values(), strict=True)
         )
-        said = "is undefined" if known is None else f"{known:.4g} {'>=' if stop else '<'}"
-        against = "" if known is None else f" {self.threshold:g}"
-        return Decision(
-            action=Action.STOP if stop else Action.CONTINUE,
-            reason=f"confidence {said}{against} at round {view.round}: {listed}",
-            values={**shown, "confidence": known},
-            confidence=known,
+        said = "is undefined" if confidence is None else f"{confidence:.4g} {'>=' if stop else '<'}"
+        against = "" if confidence is None else f" {self.threshold:g}"
+        return Explanation(
+            reason=f"confidence {said}{against} at round {round_number}: {listed}",
+            values={**shown, "confidence": confidence},
         )
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
@@ -343,13 +326,12 @@ class ABRagPolicy:
             reads_abstention=self.reads_abstention,
         )
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first round whose confidence reaches the threshold, (n_questions,); else ``n_rounds``."""
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Where the confidence reaches the threshold."""
         fires = self.confidence(table) >= self.threshold
         if self.reads_abstention:  # a threshold of 0 holds them too
             fires &= table.signal(_ABSTAINED) != 1.0
-        first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
-        return np.asarray(first, np.int16)
+        return fires
 
     def document(self) -> dict[str, Any]:
         """What its file says."""

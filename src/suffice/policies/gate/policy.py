@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.numbers.fields import known
 from suffice.numbers.logistic import sigmoids
 from suffice.policies.gate.gate import chosen_action
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
 from suffice.policies.needs import loop_needs
-from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
+from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.spec import SignalSpec, undefined_in_words
+from suffice.signals.spec import SignalSpec
 
 _REMAINING = "remaining_share"
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
@@ -187,11 +188,12 @@ class GatePolicy:
             raise UsageError(_FOR_PLANS)
         return self.rounds
 
-    def decide(self, view: PolicyView) -> Decision:
-        """Whether the gate would EXECUTE after this round, with what it saw."""
-        agreed, conflict = (float(view.signals[name][-1]) for name in self.signals)
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """What the gate would do after this round, with what it saw."""
+        at = question, round_number - 1
+        agreed, conflict = (float(table.signal(name)[at]) for name in self.signals)
         model = self.settings.risk
-        remaining = remaining_share(view.round, self.full_budget())
+        remaining = remaining_share(round_number, self.full_budget())
         risk = model.risk(agreement=agreed, contradiction=conflict, remaining=remaining)
         confidence = model.confidence(risk)
         seen = {
@@ -201,25 +203,18 @@ class GatePolicy:
             "risk": risk,
             "confidence": confidence,
         }
-        values = {name: None if math.isnan(value) else value for name, value in seen.items()}
+        values = {name: known(value) for name, value in seen.items()}
         if math.isnan(confidence):
             missing = " and ".join(
-                f"{spec.name} is {undefined_in_words(spec, view.loop)}"
+                f"{spec.name} is {table.undefined(spec, question, round_number)}"
                 for spec in self.specs
                 if values[spec.name] is None
             )
-            return Decision(
-                action=Action.CONTINUE,
-                reason=f"confidence is undefined at round {view.round}: {missing}",
-                values=values,
-            )
-        action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)
-        return Decision(
-            action=Action.STOP if action is PlanAction.EXECUTE else Action.CONTINUE,
-            reason=self._reason(action, seen, view.round),
-            values=values,
-            confidence=confidence,
-        )
+            reason = f"confidence is undefined at round {round_number}: {missing}"
+        else:
+            action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)
+            reason = self._reason(action, seen, round_number)
+        return Explanation(reason=reason, values=values)
 
     def _reason(self, action: PlanAction, seen: Mapping[str, float], number: int) -> str:
         chosen, never = self.settings, self._never
@@ -250,11 +245,9 @@ class GatePolicy:
             confidence[index] = sigmoids(model.intercept - risk)
         return confidence.T
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first round after which the gate would EXECUTE, (n_questions,); else ``n_rounds``."""
-        fires = executes(self.settings, self.confidence(table), table.signal(CONTRADICTION.name))
-        first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
-        return np.asarray(first, np.int16)
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Where the gate would EXECUTE."""
+        return executes(self.settings, self.confidence(table), table.signal(CONTRADICTION.name))
 
     def document(self) -> dict[str, Any]:
         """What its file says: the settings, with what decides nothing of them beside."""

@@ -48,7 +48,7 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
-from suffice.signals.by_columns.questions import asked_in_both
+from suffice.signals.columns.questions import asked_in_both
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet

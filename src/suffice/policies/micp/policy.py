@@ -19,19 +19,18 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.numbers.fields import known
 from suffice.policies.draws import lot, lots
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.needs import loop_needs
 from suffice.protocols import (
-    Action,
     AnswerSet,
     ClusterNeeds,
     CoveragePromise,
-    Decision,
+    Explanation,
     Facts,
     LoopNeeds,
     PolicyTable,
-    PolicyView,
     RecordedSets,
     SetMember,
     Signal,
@@ -40,13 +39,12 @@ from suffice.scoring import Match
 from suffice.signals.samples import (
     Clustering,
     SampleCluster,
+    entropy_of_counts,
     entropy_signal,
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.signals.spec import undefined_in_words
-from suffice.signals.table import signal_value
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.trace.rounds.records import Round
 
 if TYPE_CHECKING:  # deciding live must not load pyarrow
     from suffice.trace.rounds.table import TraceSet
@@ -233,11 +231,6 @@ class MiCPPolicy:
         )
 
     # --- deciding --------------------------------------------------------------------------------
-    def _score(self, values: Mapping[str, float]) -> float:
-        if self.stop_on == "entropy":
-            return values[_ENTROPY]
-        return -(values[_TOP] - self.penalty * values[_ENTROPY] if self.penalty else values[_TOP])
-
     def scores(self, table: PolicyTable) -> NDArray[np.float64]:
         """What its thresholds are compared with, (n_questions, n_rounds); low stops, NaN never."""
         if self.stop_on == "entropy":
@@ -245,63 +238,60 @@ class MiCPPolicy:
         top = table.signal(_TOP)
         return -(top - self.penalty * table.signal(_ENTROPY) if self.penalty else top)
 
-    def decide(self, view: PolicyView) -> Decision:
-        """Whether the round's threshold fires, or the full budget is spent."""
-        values = {name: float(view.signals[name][-1]) for name in self.signals}
-        shown: dict[str, float | None] = {
-            name: None if math.isnan(value) else value for name, value in values.items()
-        }
-        if view.round >= self.rounds:
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """The round's score against its threshold, or that the full budget is spent."""
+        at = question, round_number - 1
+        shown = {name: known(float(table.signal(name)[at])) for name in self.signals}
+        if round_number >= self.rounds:
             reason = f"the full budget of {self.rounds} rounds is spent"
-            return Decision(action=Action.STOP, reason=reason, values=shown)
-        fires, reason = self._fires(view, self._score(values), shown)
-        return Decision(
-            action=Action.STOP if fires else Action.CONTINUE,
-            reason=f"{self._score_name} {reason} at round {view.round}",
-            values=shown,
-        )
-
-    def _fires(
-        self, view: PolicyView, score: float, shown: dict[str, float | None]
-    ) -> tuple[bool, str]:
-        """Whether the round's threshold fires and why; a lot drawn is added to what is shown."""
-        threshold = self.stops[view.round - 1]
+            return Explanation(reason=reason, values=shown)
+        score, threshold = float(self.scores(table)[at]), self.stops[round_number - 1]
         if math.isnan(score):
             spec = next(spec for spec in self.specs if shown[spec.name] is None)
-            return False, f"is {undefined_in_words(spec, view.loop)}"
-        if threshold.value == -math.inf:
-            return False, f"= {score:.4g} cannot stop the loop"
-        if score != threshold.value or not threshold.share:
-            fires = score < threshold.value
-            return fires, f"= {score:.4g} {'<' if fires else '>='} {threshold.value:.4g}"
-        drawn = lot(f"{self.seed}:{view.round}", view.question_id)
-        shown["lot"] = drawn
-        fires = drawn < threshold.share
-        against = f"{drawn:.3g} {'<' if fires else '>='} {threshold.share:.3g}"
-        return fires, f"= {score:.4g}, tied with its threshold; the lot says {against}"
+            said = f"is {table.undefined(spec, question, round_number)}"
+        elif threshold.value == -math.inf:
+            said = f"= {score:.4g} cannot stop the loop"
+        elif score != threshold.value or not threshold.share:
+            against = "<" if score < threshold.value else ">="
+            said = f"= {score:.4g} {against} {threshold.value:.4g}"
+        else:
+            drawn = lot(f"{self.seed}:{round_number}", table.question_ids[question])
+            shown["lot"] = drawn
+            against = (
+                f"{drawn:.3g} {'<' if drawn < threshold.share else '>='} {threshold.share:.3g}"
+            )
+            said = f"= {score:.4g}, tied with its threshold; the lot says {against}"
+        return Explanation(
+            reason=f"{self._score_name} {said} at round {round_number}", values=shown
+        )
 
     @property
     def _score_name(self) -> str:
         return "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first round whose threshold fires, (n_questions,); else T, or the last there is."""
-        fired = self.fired(table)
-        return np.where(fired > 0, fired, min(self.rounds, table.n_rounds)).astype(np.int16)
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Where the round's threshold fires, and from the full budget on."""
+        fires = self._below(table)
+        fires[:, self.rounds - 1 :] = True
+        return fires
 
     def fired(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round whose threshold fires, (n_questions,); 0 where none does."""
+        below = self._below(table)
+        return np.where(below.any(axis=1), below.argmax(axis=1) + 1, 0).astype(np.int16)
+
+    def _below(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Where a score is below its round's threshold, or tied with it and the lot says so."""
         scores = self.scores(table)
-        stops = np.zeros(table.n_questions, np.int16)
-        for number in range(min(self.rounds - 1, table.n_rounds), 0, -1):
+        below = np.zeros((table.n_rounds, table.n_questions), np.bool_).T
+        for number in range(1, min(self.rounds - 1, table.n_rounds) + 1):
             score, threshold = scores[:, number - 1], self.stops[number - 1]
-            fires = score < threshold.value
+            below[:, number - 1] = score < threshold.value
             if threshold.share:
                 tied = np.flatnonzero(score == threshold.value)
                 names = [table.question_ids[index] for index in tied.tolist()]
-                fires[tied] = lots(f"{self.seed}:{number}", names) < threshold.share
-            stops[fires] = number
-        return stops
+                below[tied, number - 1] = lots(f"{self.seed}:{number}", names) < threshold.share
+        return below
 
     # --- the answer set --------------------------------------------------------------------------
     def confidences(self, finished: Round) -> Iterator[tuple[SampleCluster, float]]:
@@ -310,8 +300,8 @@ class MiCPPolicy:
         drawn = sum(cluster.size for cluster in clusters)
         entropy = 0.0
         if self.penalty:
-            spread = signal_value(entropy_signal(self.clusters.by), LoopView("", (finished,)))
-            entropy = 0.0 if math.isnan(spread) else spread
+            says = drawn > 1 and any(cluster.is_answer for cluster in clusters)
+            entropy = entropy_of_counts([cluster.size for cluster in clusters]) if says else 0.0
         for cluster in clusters:
             if cluster.is_answer:
                 yield cluster, cluster.size / drawn - self.penalty * entropy

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import Ragged
-from suffice.columns.texts import NONE, Texts
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
 from suffice.protocols import Retention
-from suffice.signals.by_columns.questions import blocks, only_columns
-from suffice.signals.by_columns.rounds import RoundColumns
+from suffice.signals.columns.questions import blocks, only_columns
+from suffice.signals.columns.ragged import Ragged
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.texts import NONE, Texts
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.table import TraceSet
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.answers import ScoredAnswers
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
@@ -19,10 +18,16 @@ from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
 from suffice.scoring import Match
-from suffice.signals.by_columns.questions import blocks, only_columns
-from suffice.signals.by_columns.rounds import RoundColumns
-from suffice.signals.by_columns.samples import cluster_of_samples, sample_forms
-from suffice.signals.samples import Clustering, entropy_signal, sample_counts
+from suffice.signals.columns.answers import ScoredAnswers
+from suffice.signals.columns.questions import blocks, only_columns
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.samples import (
+    Clustering,
+    cluster_of_samples,
+    entropy_signal,
+    sample_counts,
+    sample_forms,
+)
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 

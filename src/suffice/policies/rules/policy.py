@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.fields import known
 from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
+from suffice.policies.draws import COIN, lots
 from suffice.policies.rules.meaning import (
     can_hold,
     check_reachable,
@@ -30,14 +31,13 @@ from suffice.policies.rules.syntax import (
     SignalRef,
     parse,
 )
-from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
+from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec, undefined_in_words
+from suffice.signals.spec import SignalSpec
 
 _Shown = SignalRef | Calibrated | RoundNumber | BaseRate | Coin
-_CHUNK = 65_536  # questions whose columns of one round stay in cache together
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,36 +201,45 @@ class RulePolicy:
         read = operands(parse(self.rule))
         return {str(operand): operand for operand in read if not isinstance(operand, Number)}
 
-    def decide(self, view: PolicyView) -> Decision:
-        """Whether the rule holds at the view's round, with the values it looked at."""
-        now = _Live(self, view)
-        holds = bool(self._holds(now))
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Where the rule holds."""
+        return self._by_round(table, self._holds)
+
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """Whether the rule holds, with the values it looks at."""
+        now = _AtRound(self, table, slice(question, question + 1), round_number)
+        holds = bool(np.all(self._holds(now)))
         shown = self._shown
-        values = {name: known(now.value(operand)) for name, operand in shown.items()}
+        values = {name: known(float(np.max(now.value(part)))) for name, part in shown.items()}
+
+        def undefined(part: _Shown) -> str:
+            if isinstance(part, SignalRef | Calibrated) and np.isnan(now.signal(part.name)).all():
+                spec = next(spec for spec in self.specs if spec.name == part.name)
+                return table.undefined(spec, question, round_number)
+            return f"undefined (nothing was fitted for round {round_number})"
+
         listed = ", ".join(
-            f"{name} = {now.undefined(shown[name]) if value is None else f'{value:.4g}'}"
+            f"{name} = {undefined(shown[name]) if value is None else f'{value:.4g}'}"
             for name, value in values.items()
         )
         verdict = "holds" if holds else "does not hold"
-        return Decision(
-            action=Action.STOP if holds else Action.CONTINUE,
-            reason=f"{self.rule} {verdict} at round {view.round}: {listed}",
-            values=values,
-            confidence=self._confidence(values),
+        return Explanation(
+            reason=f"{self.rule} {verdict} at round {round_number}: {listed}", values=values
         )
+
+    def _by_round(self, table: PolicyTable, holds: Callable[[_AtRound], Any]) -> NDArray[np.bool_]:
+        held = np.empty((table.n_rounds, table.n_questions), np.bool_)
+        now = _AtRound(self, table, slice(None), 1)
+        for number in range(1, table.n_rounds + 1):
+            now.round = number
+            held[number - 1] = holds(now)
+        return held.T
 
     @cached_property
     def _calibrated(self) -> Mapping[str, str]:
         """Signals of its ``calibrated`` parts, by the part's text."""
         shown = self._shown.items()
         return {name: part.name for name, part in shown if isinstance(part, Calibrated)}
-
-    def _confidence(self, values: Mapping[str, float | None]) -> float | None:
-        """The live twin of :meth:`confidence`."""
-        if not self._calibrated:
-            return None
-        known = [value for name in self._calibrated if (value := values[name]) is not None]
-        return min(known) if len(known) == len(self._calibrated) else None
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
         """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
@@ -248,30 +257,7 @@ class RulePolicy:
 
     def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
-        columns = {name: table.signal(name) for name in self.signals}
-        coins = cache(partial(_coins, table))
-        rule = parse(self.rule)
-        held = np.empty((table.n_rounds, table.n_questions), np.bool_)
-        for index in range(table.n_rounds):
-            held[index] = can_hold(rule, _Recorded(self, columns, coins, slice(None), index + 1))
-        return held.T
-
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first round at which the rule holds, (n_questions,); ``n_rounds`` when it never does."""
-        stops = np.ones(table.n_questions, np.int16)
-        columns = {name: table.signal(name) for name in self.signals}
-        coins = cache(partial(_coins, table))
-        for start in range(0, table.n_questions, _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            part = stops[rows]
-            running = np.ones(len(part), np.bool_)
-            # a question stops one round after the last in which it kept running; the last round
-            # needs no look, since a question that never stops ends there as well
-            for number in range(1, table.n_rounds):
-                held = self._holds(_Recorded(self, columns, coins, rows, number))
-                np.greater(running, held, out=running)  # running and not held, in one pass
-                np.add(part, running, out=part)
-        return stops
+        return self._by_round(table, partial(can_hold, parse(self.rule)))
 
     def document(self) -> dict[str, Any]:
         """What its file says; parts without content are left out."""
@@ -293,41 +279,36 @@ class RulePolicy:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-def _coins(table: PolicyTable) -> NDArray[np.float64]:
-    from suffice.policies.draws import COIN, lots
-
-    return lots(COIN, table.question_ids)
-
-
 def _rate(base_rates: tuple[float, ...], number: int) -> float:
     return base_rates[number - 1] if number <= len(base_rates) else math.nan
 
 
-class _Live:
-    """Operands of one live round."""
+class _AtRound:
+    """Operands of one round of some questions."""
 
-    __slots__ = ("_policy", "_view", "round")
-
-    def __init__(self, policy: RulePolicy, view: PolicyView) -> None:
+    def __init__(self, policy: RulePolicy, table: PolicyTable, rows: slice, number: int) -> None:
         self._policy = policy
-        self._view = view
-        self.round = view.round
+        self._table = table
+        self._rows = rows
+        self.round = number
 
-    def signal(self, name: str) -> float:
-        return self._view.signals[name][-1]
+    @cached_property
+    def _coins(self) -> NDArray[np.float64]:
+        return lots(COIN, self._table.question_ids)
 
-    def calibrated(self, name: str) -> float:
-        return self._policy.calibrators[name].predict_one(self.round, self.signal(name))
+    def signal(self, name: str) -> NDArray[np.float64]:
+        return self._table.signal(name)[self._rows, self.round - 1]
+
+    def calibrated(self, name: str) -> NDArray[np.float64]:
+        return self._policy.calibrators[name].predict(self.round, self.signal(name))
 
     def base_rate(self) -> float:
         return _rate(self._policy.base_rates, self.round)
 
-    def coin(self) -> float:
-        from suffice.policies.draws import COIN, lot  # hardly any rule tosses one
+    def coin(self) -> NDArray[np.float64]:
+        return self._coins[self._rows]
 
-        return lot(COIN, self._view.question_id)
-
-    def value(self, operand: _Shown) -> float:
+    def value(self, operand: _Shown) -> NDArray[np.float64] | float:
         match operand:
             case SignalRef(name):
                 return self.signal(name)
@@ -339,42 +320,3 @@ class _Live:
                 return self.base_rate()
             case Coin():
                 return self.coin()
-
-    def undefined(self, operand: _Shown) -> str:
-        """That the operand is undefined, and why, in words."""
-        if isinstance(operand, SignalRef | Calibrated) and math.isnan(self.signal(operand.name)):
-            spec = next(spec for spec in self._policy.specs if spec.name == operand.name)
-            return undefined_in_words(spec, self._view.loop)
-        return f"undefined (nothing was fitted for round {self.round})"
-
-
-class _Recorded:
-    """Operands of one round of many recorded questions."""
-
-    __slots__ = ("_coins", "_columns", "_policy", "_rows", "round")
-
-    def __init__(
-        self,
-        policy: RulePolicy,
-        columns: Mapping[str, NDArray[np.float64]],
-        coins: Callable[[], NDArray[np.float64]],
-        rows: slice,
-        number: int,
-    ) -> None:
-        self._policy = policy
-        self._coins = coins
-        self._columns = columns
-        self._rows = rows
-        self.round = number
-
-    def signal(self, name: str) -> NDArray[np.float64]:
-        return self._columns[name][self._rows, self.round - 1]
-
-    def calibrated(self, name: str) -> NDArray[np.float64]:
-        return self._policy.calibrators[name].predict(self.round, self.signal(name))
-
-    def base_rate(self) -> float:
-        return _rate(self._policy.base_rates, self.round)
-
-    def coin(self) -> NDArray[np.float64]:
-        return self._coins()[self._rows]

@@ -15,17 +15,13 @@ from suffice.numbers.fields import known
 from suffice.policies.method import Preset
 from suffice.policies.needs import loop_needs
 from suffice.policies.stop_rag.settings import TARGETS, Target
-from suffice.policies.stop_rag.threshold import stop_rounds
 from suffice.protocols import (
-    Action,
-    Decision,
+    Explanation,
     Facts,
     LoopNeeds,
     PolicyTable,
-    PolicyView,
     Signal,
 )
-from suffice.signals.spec import undefined_in_words
 
 
 class ValueModel(Protocol):
@@ -136,53 +132,43 @@ class StopRAGPolicy:
             earliest=self.first,
         )
 
-    def decide(self, view: PolicyView) -> Decision:
-        """Stop when the difference of the values exceeds the threshold, or the budget is spent."""
-        columns = {
-            name: np.array([[view.signals[name][view.round - 1]]], np.float64)
-            for name in self.signals
-        }
-        stop, cont = (float(value[0, 0]) for value in self.model.values(columns))
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Where the difference of the values exceeds the threshold, and from the full budget on."""
+        stop, cont = self.values(table)
+        fires = stop - cont > self.threshold
+        fires[:, : self.first - 1] = False
+        fires[:, self.rounds - 1 :] = True
+        return fires
+
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """The values of stopping and of going on, or that it may not stop yet, or must."""
+        at = question, round_number - 1
+        stop, cont = (float(value[at]) for value in self.values(table))
         difference = stop - cont
+        if round_number >= self.rounds:
+            reason = f"round {round_number} is the last of the {self.rounds} it was trained for"
+        elif round_number < self.first:
+            reason = f"round {round_number} is before round {self.first}, its first to stop at"
+        elif math.isnan(difference):
+            missing = "; ".join(
+                f"{spec.name} is {table.undefined(spec, question, round_number)}"
+                for spec in self.specs
+                if math.isnan(table.signal(spec.name)[at])
+            )
+            reason = f"its values are undefined at round {round_number}: {missing}"
+        else:
+            above = "above" if difference > self.threshold else "not above"
+            reason = (
+                f"stopping is worth {stop:.3f} and going on {cont:.3f} at round {round_number}: the "
+                f"difference {difference:+.3f} is {above} {self.threshold:+.3f}"
+            )
         values = {
             "q_stop": known(stop),
             "q_cont": known(cont),
             "difference": known(difference),
             "threshold": self.threshold,
         }
-        if view.round >= self.rounds:
-            reason = f"round {view.round} is the last of the {self.rounds} it was trained for"
-            return Decision(action=Action.STOP, reason=reason, values=values)
-        if view.round < self.first:
-            reason = f"round {view.round} is before round {self.first}, its first to stop at"
-            return Decision(action=Action.CONTINUE, reason=reason, values=values)
-        if math.isnan(difference):
-            missing = "; ".join(
-                f"{spec.name} is {undefined_in_words(spec, view.loop)}"
-                for spec in self.specs
-                if math.isnan(view.signals[spec.name][view.round - 1])
-            )
-            reason = f"its values are undefined at round {view.round}: {missing}"
-            return Decision(action=Action.CONTINUE, reason=reason, values=values)
-        stops = difference > self.threshold
-        return Decision(
-            action=Action.STOP if stops else Action.CONTINUE,
-            reason=(
-                f"stopping is worth {stop:.3f} and going on {cont:.3f} at round {view.round}: the "
-                f"difference {difference:+.3f} is {'above' if stops else 'not above'} "
-                f"{self.threshold:+.3f}"
-            ),
-            values=values,
-        )
-
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        """The first round whose difference exceeds the threshold, (n_questions,), else the last."""
-        stop, cont = self.values(table)
-        difference = stop - cont
-        most = min(self.rounds, table.n_rounds)
-        lengths = np.full(table.n_questions, most, np.int16)
-        difference[:, : self.first - 1] = np.nan
-        return stop_rounds(difference[:, :most], lengths, self.threshold)
+        return Explanation(reason=reason, values=values)
 
     def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""

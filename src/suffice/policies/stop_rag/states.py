@@ -21,9 +21,9 @@ from suffice.trace.rounds.records import LoopView, Passage
 from suffice.trace.rounds.tokens import passage_text
 
 if TYPE_CHECKING:
-    from suffice.columns.answers import GoldAnswers
     from suffice.measures.measures import Measures
-    from suffice.signals.by_columns.rounds import RoundColumns
+    from suffice.signals.columns.answers import GoldAnswers
+    from suffice.signals.columns.rounds import RoundColumns
     from suffice.trace.rounds.table import TraceSet
 
 
@@ -135,10 +135,10 @@ class MeanScores:
 
     def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
         """Those of a record."""
-        from suffice.columns.sums import segment_means
         from suffice.measures.scores import gold_answers
-        from suffice.signals.by_columns.questions import blocks, only_columns
-        from suffice.signals.by_columns.rounds import RoundColumns
+        from suffice.signals.columns.questions import blocks, only_columns
+        from suffice.signals.columns.rounds import RoundColumns
+        from suffice.signals.columns.sums import segment_means
 
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
@@ -157,8 +157,8 @@ def _sample_scores(rounds: RoundColumns, gold: GoldAnswers, score: Score) -> NDA
     """The score of every sample, (n_samples,); NaN of those of unlabelled questions."""
     import pyarrow.compute as pc
 
-    from suffice.columns.answers import ScoredAnswers
-    from suffice.columns.texts import Texts
+    from suffice.signals.columns.answers import ScoredAnswers
+    from suffice.signals.columns.texts import Texts
 
     samples = rounds.lists("samples")
     # a null sample says nothing, as records read it
@@ -281,7 +281,7 @@ class RecordedStates:
         return list(map(int, self._traces.last_rounds))
 
     def __iter__(self) -> Iterator[StateTexts]:
-        from suffice.signals.by_columns.questions import blocks, only_columns
+        from suffice.signals.columns.questions import blocks, only_columns
 
         for block in blocks(only_columns(self._traces, "question", "passages"), _AT_ONCE):
             yield from _texts_of(block)
@@ -299,7 +299,7 @@ def rounds_of(states: States) -> list[int]:
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
-    from suffice.signals.by_columns.rounds import RoundColumns
+    from suffice.signals.columns.rounds import RoundColumns
 
     recorded = RoundColumns(traces).lists("passages")
     fields = (recorded.field(name).to_pylist() for name in ("id", "title", "text"))

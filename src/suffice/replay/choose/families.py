@@ -39,6 +39,7 @@ from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, sign
 from suffice.signals.available import given_signals
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import VERDICTS, SignalSpec
+from suffice.signals.table import first_stops
 from suffice.trace.rounds.table import TraceSet
 
 _FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
@@ -241,7 +242,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
         full=0,
         learn_stops=RuleStops.of_array(np.stack([score.stops for score in swept])),
         test_stops=RuleStops.of_array(
-            np.stack([np.minimum(policy.stop_rounds(table), ends) for policy in policies])
+            np.stack([np.minimum(first_stops(policy, table), ends) for policy in policies])
         ),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
         calibrators=fitted.calibrators,

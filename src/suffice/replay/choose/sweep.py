@@ -39,7 +39,7 @@ from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import AnswerChoice, Metric
 from suffice.signals.registry import resolve
-from suffice.signals.table import SignalTable
+from suffice.signals.table import SignalTable, first_stops
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
@@ -372,7 +372,7 @@ def _on_eval(
     table = evaluated.signals(fitted.specs)
     rows, scores = np.arange(len(ends)), []
     for threshold, policy in zip(thresholds, policies, strict=True):
-        stops = np.minimum(policy.stop_rounds(table), ends)
+        stops = np.minimum(first_stops(policy, table), ends)
         mean_rounds = float(rounds[rows, stops - 1][scored.labelled].mean())
         score = score_stops(threshold, stops, scored, costs)
         scores.append(replace(score, mean_rounds=mean_rounds))
@@ -490,7 +490,7 @@ def _cross_validate(
             calibrator=settings.calibrator,
         )
         held = _only(data, inside)
-        stops = np.minimum(policy.stop_rounds(held.table), held.table.exists.sum(axis=1))
+        stops = np.minimum(first_stops(policy, held.table), held.table.exists.sum(axis=1))
         scores[inside] = held.stopped.compared[np.arange(len(stops)), stops - 1]
     return tuple(choices), scores
 

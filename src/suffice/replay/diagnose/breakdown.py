@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.texts import NONE, Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -19,6 +18,7 @@ from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import ReplayResult
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
+from suffice.signals.columns.texts import NONE, Texts
 from suffice.trace.rounds.table import TraceSet
 
 FEW_QUESTIONS = 10

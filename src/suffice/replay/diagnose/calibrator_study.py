@@ -32,6 +32,7 @@ from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
+from suffice.signals.table import first_stops
 from suffice.trace.rounds.table import TraceSet
 
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
@@ -176,7 +177,7 @@ class _Fitted:
 
     def stops(self, data: FitData) -> NDArray[np.int64]:
         """The round each question stops at, (n_questions,)."""
-        wanted = self.policy.stop_rounds(data.table).astype(np.int64)
+        wanted = first_stops(self.policy, data.table).astype(np.int64)
         last = data.table.exists.sum(axis=1).astype(np.int64)
         return np.asarray(np.minimum(wanted, last), np.int64)
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
 from suffice.numbers.fields import known
-from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView, StopPolicy
+from suffice.protocols import AnswerSet, CalibratedPolicy, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.engine import again
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
-from suffice.signals.table import SignalTable
+from suffice.signals.columns.texts import Texts
+from suffice.signals.table import SignalTable, decide
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -229,13 +229,8 @@ def stop_reason(
     policy: StopPolicy, stop: int, signals: Mapping[str, list[float]], record: QuestionRecord
 ) -> str:
     """Why a policy stops a question at a round, in words; ``signals`` are those it read up to there."""
-    view = PolicyView(
-        round=stop,
-        signals=signals,
-        loop=LoopView(record.question.text, record.rounds[:stop]),
-        question_id=record.question.id,
-    )
-    decision = policy.decide(view)
+    loop = LoopView(record.question.text, record.rounds[:stop])
+    decision = decide(policy, SignalTable.of_loop(loop, signals, record.question.id))
     if decision.stop:
         return decision.reason
     return f"the record or the budget ends here; {decision.reason}"

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.columns.texts import Texts
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
@@ -35,6 +34,7 @@ from suffice.results.formats import counted
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
+from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
 from suffice.signals.table import SignalTable

@@ -282,7 +282,7 @@ def _ready(name: str) -> NamedPolicy | None:
 def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
     """A policy as it is, or as it was read."""
     policy = given.policy if isinstance(given, PolicyFile) else given
-    if not callable(getattr(policy, "stop_rounds", None)):
+    if not callable(getattr(policy, "fires", None)):
         raise UsageError(
             "a policy is named by a text or given as itself, such as suffice.FixedPolicy(2); found "
             f"{type(policy).__name__}: {shorten(repr(policy), 60)}"

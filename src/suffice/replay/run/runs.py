@@ -26,7 +26,7 @@ from suffice.replay.run.references import (
     settled,
 )
 from suffice.scoring import AnswerChoice
-from suffice.signals.table import SignalTable
+from suffice.signals.table import SignalTable, first_stops
 
 if TYPE_CHECKING:
     from suffice.replay.run.engine import ReplaySettings
@@ -114,7 +114,7 @@ class Runner:
             wanted = ORACLES[name](self.returned, ends)
             reader = reader.looking_ahead(settled(name, self.returned, seen))
         elif self._part:
-            wanted = candidate.policy.stop_rounds(self.table(candidate.policy))
+            wanted = first_stops(candidate.policy, self.table(candidate.policy))
         else:
             wanted = self._measures.wanted_rounds(candidate.policy)
         if candidate.max_rounds is not None:

@@ -6,7 +6,7 @@ passages.
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,47 +19,66 @@ from numpy.typing import NDArray
 from suffice.errors import BackendError
 from suffice.protocols import Absence, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
-from suffice.signals.evidence import finite, rerank_scores, seen_passages
-from suffice.signals.spec import RERANKS, UNDEFINED, InColumns, SignalSpec
+from suffice.signals.columns.listings import listings, unrecorded_so_far
+from suffice.signals.columns.ragged import ranges
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.sums import segment_means
+from suffice.signals.evidence import seen_passages
+from suffice.signals.retrieval_scores import Array, Finite, unless_equal
+from suffice.signals.spec import RERANKS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
 
-def rerank_top_score(view: LoopView) -> float:
+def rerank_top_score(rounds: RoundColumns) -> Array:
     """Highest raw score so far (paper 0): never falls from round to round."""
-    scores = finite(p.rerank_score for round_ in view.rounds for p in round_.passages or ())
-    return max(scores, default=UNDEFINED) + 0.0
+    lists = rounds.lists("passages")
+    scores = lists.numbers("rerank_score")
+    own = Finite.of(scores, lists.offsets[:-1], lists.offsets[1:]).statistic(
+        lambda s: s.max(axis=1)
+    )
+    dense = np.fmax.accumulate(rounds.traces.dense(own), axis=1)
+    highest: Array = dense[rounds.question, np.arange(rounds.n_rows) - rounds.first_row] + 0.0
+    return highest
 
 
-def rerank_mean(view: LoopView) -> float:
+def rerank_mean(rounds: RoundColumns) -> Array:
     """Mean raw score (paper 2, alternative S3)."""
-    scores = rerank_scores(view.rounds)
-    return statistics.fmean(scores) if scores else UNDEFINED
+    seen = rounds.once(_seen)
+    offsets = np.append(0, np.cumsum(seen.ends - seen.begins))
+    return segment_means(seen.scores[ranges(seen.begins, seen.ends)], offsets)
 
 
-def rerank_variance(view: LoopView) -> float:
+def rerank_variance(rounds: RoundColumns) -> Array:
     """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4].
 
     0 with fewer than two passages, none included, or equal scores; else at least 1/(2K) for K
     passages.
     """
-    scores = rerank_scores(view.rounds)
-    if not scores:
-        return 0.0 if seen_passages(view.rounds) == {} else UNDEFINED
-    low, high = min(scores), max(scores)
-    if low == high:
-        return 0.0
-    return float(np.var([(score - low) / (high - low) for score in scores]))
+    values = rounds.once(_seen).statistic(_normalised_variance)
+    nothing = ~unrecorded_so_far(rounds) & ~rounds.so_far(rounds.lists("passages").lengths > 0)
+    values[nothing] = 0.0
+    return values
 
 
-def rerank_variance_raw(view: LoopView) -> float:
+def rerank_variance_raw(rounds: RoundColumns) -> Array:
     """Population variance of the raw scores (paper 2, alternative S3), >= 0; 0 for one passage."""
-    scores = rerank_scores(view.rounds)
-    if not scores:
-        return UNDEFINED
-    return 0.0 if min(scores) == max(scores) else float(np.var(scores))
+    return rounds.once(_seen).statistic(lambda scores: unless_equal(scores, scores.var(axis=1)))
+
+
+def _seen(rounds: RoundColumns) -> Finite:
+    """Raw scores of the distinct passages of this round and earlier ones."""
+    listed = rounds.once(listings)
+    ends = np.cumsum(listed.new)
+    begins = (ends - listed.new)[rounds.first_row]
+    return Finite.of(listed.lists.numbers("rerank_score")[listed.places], begins, ends)
+
+
+def _normalised_variance(scores: Array) -> Array:
+    low, high = scores.min(axis=1, keepdims=True), scores.max(axis=1, keepdims=True)
+    return unless_equal(scores, ((scores - low) / (high - low)).var(axis=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +150,6 @@ def _scores(
 
 def _has_scores(traces: TraceSet) -> bool:
     """Whether a passage carries a reranker's score."""
-    from suffice.signals.by_columns.rounds import RoundColumns  # loads pyarrow
-
     scores = RoundColumns(traces).lists("passages").field("rerank_score")
     return bool(scores.null_count < len(scores))
 
@@ -150,6 +167,13 @@ def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
         for row, known in enumerate(column_values(traces, RERANKS.calls))
     ]
     return {"passages": rows, RERANKS.calls: calls}
+
+
+def _no_scores(view: LoopView) -> bool:
+    seen = seen_passages(view.rounds)
+    listed = [passage for held in view.rounds for passage in held.passages or ()]
+    scored = any(p.rerank_score is not None and math.isfinite(p.rerank_score) for p in listed)
+    return seen != {} and not scored
 
 
 RERANKING = Asking(
@@ -171,7 +195,7 @@ _reranked = partial(
     undefined=(
         Absence(
             "no passage carries a reranker's score",
-            lambda view: seen_passages(view.rounds) != {} and not rerank_scores(view.rounds),
+            _no_scores,
             f"compute it with suffice signals {RERANKING.option}",
             input="passages=[suffice.Passage(id=..., rerank_score=...)]",
         ),
@@ -181,27 +205,23 @@ _reranked = partial(
 RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score",
     summary="highest score of the reranker so far, as it gives them",
-    compute=rerank_top_score,
-    in_columns=InColumns("scores", "rerank_top_score"),
+    columns=rerank_top_score,
 )
 RERANK_VARIANCE = _reranked(
     name="rerank_variance",
     summary="how much the reranker's scores differ: their variance, normalised",
     low=0.0,
     high=0.25,
-    compute=rerank_variance,
-    in_columns=InColumns("scores", "rerank_variance"),
+    columns=rerank_variance,
 )
 RERANK_MEAN = _reranked(
     name="rerank_mean",
     summary="mean of the reranker's scores, as it gives them",
-    compute=rerank_mean,
-    in_columns=InColumns("scores", "rerank_mean"),
+    columns=rerank_mean,
 )
 RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",
     summary="how much the reranker's scores differ: their variance, as it gives them",
     low=0.0,
-    compute=rerank_variance_raw,
-    in_columns=InColumns("scores", "rerank_variance_raw"),
+    columns=rerank_variance_raw,
 )

@@ -159,7 +159,7 @@ SCHEMA = QUESTIONS.arrow
 USAGE_COLUMNS = columns_of(Usage, COLUMNS)
 QUESTION_COLUMNS = columns_of(Question, COLUMNS)
 _GOLD_COLUMNS = columns_of(Gold, COLUMNS)
-_ROUND_COLUMNS = columns_of(Round, COLUMNS)
+ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
@@ -191,13 +191,13 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
 
 def round_cells(round_: Round) -> dict[str, Any]:
     """What a row holds of the round, keyed by column."""
-    return to_cells(round_, _ROUND_COLUMNS) | to_cells(round_.usage, USAGE_COLUMNS)
+    return to_cells(round_, ROUND_COLUMNS) | to_cells(round_.usage, USAGE_COLUMNS)
 
 
 def round_from_row(row: Mapping[str, Any]) -> Round:
     """The record of one row; columns the row lacks read as null."""
     usage = Usage(**from_cells(row, USAGE_COLUMNS))
-    return Round(**{"answer": None, **from_cells(row, _ROUND_COLUMNS)}, usage=usage)
+    return Round(**{"answer": None, **from_cells(row, ROUND_COLUMNS)}, usage=usage)
 
 
 def record_from_rows(

@@ -24,7 +24,7 @@ from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
 from suffice.replay.run.answer_sets import AnswerSetResult, Resampling, answer_sets
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
@@ -33,7 +33,7 @@ from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float]:
     """The answer sets and mean rounds of a replay."""
     table = signal_table(test, policy.specs)
-    stops = np.minimum(policy.stop_rounds(table), test.last_rounds)
+    stops = np.minimum(first_stops(policy, table), test.last_rounds)
     found = answer_sets(policy, Measures(test), stops, Resampling(resamples=5))
     assert found is not None
     return found, float(stops.mean())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import timeit
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.maps import at
 
 from suffice.errors import DataError
 from suffice.numbers.maps.isotonic import IsotonicMap, fit_isotonic, fit_per_round
@@ -48,7 +48,7 @@ def test_between_breakpoints_it_interpolates_and_outside_it_is_constant() -> Non
     values = [-math.inf, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 9.0, math.inf]
     expected = [0.25, 0.25, 0.25, 0.375, 0.5, 0.75, 1.0, 1.0, 1.0]
     assert fitted.predict(np.array(values)).tolist() == expected
-    assert [fitted.predict_one(value) for value in values] == expected
+    assert [at(fitted, value) for value in values] == expected
 
 
 def test_inner_points_of_a_plateau_are_dropped() -> None:
@@ -75,7 +75,7 @@ def test_too_few_rows_or_one_x_give_the_labelled_mean() -> None:
 def test_without_a_label_everything_is_undefined() -> None:
     for empty in (fit_isotonic([], []), fit_isotonic([1.0, 2.0], [NAN, NAN])):
         assert empty.x == ()
-        assert math.isnan(empty.predict_one(1.0))
+        assert math.isnan(at(empty, 1.0))
         assert np.isnan(empty.predict(np.array([1.0, NAN]))).all()
     published = fit_isotonic([], [], undefined=0.5)
     assert published.predict(np.array([1.0, NAN])).tolist() == [0.5, 0.5]
@@ -83,14 +83,14 @@ def test_without_a_label_everything_is_undefined() -> None:
 
 def test_undefined_values_stay_so_unless_told_otherwise() -> None:
     rows = [1, 2, 3, 4, 5], [0, 0, 1, 0, 1]
-    assert math.isnan(fit_isotonic(*rows).predict_one(NAN))
+    assert math.isnan(at(fit_isotonic(*rows), NAN))
     assert np.isnan(fit_isotonic(*rows).predict(np.array([NAN, 2.0]))).tolist() == [True, False]
     published = fit_isotonic(*rows, undefined=0.5)
-    assert published.predict(np.array([NAN]))[0] == published.predict_one(NAN) == 0.5
+    assert published.predict(np.array([NAN]))[0] == at(published, NAN) == 0.5
     # A constant of the published kind covers undefined values too.
     constant = fit_isotonic([7] * 5, [0, 0, 1, 0, 1], undefined=0.5)
-    assert constant.predict_one(NAN) == constant.predict_one(3.0) == 0.4
-    assert math.isnan(CONSTANT_OF_2_IN_5.predict_one(NAN))
+    assert at(constant, NAN) == at(constant, 3.0) == 0.4
+    assert math.isnan(at(CONSTANT_OF_2_IN_5, NAN))
 
 
 def test_infinite_signals_do_not_enter_the_fit_and_clip_when_predicted() -> None:
@@ -105,7 +105,7 @@ def test_inputs_are_left_alone_and_shapes_kept() -> None:
     fitted = fit_isotonic(x, y, minimum_rows=2)
     values = np.linspace(-1, 6, 12).reshape(3, 4).T
     assert fitted.predict(values).shape == (4, 3)
-    assert fitted.predict(values)[1, 2] == fitted.predict_one(float(values[1, 2]))
+    assert fitted.predict(values)[1, 2] == at(fitted, float(values[1, 2]))
     assert fitted.predict(np.array(2.0)).shape == ()
     assert fitted.predict(np.empty((0, 3))).shape == (0, 3)
     np.testing.assert_array_equal(x, copies[0])
@@ -122,7 +122,7 @@ def test_bad_outcomes_are_refused() -> None:
 @given(maps(), st.lists(st.floats(), max_size=20))
 def test_one_and_many_give_the_same_bits(fitted: IsotonicMap, values: list[float]) -> None:
     asked = np.array(values + around(fitted))
-    one = np.array([fitted.predict_one(value) for value in asked.tolist()], np.float64)
+    one = np.array([at(fitted, value) for value in asked.tolist()], np.float64)
     many = fitted.predict(asked)
     np.testing.assert_array_equal(np.isnan(many), np.isnan(one))
     # bits, so that -0.0 and 0.0 differ; what a NaN carries beside being one means nothing
@@ -135,7 +135,7 @@ def test_one_and_many_give_the_same_bits_past_a_block() -> None:
     x = rng.normal(size=400)
     fitted = fit_isotonic(x, rng.random(400) < 1 / (1 + np.exp(-x)))
     values = rng.normal(size=70_000) * 2
-    one = np.array([fitted.predict_one(value) for value in values.tolist()])
+    one = np.array([at(fitted, value) for value in values.tolist()])
     np.testing.assert_array_equal(fitted.predict(values).view(np.int64), one.view(np.int64))
 
 
@@ -210,29 +210,3 @@ def test_each_round_has_its_own_fit_and_its_own_fallback() -> None:
     assert fit_per_round(values, em, undefined=0.5)[0].undefined == 0.5
     with pytest.raises(DataError, match="shape"):
         fit_per_round(values, em[:, :2])
-
-
-def test_a_live_value_costs_little() -> None:
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=300)
-    fitted = fit_isotonic(x, rng.random(300) < 1 / (1 + np.exp(-x)))
-    best = min(timeit.repeat(lambda: fitted.predict_one(0.3), number=1000, repeat=5)) / 1000
-    assert best < 20e-6  # about 1 microsecond on an idle machine
-
-
-@pytest.mark.parametrize("falls", [False, True])
-def test_pooling_runs_at_once_equals_one_value_after_the_other(falls: bool) -> None:
-    rng = np.random.default_rng(5)
-    x = rng.integers(0, 300, 3_000) / 7.0
-    share = x / x.max()
-    y = (rng.random(len(x)) < (1.0 - share if falls else share)).astype(float)
-    blocks: list[tuple[float, float, list[float]]] = []
-    for value in np.unique(x).tolist():
-        total, count, members = float(y[x == value].sum()), float((x == value).sum()), [value]
-        while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
-            before = blocks.pop()
-            total, count, members = total + before[0], count + before[1], [*before[2], *members]
-        blocks.append((total, count, members))
-    fitted = fit_isotonic(x, y)
-    for total, count, members in blocks:
-        assert fitted.predict(members).tolist() == [total / count] * len(members)

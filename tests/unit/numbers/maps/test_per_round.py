@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.maps import at
 
 from suffice.errors import DataError
 from suffice.numbers.maps.isotonic import IsotonicMap
@@ -94,6 +95,6 @@ def test_rounds_past_the_last_fitted_one() -> None:
     ):
         assert calibrator.predict(1, values)[0] == 0.5
         np.testing.assert_equal(calibrator.predict(2, values)[0], expected)
-        np.testing.assert_equal(calibrator.predict_one(2, 0.5), expected)
+        np.testing.assert_equal(at(calibrator, 2, 0.5), expected)
     everywhere = PerRoundCalibrator(beyond=MAPS[0])
-    assert [everywhere.predict_one(number, 0.5) for number in (1, 2, 99)] == [0.5] * 3
+    assert [at(everywhere, number, 0.5) for number in (1, 2, 99)] == [0.5] * 3

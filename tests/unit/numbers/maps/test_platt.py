@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.maps import at
 
 from suffice.errors import DataError
 from suffice.numbers.maps.isotonic import IsotonicMap, constant_map
@@ -30,8 +31,8 @@ def test_two_values_are_fitted_through_their_smoothed_shares() -> None:
     at_0, at_2 = (high + 3 * low) / 4, (5 * high + low) / 6
     fitted = fit_platt(x, y)
     assert isinstance(fitted, LogisticMap)
-    assert fitted.predict_one(0.0) == pytest.approx(at_0, abs=1e-12)
-    assert fitted.predict_one(2.0) == pytest.approx(at_2, abs=1e-12)
+    assert at(fitted, 0.0) == pytest.approx(at_0, abs=1e-12)
+    assert at(fitted, 2.0) == pytest.approx(at_2, abs=1e-12)
     logits = [math.log(p / (1 - p)) for p in (at_0, at_2)]
     assert fitted.slope == pytest.approx((logits[1] - logits[0]) / 2, abs=1e-10)
     assert fitted.intercept == pytest.approx(logits[0], abs=1e-10)
@@ -44,7 +45,7 @@ def test_separable_data_stay_finite_and_a_falling_signal_has_a_negative_slope() 
     assert isinstance(falling, LogisticMap)
     assert 0 < rising.slope < 100
     assert falling.slope == pytest.approx(-rising.slope)
-    assert falling.predict_one(0.0) > 0.5 > falling.predict_one(9.0)
+    assert at(falling, 0.0) > 0.5 > at(falling, 9.0)
 
 
 @pytest.mark.parametrize("unit", [1e-30, 1e-3, 1.0, 1e6, 1e200])
@@ -69,7 +70,7 @@ def test_the_unit_of_the_signal_does_not_matter(unit: float) -> None:
 def test_degenerate_rows_fall_back_to_the_mean(x: list[float], y: list[float], mean: float) -> None:
     assert fit_platt(x, y) == IsotonicMap(x=(0.0,), y=(mean,))
     assert fit_platt(x, y, undefined=0.5) == constant_map(mean, 0.5)
-    assert fit_platt(x, y, undefined=0.5).predict_one(NAN) == mean
+    assert at(fit_platt(x, y, undefined=0.5), NAN) == mean
 
 
 def test_without_a_label_everything_is_undefined() -> None:
@@ -86,19 +87,19 @@ def test_infinite_signals_do_not_enter_the_fit_and_go_to_the_ends() -> None:
     assert fitted == fit_platt(range(8), [0, 0, 1, 0, 1, 1, 0, 1])
     assert fitted.predict(np.array([-math.inf, math.inf])).tolist() == [0.0, 1.0]
     flat = LogisticMap(slope=0.0, intercept=0.0)
-    assert flat.predict_one(math.inf) == flat.predict_one(-math.inf) == 0.5
+    assert at(flat, math.inf) == at(flat, -math.inf) == 0.5
 
 
 def test_undefined_values_stay_so_unless_told_otherwise() -> None:
     rows = list(range(8)), [0, 0, 1, 0, 1, 1, 0, 1]
-    assert math.isnan(fit_platt(*rows).predict_one(NAN))
+    assert math.isnan(at(fit_platt(*rows), NAN))
     assert np.isnan(fit_platt(*rows).predict(np.array([NAN, 1.0]))).tolist() == [True, False]
     assert fit_platt(*rows, undefined=0.5).predict(np.array([NAN]))[0] == 0.5
 
 
 @given(maps, st.lists(st.floats(), max_size=30))
 def test_one_and_many_give_the_same_bits(fitted: LogisticMap, values: list[float]) -> None:
-    one = np.array([fitted.predict_one(value) for value in values], np.float64)
+    one = np.array([at(fitted, value) for value in values], np.float64)
     many = fitted.predict(np.array(values, np.float64))
     np.testing.assert_array_equal(np.isnan(many), np.isnan(one))
     defined = ~np.isnan(one)
@@ -123,7 +124,7 @@ def test_shapes_are_kept() -> None:
     fitted = LogisticMap(slope=1.0, intercept=0.0)
     values = np.linspace(-1, 6, 12).reshape(3, 4).T
     assert fitted.predict(values).shape == (4, 3)
-    assert fitted.predict(values)[1, 2] == fitted.predict_one(float(values[1, 2]))
+    assert fitted.predict(values)[1, 2] == at(fitted, float(values[1, 2]))
     assert fitted.predict(np.empty((0, 3))).shape == (0, 3)
 
 

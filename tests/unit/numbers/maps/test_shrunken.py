@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.maps import at
 
 from suffice.errors import UsageError
 from suffice.numbers.maps.isotonic import (
@@ -36,7 +37,7 @@ def test_a_mix_is_the_weighted_mean_of_both_everywhere(
 ) -> None:
     mixed = mix(first, second, weight)
     for value in [*values, *first.x, *second.x]:
-        expected = weight * first.predict_one(value) + (1 - weight) * second.predict_one(value)
+        expected = weight * at(first, value) + (1 - weight) * at(second, value)
         steepest = max(
             (
                 abs(b - a)
@@ -48,7 +49,7 @@ def test_a_mix_is_the_weighted_mean_of_both_everywhere(
         gaps = [b - a for a, b in zip(mixed.x, mixed.x[1:], strict=False)]
         # a segment narrower than the rounding of its ends has no exact slope
         slack = 1e-12 if not gaps or min(gaps) > 1e-3 else 1e-12 + steepest
-        assert mixed.predict_one(value) == pytest.approx(expected, abs=slack)
+        assert at(mixed, value) == pytest.approx(expected, abs=slack)
     if first.undefined is None or second.undefined is None:
         assert 0.0 < weight < 1.0 or mixed in (first, second)
 
@@ -111,4 +112,4 @@ def test_a_round_without_rows_takes_the_global_map() -> None:
     fitted = fit_shrunken(values, em)
     assert fitted.maps[1] == fit_isotonic(values, em)
     nothing = fit_shrunken(values, np.full_like(em, NAN), undefined=0.5)
-    assert nothing.predict_one(1, 0.3) == nothing.predict_one(9, NAN) == 0.5
+    assert at(nothing, 1, 0.3) == at(nothing, 9, NAN) == 0.5

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.maps import at
 from tests.properties import examples
 
 from suffice.errors import DataError
@@ -21,8 +22,7 @@ NAN = math.nan
 def by_definition(x: list[float], y: list[float], value: float) -> float:
     """Fit the rows twice, with the value added as wrong and as right, and merge the two."""
     p0, p1 = (
-        fit_isotonic([*x, value], [*y, label], minimum_rows=1).predict_one(value)
-        for label in (0.0, 1.0)
+        at(fit_isotonic([*x, value], [*y, label], minimum_rows=1), value) for label in (0.0, 1.0)
     )
     return p1 / (1 - p0 + p1)
 
@@ -41,15 +41,15 @@ def test_it_is_two_isotonic_fits_at_every_place(rows: list[tuple[float, float]])
         return
     fitted = fit_venn_abers(x, y)
     for value in [*x, *(each + 0.5 for each in x), min(x) - 3, max(x) + 3]:
-        assert fitted.predict_one(value) == pytest.approx(by_definition(x, y, value), abs=1e-12)
+        assert at(fitted, value) == pytest.approx(by_definition(x, y, value), abs=1e-12)
 
 
 def test_a_fit_by_hand() -> None:
     # below all: wrong alone gives p0 = 0, right pooled with the three wrong gives p1 = 1/4
     fitted = fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
-    assert fitted.predict_one(0.0) == pytest.approx(0.25 / 1.25)
+    assert at(fitted, 0.0) == pytest.approx(0.25 / 1.25)
     # above all: p1 = 1, wrong pooled with the two right gives p0 = 2/3
-    assert fitted.predict_one(9.0) == pytest.approx(1 / (1 - 2 / 3 + 1))
+    assert at(fitted, 9.0) == pytest.approx(1 / (1 - 2 / 3 + 1))
 
 
 def test_it_is_never_certain() -> None:
@@ -61,8 +61,8 @@ def test_it_is_never_certain() -> None:
     assert 0 < found.min() < 0.02
     assert 0.98 < found.max() < 1
     wrong = fit_venn_abers(range(8), [0] * 8)
-    assert wrong.predict_one(-1.0) == pytest.approx(1 / 10)
-    assert wrong.predict_one(99.0) == pytest.approx(0.5)
+    assert at(wrong, -1.0) == pytest.approx(1 / 10)
+    assert at(wrong, 99.0) == pytest.approx(0.5)
 
 
 def test_degenerate_rows_fall_back_to_the_mean() -> None:
@@ -95,7 +95,7 @@ def around(fitted: StepMap) -> list[float]:
 @given(steps(), st.lists(st.floats(), max_size=20))
 def test_one_and_many_give_the_same_bits(fitted: StepMap, values: list[float]) -> None:
     asked = np.array(values + around(fitted))
-    one = np.array([fitted.predict_one(value) for value in asked.tolist()], np.float64)
+    one = np.array([at(fitted, value) for value in asked.tolist()], np.float64)
     many = fitted.predict(asked)
     np.testing.assert_array_equal(np.isnan(many), np.isnan(one))
     defined = ~np.isnan(one)
@@ -116,7 +116,7 @@ def test_points_where_nothing_changes_are_left_out() -> None:
     assert len(fitted.x) < 30
     for value in np.arange(-1, 41, 0.5):
         expected = by_definition([float(n) for n in range(40)], y, float(value))
-        assert fitted.predict_one(float(value)) == pytest.approx(expected, abs=1e-12)
+        assert at(fitted, float(value)) == pytest.approx(expected, abs=1e-12)
 
 
 GOOD = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))

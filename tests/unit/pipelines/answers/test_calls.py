@@ -15,7 +15,7 @@ from suffice.pipelines.answers.calls import (
 )
 from suffice.pipelines.answers.prompts import PromptName
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.signals.samples import self_consistency
+from suffice.signals.samples import SELF_CONSISTENCY
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import LoopView
 
@@ -43,7 +43,7 @@ def test_the_first_sample_of_the_mode_is_the_answer(
     found = ask_majority(ScriptedModel(drawn), CALL, settings, samples=3)
     assert (found.answer, found.samples) == (answer, tuple(drawn))
     assert found.parse_failure == (None if answer else "empty reply")
-    assert self_consistency(LoopView("Q?", (found,))) == pytest.approx(share)
+    assert SELF_CONSISTENCY(LoopView("Q?", (found,))) == pytest.approx(share)
 
 
 def test_a_majority_is_paid_by_everyone() -> None:

@@ -10,7 +10,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.concurrency import Aside, may_be_cut
 from suffice.costs.prices import Prices
@@ -31,11 +33,10 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import (
     ChatModel,
     Completion,
-    Decision,
     Generation,
     GenerationRequest,
     LoopNeeds,
-    PolicyView,
+    PolicyTable,
     StopPolicy,
 )
 from suffice.retrieval.retrievers import OwnParagraphs
@@ -168,12 +169,12 @@ class Decides(Reads):
     model: Waits
     error: BaseException | None = None
 
-    def decide(self, view: PolicyView) -> Decision:
-        if view.round == 2:
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        if table.n_rounds == 2:
             assert self.model.waiting.wait(5)
             if self.error is not None:
                 raise self.error
-        return super().decide(view)
+        return super().fires(table)
 
 
 def test_what_is_under_way_at_the_stop_is_cut() -> None:

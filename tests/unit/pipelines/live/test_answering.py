@@ -18,13 +18,11 @@ from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import (
-    Action,
-    Decision,
+    Explanation,
     Facts,
     GenerationRequest,
     LoopNeeds,
     PolicyTable,
-    PolicyView,
     StopPolicy,
 )
 from suffice.retrieval.retrievers import OwnParagraphs
@@ -169,10 +167,10 @@ def test_a_defect_is_never_an_answer() -> None:
 
 def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
     class Refuses(Reads):
-        def decide(self, view: PolicyView) -> Decision:
-            if view.round == self.refused:
+        def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+            if table.n_rounds == self.refused:
                 raise DataError("a signal that cannot be")
-            return super().decide(view)
+            return super().fires(table)
 
         refused = 3
 
@@ -224,20 +222,15 @@ class Scores:
         self._values = values
         self._rounds = rounds
 
-    def decide(self, view: PolicyView) -> Decision:
-        done = view.round >= self._rounds
-        return Decision(
-            action=Action.STOP if done else Action.CONTINUE,
-            reason="as scored",
-            values={},
-            confidence=self._values[view.round - 1],
-        )
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        return np.tile(np.arange(1, table.n_rounds + 1) >= self._rounds, (table.n_questions, 1))
 
-    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
-        return np.full(table.n_questions, self._rounds, np.int16)
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        return Explanation(reason="as scored", values={})
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
-        return np.zeros((table.n_questions, table.n_rounds))
+        values = np.array(self._values[: table.n_rounds], np.float64)
+        return np.tile(values, (table.n_questions, 1))
 
 
 def scored(*values: float | None, **settings: Any) -> Answered:

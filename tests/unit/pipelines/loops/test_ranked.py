@@ -29,8 +29,8 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Certainty, PassageFilter, StopPolicy
 from suffice.replay.run.engine import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs, pooled_passages
-from suffice.signals.asking.reranking import rerank_variance
-from suffice.signals.model_confidence import token_probability
+from suffice.signals.asking.reranking import RERANK_VARIANCE
+from suffice.signals.model_confidence import TOKEN_PROBABILITY
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
@@ -128,7 +128,7 @@ def test_a_reranker_is_counted_and_its_scores_kept() -> None:
     loop = BudgetedPipeline(ScriptedModel(), BudgetedSettings())
     found = list(loop.rounds(QUESTION, Listed(scored, [])))
     assert [each.usage.rerank_calls for each in found] == [1, 0]
-    assert not math.isnan(rerank_variance(LoopView("", tuple(found))))
+    assert not math.isnan(RERANK_VARIANCE(LoopView("", tuple(found))))
     scores = found[0].candidate_scores or ()
     assert len(scores) == 8
     assert list(scores) == sorted(scores, reverse=True)  # the retriever's, whatever order came last
@@ -213,7 +213,7 @@ def test_with_log_probabilities_one_greedy_call_a_round_carries_them() -> None:
         (1, 0, 5)
     ] * 3
     for number in range(1, 4):
-        assert 0 < token_probability(LoopView("", tuple(found[:number]))) <= 1
+        assert 0 < TOKEN_PROBABILITY(LoopView("", tuple(found[:number]))) <= 1
     assert rounds(5, samples=2)[0].usage.sample_calls == 2
 
 

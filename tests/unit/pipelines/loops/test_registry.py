@@ -23,7 +23,7 @@ from suffice.pipelines.loops.ranked import (
 from suffice.pipelines.loops.react import ReactPipeline, ReactSettings
 from suffice.pipelines.loops.registry import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.model_confidence import answer_token_margin
+from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -108,4 +108,4 @@ def test_without_a_rating_every_loop_still_gives_margins(
     for example in EXAMPLES:
         for made in pipeline.rounds(example.question, OwnParagraphs(example.passages)):
             assert made.verbalized_confidence is None
-            assert math.isfinite(answer_token_margin(LoopView("", (made,))))
+            assert math.isfinite(ANSWER_TOKEN_MARGIN(LoopView("", (made,))))

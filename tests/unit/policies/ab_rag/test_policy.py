@@ -19,7 +19,7 @@ from suffice.policies.file import load_policy, policy_document, policy_hash, sav
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -73,7 +73,7 @@ class TestPublished:
         )
         found = policy.confidence(table)[0]
         assert found == pytest.approx([0.4666667 + 0.04 + 0.025, 0.70, 0.8125])
-        assert policy.stop_rounds(table).tolist() == [2]
+        assert first_stops(policy, table).tolist() == [2]
 
     def test_its_confidence_never_passes_0_8125(self) -> None:
         assert ABRagPolicy.published().reachable == pytest.approx((0.0, 0.8125))

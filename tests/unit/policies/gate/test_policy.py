@@ -23,7 +23,7 @@ from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction
 from suffice.protocols import ConfidentPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 
@@ -66,7 +66,7 @@ class TestConfidence:
         logits = [1 - 3 - 3 / 8, 1 - 2 / 8, 1 - 1 - 1 / 8, 1.0]
         expected = [1 / (1 + math.exp(-each)) for each in logits]
         assert corrected().confidence(table)[0] == pytest.approx(expected, abs=1e-15)
-        assert corrected().stop_rounds(table).tolist() == [2]
+        assert first_stops(corrected(), table).tolist() == [2]
 
     def test_beyond_the_budget_nothing_remains(self) -> None:
         made = sampled_record([DIFFER] * 4)

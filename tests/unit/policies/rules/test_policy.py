@@ -10,18 +10,17 @@ import pytest
 from suffice.errors import UsageError
 from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.policies.rules import policy as rule_module
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Action, PolicyView
-from suffice.signals.table import SignalTable
+from suffice.protocols import Action, Decision
+from suffice.signals.table import SignalTable, decide, first_stops
 from suffice.trace.rounds.records import LoopView, Round
 
 HALF = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)
 
 
-def view(round_number: int, **signals: list[float]) -> PolicyView:
+def decided(policy: RulePolicy, round_number: int, **signals: list[float]) -> Decision:
     rounds = tuple(Round(answer="x") for _ in range(round_number))
-    return PolicyView(round=round_number, signals=signals, loop=LoopView("q", rounds))
+    return decide(policy, SignalTable.of_loop(LoopView("q", rounds), signals, "q"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_a_decision_gives_the_reason_and_its_values() -> None:
         calibrators={"answer_token_margin": HALF},
         base_rates=(0.1, 0.5),
     )
-    decision = policy.decide(view(2, answer_stable=[math.nan, 1.0], answer_token_margin=[5.0, 1.0]))
+    decision = decided(policy, 2, answer_stable=[math.nan, 1.0], answer_token_margin=[5.0, 1.0])
     assert decision.action is Action.STOP
     assert decision.values == {
         "answer_stable": 1.0,
@@ -66,7 +65,7 @@ def test_a_decision_gives_the_reason_and_its_values() -> None:
         f"{policy.rule} holds at round 2: answer_stable = 1, "
         "calibrated(answer_token_margin) = 0.5, round = 2, base_rate() = 0.5"
     )
-    first = policy.decide(view(1, answer_stable=[math.nan], answer_token_margin=[math.nan]))
+    first = decided(policy, 1, answer_stable=[math.nan], answer_token_margin=[math.nan])
     assert first.action is Action.CONTINUE
     assert first.values["answer_stable"] is None
     assert "does not hold at round 1: answer_stable = undefined" in first.reason
@@ -78,31 +77,27 @@ def test_rounds_past_the_fit_are_undefined() -> None:
         calibrators={"overlap": HALF},
         base_rates=(0.5,),
     )
-    assert policy.decide(view(2, overlap=[0.1, 0.1])).stop
-    assert not policy.decide(view(3, overlap=[0.1, 0.1, 0.1])).stop
+    assert decided(policy, 2, overlap=[0.1, 0.1]).stop
+    assert not decided(policy, 3, overlap=[0.1, 0.1, 0.1]).stop
 
 
 def test_stop_rounds_take_the_first_round_that_holds() -> None:
     values = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]], float)
     table = SignalTable(values={"overlap": values}, exists=np.ones((4, 4), bool))
     policy = RulePolicy(rule="overlap")
-    assert policy.stop_rounds(table).tolist() == [2, 1, 4, 4]
-    assert policy.stop_rounds(table).dtype == np.int16
+    assert first_stops(policy, table).tolist() == [2, 1, 4, 4]
+    assert first_stops(policy, table).dtype == np.int16
     single = SignalTable(values={"overlap": values[:, :1]}, exists=np.ones((4, 1), bool))
-    assert policy.stop_rounds(single).tolist() == [1, 1, 1, 1]
+    assert first_stops(policy, single).tolist() == [1, 1, 1, 1]
 
 
-def test_blocks_of_questions_do_not_touch_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_do_not_touch_each_other() -> None:
     generator = np.random.default_rng(3)
     values = generator.choice([0.0, 1.0, math.nan], size=(101, 5))
     table = SignalTable(values={"overlap": values}, exists=np.ones(values.shape, bool))
     policy = RulePolicy(rule="not overlap and round > 1")
-    whole = policy.stop_rounds(table)
     expected = [next((t for t in range(2, 5) if row[t - 1] != 1.0), 5) for row in values.tolist()]
-    assert whole.tolist() == expected
-    for size in (1, 7, 100, 101, 102):
-        monkeypatch.setattr(rule_module, "_CHUNK", size)
-        np.testing.assert_array_equal(policy.stop_rounds(table), whole)
+    assert first_stops(policy, table).tolist() == expected
 
 
 def test_abstention_phrases_reach_the_signal() -> None:
@@ -138,7 +133,7 @@ def test_confidence_is_the_smallest_value_of_the_live_decision() -> None:
         calibrators={"overlap": HALF, "answer_token_margin": HALF},
     )
     signals = {"overlap": [0.2, 1.0], "answer_token_margin": [1.0, 0.5]}
-    live = policy.decide(view(2, **signals)).values
+    live = decided(policy, 2, **signals).values
     shown = [value for name, value in live.items() if name.startswith("calibrated(")]
     table = SignalTable(
         values={name: np.array([values]) for name, values in signals.items()},

@@ -20,6 +20,7 @@ from suffice.policies.registry import fit_method
 from suffice.policies.stop_rag.fit import fit_stop_rag
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
+from suffice.signals.table import first_stops
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
@@ -99,7 +100,7 @@ def test_rounds_without_samples_are_learned_from_by_their_own_scores(
     assert ("record with suffice record --samples 8" in policy.notes[0]) is not scores
     loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
     table = measures.signals(policy.specs)
-    assert (loaded.stop_rounds(table) == policy.stop_rounds(table)).all()
+    assert (first_stops(loaded, table) == first_stops(policy, table)).all()
     with pytest.raises(UsageError, match="stop-rag is fitted on gold answers only"):
         fit_stop_rag(measures.by("agreement"), "corrected", "tune", QUICK)
 

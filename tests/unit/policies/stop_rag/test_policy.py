@@ -31,7 +31,7 @@ from suffice.policies.stop_rag.signal_model import (
 from suffice.policies.stop_rag.text_model import TextModel
 from suffice.protocols import Signal
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_table
+from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import check_checkpoints
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
@@ -84,7 +84,7 @@ def test_it_stops_where_the_difference_exceeds_the_threshold() -> None:
 def test_held_back_it_stops_no_question_sooner() -> None:
     policy = signal_policy()
     table = signal_table(to_trace_set(RECORDS), policy.specs)
-    stops, later = policy.stop_rounds(table), policy.from_round(3).stop_rounds(table)
+    stops, later = first_stops(policy, table), first_stops(policy.from_round(3), table)
     assert stops.min() < 3
     assert later.min() == 3
     np.testing.assert_array_equal(later[stops >= 3], stops[stops >= 3])
@@ -183,7 +183,7 @@ def test_what_was_replayed_is_what_runs(make: Any, tiny: Path, tmp_path: Path) -
     # a threshold that half of the questions never exceed, so that it decides both ways
     highest = (stop - cont)[:, :4].max(axis=1)
     policy = replace(policy, threshold=float(np.median(highest)))
-    stops = policy.stop_rounds(signal_table(traces, policy.specs)).tolist()
+    stops = first_stops(policy, signal_table(traces, policy.specs)).tolist()
     assert len(set(stops)) > 1
     live = {each.question.id: live_stop(policy, each) for each in RECORDS}
     assert [live[name] for name in traces.question_ids] == stops
@@ -198,7 +198,7 @@ def test_what_was_replayed_is_what_runs(make: Any, tiny: Path, tmp_path: Path) -
 def test_a_longer_record_than_it_was_trained_for(tiny: Path) -> None:
     traces = to_trace_set(stop_rag_records("single", 4, rounds=8, seed=1))
     policy = replace(text_policy(tiny), threshold=1e6)
-    assert policy.stop_rounds(signal_table(traces, policy.specs)).tolist() == [5] * 4
+    assert first_stops(policy, signal_table(traces, policy.specs)).tolist() == [5] * 4
 
 
 def test_values_recorded_by_another_network_are_not_read(tiny: Path) -> None:

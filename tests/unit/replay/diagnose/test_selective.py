@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.maps import at
 
 from suffice.errors import UsageError
 from suffice.numbers.auroc import auroc
@@ -138,7 +139,7 @@ def test_the_confidence_of_a_rule_is_its_calibrated_value_at_the_stop() -> None:
         tokens = record.rounds[stop - 1].tokens or ()
         margin = tokens[-1].top[0].logprob - tokens[-1].top[1].logprob
         calibrators = getattr(rule.policy, "calibrators")  # noqa: B009 - only rules have them
-        expected = calibrators["answer_token_margin"].predict_one(stop, margin)
+        expected = at(calibrators["answer_token_margin"], stop, margin)
         assert rule.confidence[number] == pytest.approx(expected, nan_ok=True)
 
 

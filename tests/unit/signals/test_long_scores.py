@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.signal_twins import twin_columns
 
-from suffice.columns import ragged
+from suffice.signals.columns import ragged
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_columns
 from suffice.testing.traces import make_record, to_trace_set
@@ -18,7 +19,7 @@ from suffice.trace.rounds.records import Passage, QuestionRecord
 _SPECS = [
     spec
     for spec in SIGNALS.values()
-    if spec.in_columns is not None and spec.in_columns.family == "scores"
+    if spec.columns and spec.name.startswith(("retrieval", "rerank"))
 ]
 
 
@@ -58,9 +59,8 @@ def test_any_length_of_lists(block: int, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ragged, "_BLOCK", block)
     draw = random.Random(3)
     traces = to_trace_set([_record(f"q{number:02}", draw) for number in range(25)])
-    round_by_round = [replace(spec, in_columns=None) for spec in _SPECS]
     for values, expected in zip(
-        signal_columns(traces, _SPECS), signal_columns(traces, round_by_round), strict=True
+        signal_columns(traces, _SPECS), twin_columns(traces, _SPECS), strict=True
     ):
         assert np.isfinite(expected).sum() > 20
         assert (

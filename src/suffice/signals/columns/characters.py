@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import by_text, slices
+from suffice.signals.columns.texts import by_text, slices
 
 Characters = NDArray[Any]
 _BLANK, _A, _E, _H, _N, _T = b" aehnt"
@@ -115,6 +115,7 @@ def _alphabet(*, ascii_only: bool) -> Alphabet:
 
 
 Form = Callable[[Alphabet, pa.Array], Characters]
+_FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
 
 
 def normal(alphabet: Alphabet, texts: pa.Array) -> Characters:
@@ -132,12 +133,14 @@ def without_articles_first(alphabet: Alphabet, texts: pa.Array) -> Characters:
 
 
 def by_characters(form: Form, one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
-    """A form of texts, for :meth:`suffice.columns.texts.Texts.mapped`.
+    """A form of texts, for :meth:`suffice.signals.columns.texts.Texts.mapped`.
 
     ``one`` gives the same of a single text, where characters do not do.
     """
 
     def of_all(texts: pa.Array) -> pa.Array:
+        if len(texts) <= _FEW:
+            return by_text(one)(texts).cast(texts.type)
         parts = [_of_slice(part, form, one).cast(texts.type) for part in slices(texts)]
         return pa.concat_arrays([pa.array([], texts.type), *parts])
 

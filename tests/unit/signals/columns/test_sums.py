@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.properties import examples
 
-from suffice.columns import sums
-from suffice.columns.sums import segment_means, segment_sums
+from suffice.signals.columns import sums
+from suffice.signals.columns.sums import segment_means, segment_sums
 
 _numbers = st.one_of(
     st.floats(-1e290, 1e290),

@@ -1,19 +1,28 @@
-"""A signal of all rounds at once equals its one-round form, bit for bit, on records made to break it."""
+"""A signal by columns, live and by its slow twin: equal bit for bit, on records made to break it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
+from tests.signal_twins import (
+    TWINS,
+    abstained_by,
+    normalized_entropy,
+    top_cluster_confidence,
+    twin,
+)
 
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import signal_columns, signal_value
+from suffice.signals.table import LoopRecord, signal_columns, signal_value
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import (
     Gold,
@@ -26,10 +35,13 @@ from suffice.trace.rounds.records import (
     TopToken,
 )
 
-IN_COLUMNS = [spec for spec in SIGNALS.values() if spec.in_columns is not None]
-OWN_PHRASES = abstained_signal(
-    ("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)")
-)
+IN_COLUMNS = [spec for spec in SIGNALS.values() if spec.columns is not None]
+OWN = ("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)")
+OWN_PHRASES = replace(abstained_signal(OWN), name="own phrases")
+TWIN_OF = {
+    **TWINS,
+    "own phrases": abstained_by(OWN),
+}
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
 _HOSTILE = (
@@ -207,21 +219,29 @@ def records(draw: st.DrawFn) -> list[QuestionRecord]:
     ]
 
 
-def assert_equal_bits(specs: list[SignalSpec], recorded: list[QuestionRecord]) -> None:
+def assert_equal_bits(
+    specs: list[SignalSpec],
+    recorded: list[QuestionRecord],
+    twins: Mapping[str, Callable[[LoopView], float]] = TWIN_OF,
+) -> None:
+    """By columns, by a record that grows and by single rounds: one value, whatever came later."""
     traces = to_trace_set(recorded)
     # as they stand in the record, whose numbers are of single precision
     read = list(traces.records())
-    for spec, column in zip(specs, signal_columns(traces, specs), strict=True):
-        for question, record in enumerate(read):
-            for number in range(traces.n_rounds):
-                value = math.nan
-                if number < len(record.rounds):
-                    view = LoopView(record.question.text, record.rounds[: number + 1])
-                    value = signal_value(spec, view)
+    columns = signal_columns(traces, specs)
+    for question, record in enumerate(read):
+        growing = LoopRecord(LoopView(record.question.text, ()), specs)
+        for number, held in enumerate(record.rounds):
+            live = growing.observe(held)
+            for spec, column in zip(specs, columns, strict=True):
                 found = column[question, number]
-                assert np.float64(value).tobytes() == np.float64(found).tobytes() or (
-                    math.isnan(value) and math.isnan(found)
-                ), (spec.name, record.rounds[: number + 1], value, found)
+                slow = signal_value(twin(spec, twins[spec.name]), growing.view)
+                if not spec.own_settings and spec.name in held.signals:
+                    slow = held.signals[spec.name]
+                for value in (live[spec.name], slow):
+                    assert np.float64(value).tobytes() == np.float64(found).tobytes() or (
+                        math.isnan(value) and math.isnan(found)
+                    ), (spec.name, growing.view.rounds, value, found)
 
 
 def _read(*ids: str) -> Round:
@@ -238,7 +258,7 @@ _ONE_ROUND_OF_MANY = [
 @example(_ONE_ROUND_OF_MANY)
 @given(records())
 @settings(max_examples=examples(60), deadline=None)
-def test_every_signal_equals_its_one_round_form(recorded: list[QuestionRecord]) -> None:
+def test_every_signal_equals_its_twin(recorded: list[QuestionRecord]) -> None:
     assert_equal_bits([*IN_COLUMNS, OWN_PHRASES], recorded)
 
 
@@ -254,4 +274,9 @@ def test_signals_over_clusters_by_meaning(
         Round(answer="", samples=samples, sample_clusters=clusters) for samples, clusters in meant
     )
     record = QuestionRecord(question=Question(id="q", text="?"), gold=Gold(), rounds=rounds)
-    assert_equal_bits([entropy_signal("embedding"), top_cluster_signal("embedding")], [record])
+    twins = {
+        "normalized_entropy": lambda view: normalized_entropy(view, "embedding"),
+        "top_cluster_confidence": lambda view: top_cluster_confidence(view, "embedding"),
+    }
+    specs = [entropy_signal("embedding"), top_cluster_signal("embedding")]
+    assert_equal_bits(specs, [record], twins)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.characters import by_characters, normal
-from suffice.columns.pairs import contained, equal, f1_of_pairs
-from suffice.columns.ragged import Ragged, ranges
-from suffice.columns.texts import NONE, Codes, Texts, by_text
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
+from suffice.signals.columns.characters import by_characters, normal
+from suffice.signals.columns.pairs import contained, equal, f1_of_pairs
+from suffice.signals.columns.ragged import Ragged, ranges
+from suffice.signals.columns.texts import NONE, Codes, Texts, by_text
 
 Array = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import Ragged
-from suffice.columns.texts import Texts
-from suffice.signals.by_columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.ragged import Ragged
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
+from suffice.signals.columns.texts import Texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import Ragged
-from suffice.columns.texts import Texts
+from suffice.signals.columns.ragged import Ragged
+from suffice.signals.columns.texts import Texts
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet

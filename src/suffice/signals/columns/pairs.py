@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import ranges
-from suffice.columns.texts import slices
+from suffice.signals.columns.ragged import ranges
+from suffice.signals.columns.texts import slices
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.signal_twins import twin_columns
 
-from suffice.signals.by_columns import novelty
+from suffice.signals import novelty
 from suffice.signals.novelty import NEW_PASSAGES, OVERLAP, OVERLAP_IDF
 from suffice.signals.table import signal_columns
 from suffice.testing.traces import make_record, to_trace_set
@@ -38,9 +38,8 @@ def test_any_size_of_blocks(block: int, narrow: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(novelty, "_NARROW", narrow)
     draw = random.Random(5)
     traces = to_trace_set([_record(f"q{i:02}", draw, 60) for i in range(12)])
-    round_by_round = [replace(spec, in_columns=None) for spec in _SPECS]
     for values, expected in zip(
-        signal_columns(traces, _SPECS), signal_columns(traces, round_by_round), strict=True
+        signal_columns(traces, _SPECS), twin_columns(traces, _SPECS), strict=True
     ):
         assert np.isfinite(expected).sum() > 20
         np.testing.assert_array_equal(values, expected)
@@ -56,6 +55,6 @@ def test_a_question_without_a_comparison_may_hold_a_word_in_more_passages() -> N
 
     traces = to_trace_set([record("q0", [6]), record("q1", [1, 1])])
     found = signal_columns(traces, [OVERLAP_IDF])[0]
-    expected = signal_columns(traces, [replace(OVERLAP_IDF, in_columns=None)])[0]
+    expected = twin_columns(traces, [OVERLAP_IDF])[0]
     assert np.isfinite(expected).sum() == 1
     np.testing.assert_array_equal(found, expected)

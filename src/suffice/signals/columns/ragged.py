@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.texts import Texts
+from suffice.signals.columns.texts import Texts
 
 _BLOCK = 1 << 16  # values at a time: what is made of them stays in the cache
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.signals.by_columns import words
-from suffice.signals.by_columns.words import Words
+from suffice.signals.columns import words
+from suffice.signals.columns.words import Words
 from suffice.trace.rounds.tokens import tokenize
 
 _PIECES = (
@@ -56,7 +56,7 @@ def test_hostile_texts(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 40])
 def test_texts_in_several_slices(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suffice.columns.texts._SLICE", size)
+    monkeypatch.setattr("suffice.signals.columns.texts._SLICE", size)
     _assert_those_of_tokenize(["The ΟΔΟΣ", "", "the end – a b", "a", "x" * 50, "", "END é–é"])
 
 

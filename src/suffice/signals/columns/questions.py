@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.compute as pc
 
-from suffice.columns.answers import normal_forms
+from suffice.signals.columns.answers import normal_forms
 from suffice.trace.rounds.table import TraceSet
 
 AT_ONCE = 20_000

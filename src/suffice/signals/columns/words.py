@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.columns.ragged import ranges
-from suffice.columns.texts import slices
+from suffice.signals.columns.ragged import ranges
+from suffice.signals.columns.texts import slices
 from suffice.trace.rounds.tokens import tokenize
 
 _OF_WORDS = (string.ascii_lowercase + string.digits + "_").encode() + bytes(range(128, 256))
