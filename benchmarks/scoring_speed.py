@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.timing import best_cpu_seconds
+from suffice.scoring import accuracy, exact_match, f1_score, normalize_answer
 from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
 from suffice.signals.columns.texts import Texts
-from suffice.scoring import accuracy, exact_match, f1_score, normalize_answer
 
 QUESTIONS, ROUNDS = 200_000, 5
 SLOW_ROWS = 50_000  # scored one at a time, which grows with their number
