@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.testing.stop_rag_traces import WORLDS, stop_rag_records
+from tests.stop_rag_traces import WORLDS, stop_rag_records
+
 from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a")

@@ -129,8 +129,9 @@ KIND_TRACES = {
 
 def make_inputs(folder: Path) -> None:
     """Traces, plans, a corpus, answers to watch, and policy files."""
+    from tests.stop_rag_traces import stop_rag_records
+
     from suffice.testing.plans import make_plan
-    from suffice.testing.stop_rag_traces import stop_rag_records
     from suffice.testing.traces import make_record, random_records, sampled_records
     from suffice.trace.plans.file import write_plans
     from suffice.trace.rounds.writer import write_traces

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
     from suffice.replay.settings import SearchSettings as SearchSettings
     from suffice.replay.settings import SweepSettings as SweepSettings
+    from suffice.signals.registry import signal as signal
     from suffice.trace.export import export_traces as export_traces
     from suffice.trace.plans.file import read_plans as read_plans
     from suffice.trace.plans.records import PlanTask as PlanTask
@@ -194,6 +195,7 @@ _HOMES = {
     "redact_traces": "pipelines.live.redact",
     "save_policy": "policies.file",
     "search": "replay.choose.search",
+    "signal": "signals.registry",
     "split_traces": "trace.rounds.derive",
     "sweep": "replay.choose.sweep",
     "traces_info": "measures.contents",

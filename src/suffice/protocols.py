@@ -119,13 +119,7 @@ def whole_text(text: str) -> str:
 
 
 def strict_json(text: str | bytes, *, finite: bool = False) -> Any:
-    """What JSON text says, of which nothing may be lost.
-
-    Raises
-    ------
-    ValueError
-        For what is no JSON, and where ``finite`` for NaN; a DataError for a name twice in one object.
-    """
+    """What JSON text says; a ValueError for what is none or NaN, a DataError for a name twice."""
     constant = _no_constant if finite else None
     return json.loads(text, object_pairs_hook=_once, parse_constant=constant)
 

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from tests.builders import drawn_records, written_traces
 from tests.commands import run
+from tests.stop_rag_traces import stop_rag_records
 from tests.studies.ab_rag import study_traces
 
-from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces

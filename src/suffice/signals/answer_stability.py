@@ -111,10 +111,7 @@ def answer_similarity_seq(rounds: RoundColumns) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """The different pairs of an answer's form and the previous one's that similarity is measured of.
-
-    ``previous`` and ``current`` (n_pairs,) are codes; ``of_row`` (n_rows,) is each row's pair, or ``NONE``.
-    """
+    """The different pairs of an answer's form and the previous one's that similarity is measured of."""
 
     previous: Codes
     current: Codes
@@ -150,12 +147,7 @@ def matching_characters(one: str, other: str) -> float:
 
 
 def _matching(one: str, other: str) -> int:
-    """Letters in common: those of the longest common run, and of what stands left and right of it.
-
-    Of equally long runs the first in ``one`` is taken, there the first in ``other``. What is right of
-    it may hold another one as long; what is left of it holds shorter ones only, so that a piece is
-    looked at once for each different length.
-    """
+    """Letters in common: those of the longest common run, and of what stands left and right of it."""
     matched = 0
     pieces = [(one, other, MAX_COMPARED)]
     while pieces:

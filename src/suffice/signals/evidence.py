@@ -181,10 +181,7 @@ def _around(texts: pa.Array, before: str, behind: str) -> pa.Array:
 def _found(
     rounds: RoundColumns, answers: Texts, wanted: NDArray[np.bool_], passages: Texts
 ) -> Array:
-    """1 where a wanted answer stands in the passages up to its round; else 0, NaN where some are unknown.
-
-    Answers and passages (n_listings,) stand as they are compared.
-    """
+    """1 where a wanted answer stands in the passages up to its round; else 0, NaN where some are unknown."""
     read = rounds.once(_read)
     values = np.where(read.unknown, np.nan, 0.0)
     rows = np.flatnonzero(wanted)
@@ -196,10 +193,7 @@ def _found(
 
 
 def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages: Texts) -> Integers:
-    """Where its question's passages first hold each answer that is ``asked`` for in some row, (n_asked,).
-
-    The row up to which they do; one behind all rows where they never do.
-    """
+    """Where its question's passages first hold each answer that is ``asked`` for in some row, (n_asked,)."""
     read = rounds.once(_read)
     ends = np.cumsum(_lengths(passages.distinct)[passages.codes])
     before = np.append(0, ends)

@@ -157,11 +157,7 @@ _STATISTICS: Mapping[str, Callable[[Array], Array]] = {
 # --- where the answer is -------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spelt:
-    """What the tokens spell, all of them end to end, in bytes of UTF-8.
-
-    Token ``i`` lies from ``tokens[i]`` to ``tokens[i + 1]`` of ``text``, row ``r`` from ``rows[r]`` to
-    ``rows[r + 1]``.
-    """
+    """What the tokens spell, all of them end to end, in bytes of UTF-8."""
 
     text: pa.Buffer
     tokens: Places
@@ -178,14 +174,7 @@ class _Spelt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Answers:
-    """The tokens of every round's answer: ``first`` (n_rows,) to before ``end``, empty ones included.
-
-    The answer stands behind the first of these that is known (:func:`span_behind`): the token numbered
-    ``answer_starts``, that one included; ``Answer:``. Without either, tokens that normalise to the answer
-    are the answer, all of them. Tokens are placed by offset in their concatenation, so a token that holds
-    the colon and the answer's beginning counts (the published code takes the next one). Empty where
-    nothing follows, or nothing says where the answer is.
-    """
+    """The tokens of every round's answer: ``first`` (n_rows,) to before ``end``, empty ones included."""
 
     first: Places
     end: Places

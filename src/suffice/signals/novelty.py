@@ -33,12 +33,7 @@ _LOW_BITS = 28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
-    """The distinct passages of every question, in the order in which they are first listed.
-
-    Passage i (n_passages,) is first listed in row ``rows[i]``, and the first of its question is passage
-    ``starts[i]``; its words are those of the texts ``parts[i]`` (n_passages, 2). ``new`` and ``seen``
-    (n_rows,) count the passages first listed in a row, and up to it.
-    """
+    """The distinct passages of every question, in the order in which they are first listed."""
 
     rows: Integers
     starts: Integers
@@ -80,10 +75,7 @@ def _reading(rounds: RoundColumns) -> _Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Occurrences:
-    """In which places the distinct words of some questions occur, sorted by question, word and place.
-
-    ``first`` is true for a word's first place in its question. ``passages`` are those of the questions.
-    """
+    """In which places the distinct words of some questions occur, sorted by question, word and place."""
 
     places: Integers
     first: NDArray[np.bool_]
@@ -185,11 +177,7 @@ def overlap_idf(rounds: RoundColumns) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
-    """The words that the new passages of each row hold, a word of a row once.
-
-    ``frequency`` (n,) is the number of its question's passages that hold it by then, ``before`` the number
-    before that row.
-    """
+    """The words that the new passages of each row hold, a word of a row once."""
 
     row: Integers
     frequency: Integers
@@ -206,10 +194,7 @@ class _Counted:
         return cls(row[last], frequency, before)
 
     def by_frequency(self, first_row: Integers) -> Integers:
-        """How many words of rounds so far have each frequency, (n_rows, most + 1); of 0 a number below 0.
-
-        ``first_row`` (n_rows,) is where each row's question begins.
-        """
+        """How many words of rounds so far have each frequency, (n_rows, most + 1); of 0 a number below 0."""
         shape = len(first_row), int(self.frequency.max()) + 1
         cell = self.row * shape[1]
         changes = np.bincount(cell + self.frequency, minlength=shape[0] * shape[1])
@@ -221,12 +206,7 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weights:
-    """What a word weighs, by how many passages were seen and how many of them hold it.
-
-    Every weight is a whole number of 2**-52, of which ``high`` and ``low`` (n_counts, most + 1) are the upper
-    and the lower bits: sums of fewer than 2**25 of either are exact as floats, so a sum of weights is
-    rounded once, as ``math.fsum`` rounds it. All sums are in that unit.
-    """
+    """What a word weighs, by how many passages were seen and how many of them hold it."""
 
     counts: Integers
     high: Array

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import UsageError, did_you_mean, unknown_name
+from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
 from suffice.protocols import Signal
 from suffice.signals.spec import SignalSpec, given_by
+from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
     from suffice.signals.asking.whole_record import Asking
@@ -78,6 +81,60 @@ class _Signals(Mapping[str, SignalSpec]):
 
 
 SIGNALS: Mapping[str, SignalSpec] = _Signals()
+_OWN: dict[str, SignalSpec] = {}  # those that the decorator made, in this process
+Function = Callable[[str, Sequence[Round]], "float | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPrefix:
+    """A user's function at the last round of a view."""
+
+    function: Function
+
+    def __call__(self, view: LoopView) -> float:
+        name = getattr(self.function, "__name__", "signal")
+        where = f"signal {name!r} at round {len(view.rounds)} of {view.question!r:.60}"
+        try:
+            value = self.function(view.question, view.rounds)
+        except Exception as error:
+            raise DataError(f"{where} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(value, int | float | None):
+            raise DataError(f"{where} gave {value!r:.40}; a number is wanted, None where undefined")
+        return math.nan if value is None else float(value)
+
+
+def signal(function: Function | None = None, **declared: Any) -> Any:
+    """Make a signal of a function of a question and its rounds so far, known to rules by its name.
+
+    It is asked about every prefix of every question, in replay as in a loop under way, so it cannot look
+    ahead. A value recorded under its name stands in its place. ``declared`` are fields of
+    :class:`suffice.signals.spec.SignalSpec`, such as ``summary``, ``needs`` (columns), ``low`` and ``high``.
+
+    Raises
+    ------
+    UsageError
+        For a name that another signal has, or that no rule can write.
+
+    Examples
+    --------
+    >>> @signal(low=0.0, answers=False)
+    ... def rounds_so_far(question, rounds):
+    ...     return len(rounds)
+    >>> from suffice.policies.rules.policy import RulePolicy
+    >>> RulePolicy(rule="rounds_so_far >= 3").specs[0] is rounds_so_far
+    True
+    """
+    if function is None:
+        return partial(signal, **declared)
+    name = getattr(function, "__name__", "")
+    if name in SIGNALS or not name.isidentifier():
+        raise UsageError(
+            f"a signal is named by its function, and {name!r} is taken or no name; rename it"
+        )
+    _OWN[name] = SignalSpec(
+        name=name, compute=_OfPrefix(function), **({"summary": "one's own"} | declared)
+    )
+    return _OWN[name]
 
 
 @cache
@@ -101,9 +158,10 @@ def is_usual(spec: Signal) -> bool:
     return SIGNALS.get(spec.name, spec) == spec
 
 
-_OWN = (
-    "; one of your own must stand in the rounds' signals, Round(signals={NAME: VALUE}), and a rule in "
-    "Python be told it: RulePolicy(rule=..., own_signals=(NAME,))"
+_OWN_RECORDED = (
+    "; one of your own is a function under @suffice.signal, or stands in the rounds' signals, "
+    "Round(signals={NAME: VALUE}), and a rule in Python is told it: RulePolicy(rule=..., "
+    "own_signals=(NAME,))"
 )
 
 
@@ -119,8 +177,8 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
 
     A name with brackets is that of a signal made of another; see :mod:`suffice.signals.derived`.
     """
-    if name in SIGNALS:
-        return SIGNALS[name]
+    if name in SIGNALS or name in _OWN:
+        return SIGNALS[name] if name in SIGNALS else _OWN[name]
     if "(" in name:
         from suffice.signals.derived import DerivedName, derived_signal
 
@@ -130,6 +188,6 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     own = sorted(set(also))
     if name in own:
         return SignalSpec(name=name, summary="recorded by the user")
-    known = dict.fromkeys([*sorted(SIGNALS), *own])
-    how = "" if did_you_mean(name, known) else _OWN
+    known = dict.fromkeys([*sorted(SIGNALS), *_OWN, *own])
+    how = "" if did_you_mean(name, known) else _OWN_RECORDED
     raise UsageError(f"{unknown_name('signal', name, known)}{how}")

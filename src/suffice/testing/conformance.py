@@ -22,12 +22,13 @@ from suffice.protocols import (
     Message,
     Reranker,
     Retriever,
+    Signal,
     StopPolicy,
 )
 from suffice.signals.available import NOT_GIVEN, lack
-from suffice.signals.table import first_stops, signal_table
+from suffice.signals.table import LoopRecord, first_stops, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord
 
 
 def _broken(promise: str, value: object) -> NoReturn:
@@ -202,6 +203,24 @@ def incomplete_rounds() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", NOT_GIVEN, SufficeWarning)
         yield
+
+
+def check_signal(spec: Signal, records: Sequence[QuestionRecord]) -> None:
+    """It does not look ahead: rounds that come later change nothing of earlier ones.
+
+    Questions sorted by id. Records that lack what it needs are passed over.
+    """
+    traces = to_trace_set(records)
+    if lack(spec, traces):
+        return
+    (whole,) = signal_columns(traces, [spec])
+    for index, record in enumerate(traces.records()):
+        growing = LoopRecord(LoopView(record.question.text, ()), [spec])
+        for number, held in enumerate(record.rounds):
+            live, found = growing.observe(held)[spec.name], whole[index, number]
+            if live != found and not (math.isnan(live) and math.isnan(found)):
+                where = f"{spec.name} = {live:g} at round {number + 1} of {record.question.id!r}"
+                _broken(f"{where}, as without the later rounds", found)
 
 
 def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.stop_rag_traces import WORLDS, World, stop_rag_records
 
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
-from suffice.testing.stop_rag_traces import WORLDS, World, stop_rag_records
 from suffice.testing.traces import to_trace_set
 
 

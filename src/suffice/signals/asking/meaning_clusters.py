@@ -129,10 +129,7 @@ def _spellings(samples: Sequence[str]) -> dict[str, str]:
 
 
 def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> list[int]:
-    """A label for each of two or more distinct answers, equal within a cluster.
-
-    ``unit`` (n_answers, dimension) holds their vectors, ``counts`` how often each was drawn.
-    """
+    """A label for each of two or more distinct answers, equal within a cluster."""
     # not a matrix product, which rounds a pair's cosine by how many there are
     distance = np.clip(1.0 - np.einsum("id,jd->ij", unit, unit), 0.0, 2.0)
     np.fill_diagonal(distance, 0.0)

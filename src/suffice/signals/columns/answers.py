@@ -116,12 +116,7 @@ class ScoredAnswers:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of an answer and a gold answer, positions in their normal ``forms``.
-
-    ``same`` (n_pairs,) is where the two are equal, and ``said`` where both are more than nothing; ``other``
-    (n_others,) are the pairs that are not equal, as positions in the distinct ones ``answer`` and ``gold``
-    (n_distinct,).
-    """
+    """Pairs of an answer and a gold answer, positions in their normal ``forms``."""
 
     same: NDArray[np.bool_]
     said: NDArray[np.bool_]

@@ -105,11 +105,7 @@ def _bits_of_slice(texts: pa.Array) -> NDArray[np.uint64]:
 
 
 def _words(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the words of each text begin, (n_texts + 1,), and the codes of all words.
-
-    A word that a text repeats has another code each time, so that those of a text are a set. No text is
-    empty.
-    """
+    """Where the words of each text begin, (n_texts + 1,), and the codes of all words."""
     lists = pc.split_pattern(texts, " ")
     offsets = lists.offsets.to_numpy().astype(np.int64)
     words = lists.flatten().dictionary_encode()
@@ -159,10 +155,7 @@ def _blocks(rows: Positions, sizes: NDArray[np.integer]) -> Iterator[Positions]:
 
 
 def _bytes(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """All texts end to end, none of whose bytes is 0, and where each begins, (n_texts + 1,).
-
-    Behind them lies as much of nothing as the longest is long.
-    """
+    """All texts end to end, none of whose bytes is 0, and where each begins, (n_texts + 1,)."""
     plain = pa.concat_arrays([texts]).cast(pa.large_binary())
     offsets = np.frombuffer(plain.buffers()[1], np.int64)[plain.offset :][: len(plain) + 1]
     size = int(offsets[-1] - offsets[0])

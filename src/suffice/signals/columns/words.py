@@ -52,10 +52,7 @@ class Words:
 
 
 def _runs(texts: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
-    """Where each text's runs of what is no separator begin, (n_texts + 1,), and these runs.
-
-    ASCII is in lower case; the separators behind a run are its last letters, as zeros.
-    """
+    """Where each text's runs of what is no separator begin, (n_texts + 1,), and these runs."""
     offsets, text = _joined(texts)
     if _SIGMA in text:
         has_sigma = pc.match_substring(texts, "\u03a3")
@@ -78,11 +75,7 @@ def _joined(texts: pa.Array) -> tuple[NDArray[np.int32], bytes]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spelling:
-    """Which words each distinct run holds: one that is not ASCII may hold none or several.
-
-    ``counts`` (n_runs,) of them from ``places`` (n_runs,) on in ``codes``, where ``first`` (n_runs,) is the
-    first of them; ``single``: each holds one.
-    """
+    """Which words each distinct run holds: one that is not ASCII may hold none or several."""
 
     places: NDArray[np.int64]
     counts: NDArray[np.int64]

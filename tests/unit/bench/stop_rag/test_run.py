@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
+from tests.stop_rag_traces import stop_rag_records
 from tests.studies.stop_rag import (
     ALONE,
     QUICK,
@@ -40,7 +41,6 @@ from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
-from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.table import TraceSetOrigin

@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
+from tests.stop_rag_traces import stop_rag_records
+
 from suffice.cli.main import main
-from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_trace_set

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
+from tests.stop_rag_traces import stop_rag_records
+
 from suffice.errors import SufficeError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_hash, save_policy
@@ -21,7 +23,6 @@ from suffice.policies.stop_rag.fit import fit_stop_rag
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.signals.table import first_stops
-from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin

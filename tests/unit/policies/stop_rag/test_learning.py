@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.stop_rag.encoder import TextEncoder
@@ -26,7 +27,6 @@ from suffice.policies.stop_rag.targets import q_lambda
 from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.policies.stop_rag.threshold import stop_rounds
 from suffice.policies.stop_rag.training import AdamW, TrainingProgress
-from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
+from tests.stop_rag_traces import stop_rag_records
+
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
@@ -33,7 +35,6 @@ from suffice.protocols import Signal
 from suffice.signals.registry import resolve
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import check_checkpoints
-from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 

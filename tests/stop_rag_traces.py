@@ -144,7 +144,7 @@ def stop_rag_records(
         raise UsageError(f"no world {world!r}; allowed: {', '.join(WORLDS)}")
     if rounds < 3:
         raise UsageError(f"rounds must be at least 3, found {rounds}")
-    rng = random.Random(f"{world}:{seed}")  # noqa: S311
+    rng = random.Random(f"{world}:{seed}")
     return [
         _record(f"{world}-{seed}-{number:05d}", _script(world, rounds, rng), split)
         for number in range(count)

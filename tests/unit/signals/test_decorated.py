@@ -1,0 +1,89 @@
+"""A signal of a user's own function: known to rules by its name, asked about every prefix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import suffice
+from suffice.errors import DataError, UsageError
+from suffice.policies.rules.policy import RulePolicy
+from suffice.signals import registry
+from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.spec import SignalSpec
+from suffice.signals.table import first_stops, signal_table
+from suffice.testing.conformance import check_policy, check_signal, live_stop
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Round
+
+RECORDS = [make_record("p", ["a", "b", "b", "c"]), make_record("q", ["a", "a", "c"])]
+
+
+@pytest.fixture(autouse=True)
+def _no_other_test_sees_them() -> Iterator[None]:
+    yield
+    registry._OWN.clear()
+
+
+def test_a_rule_reads_it_alike_in_replay_and_live() -> None:
+    @suffice.signal(low=0.0, summary="answers given so far")
+    def different_answers(question: str, rounds: Sequence[Round]) -> float | None:
+        assert question
+        return None if len(rounds) == 1 else len({held.answer for held in rounds})
+
+    policy = RulePolicy(rule="different_answers >= 2")
+    table = signal_table(to_trace_set(RECORDS), policy.specs)
+    assert table.signal("different_answers")[0].tolist()[1:] == [2.0, 2.0, 3.0]
+    assert math.isnan(table.signal("different_answers")[0, 0])
+    assert first_stops(policy, table).tolist() == [2, 3]
+    assert [live_stop(policy, record) for record in RECORDS] == [2, 3]
+    check_policy(policy, RECORDS)
+    check_signal(different_answers, RECORDS)
+
+
+@pytest.mark.parametrize("wrong", ["text", [1.0], 1j])
+def test_what_is_no_number_is_refused_by_name_and_round(wrong: object) -> None:
+    @suffice.signal
+    def odd(question: str, rounds: Sequence[Round]) -> object:
+        return wrong
+
+    with pytest.raises(DataError, match="'odd' at round 1"):
+        signal_table(to_trace_set(RECORDS), ["odd"])
+
+
+def test_one_that_raises_is_named_and_ends_no_watched_loop() -> None:
+    @suffice.signal
+    def broken(question: str, rounds: Sequence[Round]) -> float:
+        return 1 / (2 - len(rounds))
+
+    with pytest.raises(DataError, match=r"'broken' at round 2.*ZeroDivisionError"):
+        signal_table(to_trace_set(RECORDS), ["broken"])
+    watch = suffice.Watch("broken > 5", mode="live", max_rounds=3)
+    with watch.question("?") as loop:
+        loop.observe(answer="a")
+        with pytest.warns(suffice.SufficeWarning, match="broken"):
+            loop.observe(answer="a")
+        loop.observe(answer="a")
+    assert (loop.stopped_by, watch.counts.failed_decisions) == ("budget", 1)
+
+
+def test_names_that_are_taken_or_none() -> None:
+    with pytest.raises(UsageError, match="overlap"):
+
+        @suffice.signal
+        def overlap(question: str, rounds: Sequence[Round]) -> float:
+            return 0.0
+
+    with pytest.raises(UsageError, match="lambda"):
+        suffice.signal(lambda question, rounds: 0.0)
+
+
+def test_the_check_notices_a_column_that_looks_ahead() -> None:
+    def length(rounds: RoundColumns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.bincount(rounds.question)[rounds.question].astype(np.float64)
+
+    with pytest.raises(AssertionError, match="without the later rounds"):
+        check_signal(SignalSpec(name="length", summary="", columns=length), RECORDS)
