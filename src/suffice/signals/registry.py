@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
 from suffice.protocols import Signal
@@ -103,7 +103,13 @@ class _OfPrefix:
         return math.nan if value is None else float(value)
 
 
-def signal(function: Function | None = None, **declared: Any) -> Any:
+@overload
+def signal(function: Function, /) -> SignalSpec: ...
+@overload
+def signal(**declared: Any) -> Callable[[Function], SignalSpec]: ...
+def signal(
+    function: Function | None = None, /, **declared: Any
+) -> SignalSpec | Callable[[Function], SignalSpec]:
     """Make a signal of a function of a question and its rounds so far, known to rules by its name.
 
     It is asked about every prefix of every question, in replay as in a loop under way, so it cannot look
@@ -125,15 +131,18 @@ def signal(function: Function | None = None, **declared: Any) -> Any:
     True
     """
     if function is None:
-        return partial(signal, **declared)
+        return partial(_declared, declared)
+    return _declared({}, function)
+
+
+def _declared(declared: Mapping[str, Any], function: Function) -> SignalSpec:
     name = getattr(function, "__name__", "")
     if name in SIGNALS or not name.isidentifier():
         raise UsageError(
             f"a signal is named by its function, and {name!r} is taken or no name; rename it"
         )
-    _OWN[name] = SignalSpec(
-        name=name, compute=_OfPrefix(function), **({"summary": "one's own"} | declared)
-    )
+    fields: dict[str, Any] = {"summary": "one's own", **declared}
+    _OWN[name] = SignalSpec(name=name, compute=_OfPrefix(function), **fields)
     return _OWN[name]
 
 

@@ -29,10 +29,8 @@ class SignalModels:
     ----------
     reranker
         Scores the passages that have no ``rerank_score``; its calls are added to ``rerank_calls``.
-    encoder
-        Gives the vectors of the three ``evidence_consistency`` signals.
-    entailment
-        Judges ``evidence_entailment``.
+    encoder, entailment
+        Give the vectors of ``evidence_consistency`` and its kin, and judge ``evidence_entailment``.
     judge
         Rates answers for ``judge_support``; its calls are added to ``judge_calls``, their tokens to
         ``judge_prompt_tokens`` and its kin.

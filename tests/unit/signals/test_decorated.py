@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_a_rule_reads_it_alike_in_replay_and_live() -> None:
 @pytest.mark.parametrize("wrong", ["text", [1.0], 1j])
 def test_what_is_no_number_is_refused_by_name_and_round(wrong: object) -> None:
     @suffice.signal
-    def odd(question: str, rounds: Sequence[Round]) -> object:
+    def odd(question: str, rounds: Sequence[Round]) -> Any:
         return wrong
 
     with pytest.raises(DataError, match="'odd' at round 1"):

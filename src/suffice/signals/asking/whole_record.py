@@ -122,15 +122,10 @@ class Asking(Generic[_Found_co]):
 
     Parameters
     ----------
-    name
-        Its key in the command's document.
-    option
-        The option of the command that names the model.
-    who
-        The model, for people.
+    name, option, who
+        Its key in the command's document, the option that names the model, and the model for people.
     ask
-        Asks the model about the rows where ``wanted`` (n_rows,) is true: its arguments are the traces, the
-        model, ``wanted`` and whom to tell how far it is.
+        Asks about the rows where ``wanted`` (n_rows,) is true; ``OnProgress`` is told how far it is.
     values
         The values that a reply gives, by the signal's name; NaN where undefined.
     columns
@@ -141,8 +136,7 @@ class Asking(Generic[_Found_co]):
     line
         The same for people: a template of ``who`` and the summary's fields.
     inputs
-        For a model that gives no signals but what they are computed of: whether a record holds any of
-        that. It is asked, and its replies written, before signals are computed.
+        For a model that gives what signals are computed of: whether a record holds any. It is asked first.
     """
 
     name: str
