@@ -19,7 +19,7 @@ from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
 from suffice.trace.filelist import is_listed, lists_in
 from suffice.trace.rounds.copying import ATTRIBUTES, Source
-from suffice.trace.rounds.labels import LABELS_FILE, Labels, labelled, names_passages
+from suffice.trace.rounds.labels import Labels, labelled, names_passages
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
@@ -246,8 +246,8 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
 def _labels_beside(labels: Labels) -> Iterator[str]:
     if labels:
         yield (
-            f"{len(labels.questions):,} questions are labelled in {LABELS_FILE}; the columns below are as "
-            "they stand in the other files"
+            f"{len(labels.questions):,} questions are labelled beside their rows; the columns below are as "
+            "they stand in the rows"
         )
 
 
@@ -262,8 +262,8 @@ def _unchecked(source: Source) -> Iterator[str]:
 
 
 def _unlisted(source: Source) -> list[str] | None:
-    """Files that no list of their directory names; ``None``: it has no list. Journals become files."""
-    files = [part.file for part in source.parts if part.journal is None]
+    """Files that no list of their directory names; ``None``: it has no list."""
+    files = [part.file for part in source.parts if part.held is None]
     if not any(lists_in(folder) for folder in {file.parent for file in files}):
         return None
     return [file.name for file in files if not is_listed(file)]

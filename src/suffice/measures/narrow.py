@@ -41,6 +41,7 @@ from suffice.trace.reader import parquet_files, run_document
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import MEASURED, RUN_KEY, STATED
+from suffice.trace.store import Store, store_at
 from suffice.trace.writer import write_table
 
 WIDE = (
@@ -203,9 +204,13 @@ class _Writing:
 def _stamps(traces: TraceSet) -> list[list[Any]]:
     """Name, size and a hash of the footer of every file; none of a record in memory."""
     source = Path(traces.origin.source)
-    if not source.exists():
-        return []
-    return [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(source)]
+    return _stamps_at(source) if source.exists() else []
+
+
+def _stamps_at(source: Path) -> list[list[Any]]:
+    files = [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(source)]
+    store = store_at(source)
+    return files if store is None else [*files, [store.name, *Store(store).stamp()]]
 
 
 def _footer(file: Path) -> str:
@@ -244,6 +249,5 @@ def refuse_stale(traces: TraceSet) -> None:
     there = Path(source)
     if not there.exists():
         return
-    files = [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(there)]
-    if files != stated.get("files"):
+    if _stamps_at(there) != stated.get("files"):
         raise DataError(f"{source} has changed since it was measured; {command}", file=here)

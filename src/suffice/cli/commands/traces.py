@@ -17,6 +17,7 @@ from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError, UsageError
 from suffice.measures.seen import record_banners
 from suffice.pipelines.live.redact import RedactedScore, redact_traces
+from suffice.trace.durable import writable
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
@@ -97,20 +98,19 @@ def _add_accept(actions: Any) -> None:
 def _add_prune(actions: Any) -> None:
     pruned = actions.add_parser(
         "prune",
-        help="remove a directory's oldest files",
-        description="Removes whole Parquet files of a directory, the oldest first, and takes them off its "
-        "list: those whose questions were written longer ago, or as many as the directory has too much. What "
-        "is being recorded into it is left alone.",
+        help="remove the oldest questions of a record of live loops",
+        description="Removes questions of a store, the oldest first: those that ended longer ago, or as many "
+        "as the store has too much. What is under way is left alone.",
     )
-    pruned.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
+    pruned.add_argument("traces", metavar="STORE", help="FILE.db, or a folder with record.db")
     pruned.add_argument(
-        "--keep-days", type=float, metavar="DAYS", help="remove files that are older than this"
+        "--keep-days", type=float, metavar="DAYS", help="remove questions that are older than this"
     )
     pruned.add_argument(
         "--keep-gigabytes",
         type=float,
         metavar="GB",
-        help="remove the oldest files until the rest takes no more",
+        help="remove the oldest questions until the rest takes no more",
     )
     pruned.add_argument("--dry-run", action="store_true", help="say what would be removed")
     add_json(pruned)
@@ -170,9 +170,10 @@ def _add_label(actions: Any) -> None:
     label = actions.add_parser(
         "label",
         help="add gold answers, scores, types or groups that became known later",
-        description="Writes a record again with labels of a file: gold answers, types, groups, and scores of "
-        "what was returned (of the last round, or of the round named). Labels that differ from each other, "
-        "or from what the record says, are refused. The record itself is left as it is.",
+        description="Adds labels of a file: gold answers, types, groups, and scores of what was returned (of "
+        "the last round, or of the round named). A store of live loops takes them itself; any other record is "
+        "left as it is, and written again with them. Labels that differ from each other, or from what the "
+        "record says, are refused.",
     )
     add_traces(label)
     label.add_argument(
@@ -193,7 +194,7 @@ def _add_label(actions: Any) -> None:
         action="store_true",
         help="leave out labels of questions that are not recorded",
     )
-    _add_out(label)
+    _add_out(label, instead="; left out: the store itself")
     label.set_defaults(run=_label)
 
 
@@ -267,8 +268,9 @@ def _add_import(actions: Any) -> None:
 def _add_export(actions: Any) -> None:
     export = actions.add_parser(
         "export",
-        help="write it as JSON lines, CSV or spans",
-        description="Writes a record's columns of the schema as text, one row per question and round; traces "
+        help="write a store as Parquet, or any record as JSON lines, CSV or spans",
+        description="Writes a store of live loops as Parquet files in a folder; typed again it adds what "
+        "ended since. In other formats it writes a record's columns of the schema as text, one row per question and round; traces "
         "import --format columns reads it back. In CSV lists, passages, tokens and signals are JSON, and a "
         "null is a blank cell. As otlp it is spans by OpenTelemetry's GenAI names, a document of OTLP JSON a "
         "question, which traces import --format otlp reads back.",
@@ -276,28 +278,28 @@ def _add_export(actions: Any) -> None:
     add_traces(export)
     export.add_argument(
         "--format",
-        required=True,
+        default=EXPORT_FORMATS[0],
         choices=EXPORT_FORMATS,
-        help="jsonl: an object a line; csv: a table; otlp: spans of OpenTelemetry",
+        help="parquet: a store as a folder (default); jsonl: an object a line; csv: a table; otlp: spans of "
+        "OpenTelemetry",
     )
     export.add_argument(
         "--out",
         required=True,
-        type=out_path(),
-        metavar="FILE",
-        help="where to; nothing may stand there yet",
+        metavar="OUT",
+        help="the folder; of text the file, where nothing may stand yet",
     )
     add_json(export)
     export.set_defaults(run=_export)
 
 
-def _add_out(parser: argparse.ArgumentParser) -> None:
+def _add_out(parser: argparse.ArgumentParser, instead: str = "") -> None:
     parser.add_argument(
         "--out",
-        required=True,
+        required=not instead,
         type=out_path(".parquet", folder=True),
         metavar="NEW",
-        help="a .parquet file or a directory; nothing may stand there yet",
+        help=f"a .parquet file or a directory; nothing may stand there yet{instead}",
     )
     add_json(parser)
 
@@ -383,6 +385,7 @@ def _import(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    writable(arguments.out, folder=arguments.format == EXPORT_FORMATS[0])
     with waiting(f"reading {arguments.traces}"):
         written = export_traces(
             arguments.traces,
@@ -441,7 +444,7 @@ def _prune(arguments: argparse.Namespace) -> int:
         return 0
     would = "would be " if arguments.dry_run else ""
     put(
-        f"{len(done.files):,} files {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
+        f"{done.questions:,} questions {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
         "are kept"
     )
     return 0
