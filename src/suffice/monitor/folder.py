@@ -83,9 +83,7 @@ class Folder:
             found += [asked[name] for name in order if name in asked]
             others += len(order) - len(asked)
         found.sort(key=lambda question: question.time or EARLIEST)
-        return Found(
-            questions=tuple(found), labels=tuple(labels), others=others, damaged=torn
-        )
+        return Found(questions=tuple(found), labels=tuple(labels), others=others, damaged=torn)
 
     # --- questions -------------------------------------------------------------------------------
     def _new_sets(self) -> Iterator[tuple[TraceSet, Sequence[str]]]:
@@ -135,8 +133,8 @@ class Folder:
     # --- labels ----------------------------------------------------------------------------------
     def _new_labels(self) -> tuple[list[Label], int]:
         if (store := self._store()) is not None:
-            labels, self._stored_labels = store.labels(self._stored_labels)
-            return labels, 0
+            came, self._stored_labels = store.labels(self._stored_labels)
+            return came, 0
         file = self._root / LABELS_FILE
         if not self._root.is_dir() or not file.exists():
             return [], 0

@@ -47,8 +47,8 @@ def export_traces(
     out
         The file, where nothing may stand yet; of Parquet the folder.
     format
-        ``parquet``: of a store only; ``jsonl``: an object a line, without its nulls; ``csv``: a header and a line a row; ``otlp``: a
-        document of OTLP JSON a line, with the spans of a question.
+        ``parquet``: of a store only; ``jsonl``: an object a line, without its nulls; ``csv``: a header and a
+        line a row; ``otlp``: a document of OTLP JSON a line, with the spans of a question.
 
     Raises
     ------

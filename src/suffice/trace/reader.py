@@ -52,8 +52,7 @@ def parquet_files(root: Path) -> list[Path]:
         files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
         if files or store is not None:
             return files
-        old = any(root.glob("watch-*.jsonl"))
-        if old:
+        if any(root.glob("watch-*.jsonl")):
             raise DataError(
                 "holds journals of an earlier version; type: suffice traces import --format watch-1 "
                 f"{root} --out NEW",
@@ -65,7 +64,7 @@ def parquet_files(root: Path) -> list[Path]:
                 file=str(root),
             )
         raise DataError(
-            "the directory holds no *.parquet file and no record.db; name a trace file or a directory of them",
+            "the directory holds no *.parquet file and no record.db; name a trace file or a directory",
             file=str(root),
         )
     if not root.exists():

@@ -1,4 +1,4 @@
-"""The database that keeps what loops did: each round is committed before its loop goes on."""
+"""The database that keeps what loops did: questions, rounds, labels and the runs that recorded them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,20 @@ import platform
 import sqlite3
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.rounds.records import (
-    POLICY_STOP,
     Gold,
     Question,
     QuestionRecord,
-    Round,
     StoppedBy,
-    as_document,
-    in_unicode,
     round_of_document,
 )
 
@@ -39,9 +33,7 @@ NAME = "record.db"
 """What a folder calls its store."""
 _APPLICATION = 0x53756666
 _HEADER = b"SQLite format 3\0"
-_BUSY_S = 10.0
-_AGAIN_S, _LONG_S = 1.0, 0.005  # until what failed is tried again, if that took so long
-_MOST_WAITING = 64 << 20  # bytes that wait for room
+BUSY_S = 10.0
 _DAY_S = 86_400.0
 # `turn` counts questions in the order in which they ended; a reserved name has no `begun`
 _SCHEMA = """
@@ -170,7 +162,7 @@ class Store:
     def __init__(self, file: Path, *, durable: bool = False, stays: bool = False) -> None:
         self.file = file
         self.lock = threading.RLock()
-        self.wait_s = _BUSY_S
+        self.wait_s = BUSY_S
         self._durable, self._stays = durable, stays
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0)
@@ -247,6 +239,8 @@ class Store:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
             elif not self.file.exists():
                 raise DataError("no such file", file=str(self.file))
+            if self.file.exists():
+                plain_file(self.file)
             self._connection = self._opened(write=write)
             known = self.file.stat()
             self._identity = (known.st_dev, known.st_ino)
@@ -262,7 +256,7 @@ class Store:
                 uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False,
             )  # fmt: skip
             try:
-                self._prepare(connection, write=write)
+                self._prepare(connection)
             except sqlite3.OperationalError as error:
                 connection.close()
                 if not modes or "locked" in str(error):
@@ -273,11 +267,11 @@ class Store:
             else:
                 return connection
 
-    def _prepare(self, connection: sqlite3.Connection, *, write: bool) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA foreign_keys = ON")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables and write:
+        if not tables:
             self._create(connection)
             version = VERSION
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -369,8 +363,8 @@ class Store:
             record = None if row is None else _record_of(connection, row, None)
             if record is None:
                 raise DataError(
-                    f"no round of question {label.question_id!r:.60} is recorded in {self.file}; a loop tells "
-                    "under which id its question is recorded (question_id)",
+                    f"no round of question {label.question_id!r:.60} is recorded in {self.file}; a loop "
+                    "tells under which id its question is recorded (question_id)",
                     column="question_id",
                 )
             rows = records_to_table([record])
@@ -397,8 +391,8 @@ class Store:
         with self.transaction() as connection:
             (kept,) = connection.execute("SELECT coalesce(max(turn), 0) FROM questions").fetchone()
             rows = connection.execute(
-                "SELECT q.number, q.ended, (SELECT sum(length(content)) FROM rounds WHERE question = q.number)"
-                " FROM questions q WHERE turn < ? ORDER BY turn",
+                "SELECT number, ended, (SELECT sum(length(content)) FROM rounds WHERE question = number) "
+                "FROM questions WHERE turn < ? ORDER BY turn",
                 (kept,),
             ).fetchall()
             size = _bytes_of(connection)
@@ -498,17 +492,18 @@ def _record_of(
 
 
 # --- whether a process lives -------------------------------------------------------------------------
-def _process(number: int) -> str:
+def process_of(number: int) -> str:
     """What tells a process of this machine from others, and from a later one of its number; empty: gone."""
     if os.name != "posix":
         return str(number)
     try:
         started = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{number} {boot} {started}"
     except (OSError, IndexError):
         if Path("/proc/self/stat").exists():
             return ""
+    else:
+        return f"{number} {boot} {started}"
     with suppress(PermissionError):
         try:
             os.kill(number, 0)
@@ -520,7 +515,7 @@ def _process(number: int) -> str:
 def _is_alive(connection: sqlite3.Connection, run: int, host: str, process: str) -> bool:
     """Whether the process of a run may still go on; one elsewhere for a day after its last round."""
     if host == platform.node() and os.name == "posix":
-        return _process(int(process.split()[0])) == process
+        return process_of(int(process.split(maxsplit=1)[0])) == process
     (last,) = connection.execute(
         "SELECT max(r.time) FROM rounds r JOIN questions q ON q.number = r.question WHERE q.run = ? "
         "AND q.turn IS NULL",
@@ -529,300 +524,10 @@ def _is_alive(connection: sqlite3.Connection, run: int, host: str, process: str)
     return last is None or time.time() - last < _DAY_S
 
 
-# --- loops under way ---------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A question whose loop began; ``explored``: it runs on past its policy's stop."""
-
-    question: Question
-    gold: Gold = field(default_factory=Gold)
-    propensity: float | None = None
-    policy_hash: str | None = None
-    explored: bool = False
-
-
-@dataclass(slots=True)
-class Lost:
-    """Rounds that are not in the record, and questions of which anything is not."""
-
-    rounds: int = 0
-    questions: int = 0
-    open: set[str] = field(default_factory=set)
-    """Questions under way of which something is lost."""
-
-    def add(self, question_id: str, *, rounds: int = 0, over: bool = False) -> None:
-        """Of a question so many rounds more; ``over``: its end."""
-        self.questions += question_id not in self.open
-        self.rounds += rounds
-        (self.open.discard if over else self.open.add)(question_id)
-
-
-_RUN = object()  # stands for the run's number, which is known when it is written
-_Statement = tuple[str, tuple[Any, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """What is to be written of a question, and what is lost with it."""
-
-    question: str
-    statements: Sequence[_Statement]
-    rounds: int = 0
-    over: bool = False
-
-    def written(self, connection: sqlite3.Connection, run: int) -> bool:
-        """Whether it could be written; not where its question is gone, or another's."""
-        try:
-            for statement, row in self.statements:
-                cells = [run if cell is _RUN else cell for cell in row]
-                done = connection.execute(statement, cells).rowcount
-        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, OverflowError):
-            return False
-        return done > 0 or not (self.rounds or self.over)
-
-
-_OWN = "(SELECT number FROM questions WHERE id = ? AND run = ? AND turn IS NULL)"
-_FORGET = "DELETE FROM questions WHERE id = ? AND run = ? AND begun IS NULL"
-_BEGIN = (
-    'INSERT INTO questions (id, run, text, type, split, "group", gold_answers, gold_passage_ids, policy_hash,'
-    " propensity, explored, begun) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_ROUND = f"INSERT INTO rounds SELECT *, ?, ?, ?, ? FROM {_OWN}"
-_LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"
-_END = (
+END = (
     "UPDATE questions SET ended = ?, stopped_by = ?, turn = (SELECT coalesce(max(turn), 0) + 1 FROM "
     "questions) WHERE id = ? AND run = ? AND turn IS NULL"
 )
-
-
-class LoopRecord:
-    """Writes what loops do to a store, in the call of the loop; nothing here raises into a loop.
-
-    What went wrong first stands in ``problem``, whether it does now in ``failing``, and what was not kept is
-    counted in ``lost``. What there is no room for waits in memory and is tried again, at most once a second;
-    what found none before the end is lost.
-
-    Raises
-    ------
-    DataError
-        When made, for a file that is no store, or one of a newer version.
-    """
-
-    def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:
-        self._store = Store(place, durable=durable, stays=True)
-        self._document = json.dumps(run)
-        self.lost = Lost()
-        self.problem: str | None = None
-        self.closed = False
-        self._begin()
-        with suppress(StorageError):  # told with the first round
-            if place.exists():
-                self._store.run_documents()
-
-    def _begin(self) -> None:
-        """Take up work in this process, which a fork may have made."""
-        self._pid = os.getpid()
-        self._token = uuid.uuid4().hex
-        self._open: dict[str, tuple[int, Round]] = {}  # how many rounds, and the last as recorded
-        self._waiting: list[_Entry] = []
-        self._again_at: float | None = None  # when what failed is tried again
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            self._begin()
-
-    @property
-    def failing(self) -> bool:
-        """Whether what was put last could not be written, nor now."""
-        return not (self.closed or self.flush())
-
-    # --- what loops tell -----------------------------------------------------------------------------
-    def settle(self, wanted: str) -> str:
-        """The id, or with a number where it is taken; nobody else gets it, as far as can be written."""
-        with self._store.lock:
-            self._check_process()
-            writable = self.flush()
-            held = {entry.question for entry in self._waiting} | self._open.keys()
-            for write in (True, False) if writable else (False,):
-                with suppress(*_FAILURES), self._store.transaction(write=write) as connection:
-                    name = free_id(
-                        wanted,
-                        lambda id_, by=connection: (
-                            id_ in held  # type: ignore[misc]
-                            or by.execute("SELECT 1 FROM questions WHERE id = ?", (id_,)).fetchone()
-                        ),
-                    )
-                    if write:
-                        own = self._own_run(connection)
-                        connection.execute(
-                            "INSERT INTO questions (id, run) VALUES (?, ?)", (name, own)
-                        )
-                    return name
-            return free_id(wanted, held.__contains__)
-
-    def release(self, name: str) -> None:
-        """Its question ended before a round."""
-        self._put(_Entry(question=name, statements=[(_FORGET, (name, _RUN))]))
-
-    def observe(
-        self,
-        name: str,
-        finished: Round,
-        *,
-        began: Begun | None,
-        took_s: float,
-        stop: bool | None,
-        score: float | None,
-    ) -> None:
-        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says.
-
-        ``took_s`` are the seconds since the round before, without those of an answer asked for apart.
-        """
-        with self._store.lock:
-            usage, signals, now = finished.usage, finished.signals, time.time()
-            if stop is not None:
-                signals = {**signals, POLICY_STOP: float(stop)}
-            if usage.latency_s is None:
-                usage = replace(usage, latency_s=took_s + (usage.answer_latency_s or 0.0))
-            moment = finished.time or datetime.fromtimestamp(now, UTC)
-            finished = replace(finished, usage=usage, signals=signals, time=moment)
-            number = 1 if began is not None else self._open.get(name, (0, finished))[0] + 1
-            statements = [] if began is None else _beginning(name, began, now)
-            finished, content = _content(finished)
-            statements.append((_ROUND, (number, content, score, now, name, _RUN)))
-            entry = _Entry(question=name, statements=statements, rounds=1)
-            if began is None and name not in self._open:  # what came before was lost
-                self._lose([entry])
-                return
-            self._open[name] = (number, finished)
-            self._put(entry)
-
-    def end(self, name: str, stopped_by: StoppedBy | None, last: Round | None = None) -> bool:
-        """It ended; ``last`` takes the place of its last round. Whether a kill loses nothing of it."""
-        with self._store.lock:
-            number, recorded = self._open.pop(name, (0, None))
-            statements: list[_Statement] = []
-            if last is not None and recorded is not None:
-                _, content = _content(_in_place_of(recorded, last))
-                statements.append((_LAST, (content, name, _RUN, number)))
-            statements.append((_END, (time.time(), stopped_by, name, _RUN)))
-            entry = _Entry(question=name, statements=statements, over=True)
-            if recorded is None:
-                self._lose([entry])
-                return False
-            return self._put(entry)
-
-    def label(self, label: Label) -> None:
-        """See :meth:`Store.label`; what waits is written before."""
-        self.flush()
-        self._store.label(label)
-
-    def close(self) -> None:
-        """End what is under way as unfinished; what cannot be written now is lost."""
-        with self._store.lock:
-            if self.closed:
-                return
-            self._again_at = None
-            if self.flush() and self._store.connected:
-                with suppress(*_FAILURES), self._store.transaction() as connection:
-                    _end_all(connection, self._own_run(connection))
-            self._lose(self._waiting)
-            self._waiting = []
-            self.closed = True
-            self._store.disconnect()
-
-    # --- writing -------------------------------------------------------------------------------------
-    def _put(self, entry: _Entry) -> bool:
-        with self._store.lock:
-            if self.closed:
-                self.problem = self.problem or "it was closed"
-                self._lose([entry])
-                return False
-            self._check_process()
-            self._waiting.append(entry)
-            return self.flush()
-
-    def kept(self, name: str) -> bool:
-        """Whether a kill loses nothing that was put of a question."""
-        return self.flush() and name not in self.lost.open
-
-    def flush(self) -> bool:
-        """Write what waits; whether nothing does any more."""
-        with self._store.lock:
-            store, begun = self._store, time.monotonic()
-            if self._again_at is not None and begun < self._again_at:
-                return False
-            store.wait_s = _BUSY_S if self._again_at is None else 0.0
-            try:
-                self._renew(store.removed())
-                if self._waiting:
-                    with store.transaction() as connection:
-                        run = self._own_run(connection)
-                        lost = [one for one in self._waiting if not one.written(connection, run)]
-                    self._lose(lost)
-                    self._waiting = []
-            except _FAILURES as error:
-                now = time.monotonic()  # a try that fails at once costs the loop nothing
-                self._again_at = now + (_AGAIN_S if now - begun > _LONG_S else 0.0)
-                self.problem = self.problem or f"{error}"
-                if sum(len(repr(one.statements)) for one in self._waiting) > _MOST_WAITING:
-                    self._lose(self._waiting)
-                    self._waiting = []
-                    self._open.clear()
-                return False
-            finally:
-                store.wait_s = _BUSY_S
-            self._again_at = None
-            return True
-
-    def _lose(self, entries: Sequence[_Entry]) -> None:
-        for entry in entries:
-            self.problem = self.problem or f"question {entry.question!r:.60} is not in {self._store.file}"
-            self.lost.add(entry.question, rounds=entry.rounds, over=entry.over)
-
-    def _own_run(self, connection: sqlite3.Connection) -> int:
-        """The number of this run, which is told when it writes first; then what the dead left is ended."""
-        found = connection.execute(
-            "SELECT number FROM runs WHERE token = ?", (self._token,)
-        ).fetchone()
-        if found is not None:
-            return int(found[0])
-        end_the_dead(connection)
-        row = (self._token, self._document, platform.node(), _process(os.getpid()))
-        added = connection.execute(
-            "INSERT INTO runs (token, document, host, process) VALUES (?, ?, ?, ?)", row
-        )
-        return int(added.lastrowid or 0)
-
-    def _renew(self, old: sqlite3.Connection | None) -> None:
-        """Somebody removed the store: what is under way is written again, what had ended is lost."""
-        if old is None:
-            return
-        own = "run = (SELECT number FROM runs WHERE token = ?)"
-        ended = old.execute(
-            "SELECT id, (SELECT count(*) FROM rounds WHERE question = number) FROM questions "
-            f"WHERE turn IS NOT NULL AND {own}",
-            (self._token,),
-        ).fetchall()
-        for name, rounds in ended:
-            self.problem = self.problem or f"{self._store.file} was removed"
-            self.lost.add(name, rounds=rounds, over=True)
-        begun = old.execute(f"SELECT * FROM questions WHERE turn IS NULL AND {own}", (self._token,))
-        entries = list[_Entry]()
-        for number, name, _, *cells in begun.fetchall():
-            statements: list[_Statement] = [(_BEGIN, (name, _RUN, *cells[:10]))]
-            rounds = old.execute(
-                "SELECT round, content, score, time FROM rounds WHERE question = ? ORDER BY round",
-                (number,),
-            ).fetchall()
-            statements += [(_ROUND, (*row, name, _RUN)) for row in rounds]
-            if rounds:
-                entries.append(_Entry(question=name, statements=statements, rounds=len(rounds)))
-        self._waiting = [*entries, *self._waiting]
-        old.close()
-
-
-_FAILURES = (StorageError, DataError, sqlite3.Error, MemoryError)
 
 
 def end_the_dead(connection: sqlite3.Connection) -> None:
@@ -833,48 +538,12 @@ def end_the_dead(connection: sqlite3.Connection) -> None:
     ).fetchall()
     for number, host, process in runs:
         if not _is_alive(connection, number, host, process):
-            _end_all(connection, number)
+            end_all(connection, number)
 
 
-def _end_all(connection: sqlite3.Connection, run: int) -> None:
+def end_all(connection: sqlite3.Connection, run: int) -> None:
+    """What a run had not finished ended in error."""
     connection.execute("DELETE FROM questions WHERE run = ? AND begun IS NULL", (run,))
     left = connection.execute("SELECT id FROM questions WHERE run = ? AND turn IS NULL", (run,))
     for (name,) in left.fetchall():
-        connection.execute(_END, (time.time(), "error", name, run))
-
-
-def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
-    asked, gold = in_unicode(began.question), in_unicode(began.gold)
-    told = (
-        asked.text,
-        asked.type,
-        asked.split,
-        asked.group,
-        *map(_listed, (gold.answers, gold.passage_ids)),
-    )
-    drawn = (began.policy_hash, began.propensity, int(began.explored), now)
-    return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return json.dumps(texts, ensure_ascii=False)
-
-
-def _content(finished: Round) -> tuple[Round, str]:
-    """The round and its text, as a file can hold them."""
-    content = json.dumps(as_document(finished), separators=(",", ":"), ensure_ascii=False)
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        return _content(in_unicode(finished))
-    return finished, content
-
-
-def _in_place_of(recorded: Round, last: Round) -> Round:
-    """The round with its answer, and with what the record says of it."""
-    usage = last.usage
-    if usage.latency_s is None and recorded.usage.latency_s is not None:
-        before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
-        usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
-    signals = {**recorded.signals, **last.signals}
-    return replace(last, usage=usage, signals=signals, time=recorded.time)
+        connection.execute(END, (time.time(), "error", name, run))

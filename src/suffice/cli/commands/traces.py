@@ -171,9 +171,9 @@ def _add_label(actions: Any) -> None:
         "label",
         help="add gold answers, scores, types or groups that became known later",
         description="Adds labels of a file: gold answers, types, groups, and scores of what was returned (of "
-        "the last round, or of the round named). A store of live loops takes them itself; any other record is "
-        "left as it is, and written again with them. Labels that differ from each other, or from what the "
-        "record says, are refused.",
+        "the last round, or of the round named). A store of live loops takes them; any other record is left "
+        "as it is, and written again with them. Labels that differ from each other, or from what the record "
+        "says, are refused.",
     )
     add_traces(label)
     label.add_argument(
@@ -270,10 +270,10 @@ def _add_export(actions: Any) -> None:
         "export",
         help="write a store as Parquet, or any record as JSON lines, CSV or spans",
         description="Writes a store of live loops as Parquet files in a folder; typed again it adds what "
-        "ended since. In other formats it writes a record's columns of the schema as text, one row per question and round; traces "
-        "import --format columns reads it back. In CSV lists, passages, tokens and signals are JSON, and a "
-        "null is a blank cell. As otlp it is spans by OpenTelemetry's GenAI names, a document of OTLP JSON a "
-        "question, which traces import --format otlp reads back.",
+        "ended since. In other formats: a record's columns of the schema as text, one row per question and "
+        "round, which traces import --format columns reads back; in CSV lists, passages, tokens and signals "
+        "are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's GenAI names, a document of "
+        "OTLP JSON a question, which traces import --format otlp reads back.",
     )
     add_traces(export)
     export.add_argument(

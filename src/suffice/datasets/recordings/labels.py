@@ -74,7 +74,9 @@ def label_traces(
     if out is not None:
         check_free(Path(out))
     elif store is None or replace:
-        raise UsageError("only a store takes labels, and keeps those it has; write a copy: --out NEW")
+        raise UsageError(
+            "only a store takes labels, and keeps those it has; write a copy: --out NEW"
+        )
     read = Source.read(source, skip_invalid=skip_invalid)
     notes: list[str] = []
     if isinstance(labels, str | Path):

@@ -26,6 +26,7 @@ from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_value
+from suffice.trace.loop_record import Begun, LoopRecord
 from suffice.trace.rounds.records import (
     Draft,
     Gold,
@@ -36,7 +37,6 @@ from suffice.trace.rounds.records import (
     score_of,
     with_draft,
 )
-from suffice.trace.store import Begun, LoopRecord
 
 OWN_ID = "give every question its own id, or none to have one made"
 Mode = Literal["shadow", "live"]

@@ -23,6 +23,7 @@ from suffice.pipelines.live.requirements import has_confidence
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
+from suffice.trace.loop_record import LoopRecord
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     MOST_INT16,
@@ -31,7 +32,7 @@ from suffice.trace.rounds.records import (
     in_unicode,
     whole,
 )
-from suffice.trace.store import LoopRecord, store_place
+from suffice.trace.store import store_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from suffice.errors import DataError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.reader import first_error
 from suffice.trace.rounds.labels import labels_beside
-from suffice.trace.rounds.reader import as_trace_set, read_traces
+from suffice.trace.rounds.reader import as_trace_set, inspect_traces
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, round_of_document
 from suffice.trace.rounds.table import TraceSetOrigin
 from suffice.trace.rounds.writer import records_to_table
@@ -37,7 +37,8 @@ def read_watch_1(folder: Path) -> tuple[QuestionRecord, ...]:
         raise DataError("holds no watch-*.jsonl and no Parquet file", file=str(folder))
     records: dict[str, QuestionRecord] = {}
     if parquet:
-        records = {record.question.id: record for record in read_traces(folder).records()}
+        traces = inspect_traces(folder).valid(skip_invalid=False)
+        records = {record.question.id: record for record in traces.records()}
     for file in files:
         if file.with_suffix(".parquet").exists():
             continue
@@ -62,7 +63,12 @@ def _of_journal(file: Path) -> Iterator[QuestionRecord]:
                 gold = {name: tuple(texts) for name, texts in document["gold"].items()}
                 asked = Question(**document["begin"])
                 drawn = {name: document[name] for name in ("propensity", "policy_hash")}
-                under_way[asked.id] = {"question": asked, "gold": Gold(**gold), **drawn, "rounds": []}
+                under_way[asked.id] = {
+                    "question": asked,
+                    "gold": Gold(**gold),
+                    **drawn,
+                    "rounds": [],
+                }
             elif "round" in document:
                 rounds = under_way[document["id"]]["rounds"]
                 rounds.append((round_of_document(document["round"]), document.get("score")))

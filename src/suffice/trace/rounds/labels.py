@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -314,10 +314,8 @@ def labels_beside(root: Path, table: pa.Table) -> LabelFile:
 
     A last line that was cut off while it was written is left out, with a remark.
     """
-    read = _read(root)
-    if (store := store_at(root)) is not None:  # which refused what differs
-        stored = Labels.of(Store(store).labels()[0])
-        read = replace(read, labels=Labels({**read.labels.entries, **stored.entries}))
+    store = store_at(root)
+    read = _read(root) if store is None else LabelFile(Labels.of(Store(store).labels()[0]))
     if not read.labels:
         return read
     ids = frozenset(table.column("question_id").unique().to_pylist())

@@ -53,8 +53,8 @@ FILE = "suffice.file"  # the column that says which of the parts a row came from
 class Part:
     """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
 
-    ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run in a
-    store.
+    ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run
+    of a store.
     """
 
     file: Path
@@ -488,9 +488,7 @@ def inspect_traces(
     for source in sources:
         file = source if isinstance(source, Path) else store or root
         try:
-            read = (
-                _of_file(source, wanted) if isinstance(source, Path) else _of_run(source, wanted)
-            )
+            read = _of_file(source, wanted) if isinstance(source, Path) else _of_run(source, wanted)
         except DataError as error:
             errors.append(error)
             continue

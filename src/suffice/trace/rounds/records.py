@@ -693,7 +693,7 @@ def as_document(value: Any) -> Any:
     if is_dataclass(value):
         return {
             name: as_document(held)
-            for name, default in _defaults(kind)
+            for name, default in _defaults(kind)  # type: ignore[arg-type]
             if (held := getattr(value, name)) != default
         }
     if isinstance(value, Mapping):
@@ -705,7 +705,7 @@ _ATOMS = frozenset({str, int, bool, type(None)})
 
 
 @cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
     """Each field with its default."""
     return tuple(
         (part.name, part.default if part.default_factory is MISSING else part.default_factory())
@@ -753,7 +753,7 @@ def _built(kind: type, document: Any) -> Any:
 
 
 @cache
-def _plain_parts(kind: type) -> tuple[tuple[str, str, type | tuple[type, ...], bool], ...]:
+def _plain_parts(kind: Any) -> tuple[tuple[str, str, type | tuple[type, ...], bool], ...]:
     """Fields of plain values, with what they, or their items, must be."""
     parts = list[tuple[str, str, type | tuple[type, ...], bool]]()
     for own in fields(kind):

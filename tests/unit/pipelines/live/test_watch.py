@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -679,7 +677,7 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
     monkeypatch.undo()
     assert [one.question.text for one in read_traces(tmp_path).records()] == ["kept?"]
     with monkeypatch.context() as patched:  # what never ended is read once its process is gone
-        patched.setattr("suffice.trace.store._process", lambda _: "")
+        patched.setattr("suffice.trace.store.process_of", lambda _: "")
         kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
     assert kept == {"kept?": 5, "half?": 1}
 
@@ -694,7 +692,7 @@ def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_befor
     half.observe(answer="Oslo")
     assert half.kept()
     with monkeypatch.context() as patched:
-        patched.setattr("suffice.trace.store._MOST_WAITING", 0)
+        patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
         patched.setattr(Store, "_connected", refusing)
         half.observe(answer="Skien")
         assert not half.kept()
@@ -822,14 +820,17 @@ def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> N
         loop.observe(answer="Bergen")
         loop.kept()
         shutil.rmtree(folder)
+        loop.observe(answer="Oslo")
         with pytest.warns(SufficeWarning, match="was removed"):
-            loop.observe(answer="Oslo")
             loop.end()
     with watch.question("Where?", question_id="after") as after:
         walk(after)
     kept = records(folder)
     # what had ended went with the file
-    assert {name: len(record.rounds) for name, record in kept.items()} == {"under way": 2, "after": 5}
+    assert {name: len(record.rounds) for name, record in kept.items()} == {
+        "under way": 2,
+        "after": 5,
+    }
     assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (5, 1)
     assert [held.answer for held in kept["under way"].rounds] == ["Bergen", "Oslo"]
     shutil.rmtree(folder)  # what was no longer held is lost, counted and said
