@@ -47,7 +47,7 @@ CREATE TABLE questions (
 CREATE INDEX questions_of_run ON questions (run, turn);
 CREATE TABLE rounds (
     question INTEGER NOT NULL REFERENCES questions ON DELETE CASCADE, round INTEGER NOT NULL,
-    content TEXT NOT NULL, score REAL, time REAL, PRIMARY KEY (question, round)) WITHOUT ROWID;
+    content TEXT NOT NULL, score REAL, time REAL, UNIQUE (question, round));
 CREATE TABLE labels (
     number INTEGER PRIMARY KEY AUTOINCREMENT, question TEXT NOT NULL, content TEXT NOT NULL);
 CREATE INDEX labels_of_question ON labels (question);
@@ -162,7 +162,7 @@ class Store:
     def __init__(self, file: Path, *, durable: bool = False, stays: bool = False) -> None:
         self.file = file
         self.lock = threading.RLock()
-        self.wait_s = BUSY_S
+        self.wait_s = self._waits = BUSY_S
         self._durable, self._stays = durable, stays
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0)
@@ -182,7 +182,9 @@ class Store:
         """All or nothing of what is written; reading sees one moment."""
         with self.lock, self._named():
             connection = self._connected(write=write)
-            connection.execute(f"PRAGMA busy_timeout = {round(1000 * self.wait_s)}")
+            if self._waits != self.wait_s:
+                connection.execute(f"PRAGMA busy_timeout = {round(1000 * self.wait_s)}")
+                self._waits = self.wait_s
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 yield connection
@@ -241,7 +243,7 @@ class Store:
                 raise DataError("no such file", file=str(self.file))
             if self.file.exists():
                 plain_file(self.file)
-            self._connection = self._opened(write=write)
+            self._connection, self._waits = self._opened(write=write), self.wait_s
             known = self.file.stat()
             self._identity = (known.st_dev, known.st_ino)
         return self._connection
@@ -285,6 +287,8 @@ class Store:
                 "upgrade with: pip install -U suffice",
                 file=str(self.file),
             )
+        # seldom, since a loop waits for it: 16 MB
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
 
     def _create(self, connection: sqlite3.Connection) -> None:

@@ -684,12 +684,12 @@ def as_document(value: Any) -> Any:
     {'answer': 'Oslo', 'tokens': [{'token': 'Oslo', 'logprob': '-inf'}], 'signals': {'own': 0.5}}
     """
     kind = type(value)
+    if kind in _ATOMS:
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if kind is tuple:
         return [as_document(inner) for inner in value]
-    if kind in _ATOMS:
-        return value
     if is_dataclass(value):
         return {
             name: as_document(held)
