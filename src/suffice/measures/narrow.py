@@ -34,7 +34,6 @@ from suffice.measures.shards import Shard, map_tasks, shards_of, tasks_of
 from suffice.scoring import F1_KINDS
 from suffice.signals.available import given_signals
 from suffice.signals.table import declared
-from suffice.trace.filelist import unlist
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import opened, readable
 from suffice.trace.reader import parquet_files, run_document
@@ -95,10 +94,15 @@ def write_measures(
             f"{traces.origin.source} holds measures already; name the traces they are of"
         )
     signals = given_signals(traces)
-    stated = {"source": traces.origin.source, "code": code_stamp(), "files": _stamps(traces)}
-    run = {**traces.origin.run, STATED: {**stated, "signals": list(signals)}}
+    stated: dict[str, Any] = {
+        "source": traces.origin.source,
+        "code": code_stamp(),
+        "files": _stamps(traces),
+    }
     shards = shards_of(traces)
     tasks: Sequence[Sequence[Shard] | TraceSet] = tasks_of(shards) if shards else [traces]
+    stated |= {"signals": list(signals), "parts": len(tasks)}
+    run = {**traces.origin.run, STATED: stated}
     names = [f"part-{number:06d}.parquet" for number in range(len(tasks))]
     _refuse_others(folder, names, run, again=again)
     missing = [i for i, name in enumerate(names) if again or not (folder / name).exists()]
@@ -139,7 +143,6 @@ def _refuse_others(
             )
     for file in there:
         if again and file.name not in names:
-            unlist(file)
             file.unlink()
 
 
@@ -163,7 +166,7 @@ class _Writing:
             QUESTIONS.key: str(QUESTIONS.version).encode(),
             RUN_KEY: json.dumps(self.run, sort_keys=True).encode(),
         }
-        write_table(table.replace_schema_metadata(metadata), file, listed=True)
+        write_table(table.replace_schema_metadata(metadata), file)
         return int(table.num_rows)
 
     def _narrow(self, traces: TraceSet) -> pa.Table:
@@ -246,6 +249,9 @@ def refuse_stale(traces: TraceSet) -> None:
         raise DataError(
             f"measured by {stated.get('code')}, and this is {code_stamp()}; {command}", file=here
         )
+    parts = stated.get("parts", 0)
+    if Path(here).is_dir() and (found := len(parquet_files(Path(here)))) < parts:
+        raise DataError(f"holds {found} of its {parts} parts; {command}", file=here)
     there = Path(source)
     if not there.exists():
         return

@@ -113,7 +113,7 @@ def _export_store(path: str | Path, folder: Path) -> Written:
     runs = [run for run in store.runs(exported(folder), dead=False) if run.records]
     for run in runs:
         table = records_to_table(run.records, run.document)
-        write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet", listed=True)
+        write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet")
     if labels:
         replace_file(folder / LABELS_FILE, labels.encode())
     records = [record for run in runs for record in run.records]

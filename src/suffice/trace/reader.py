@@ -22,9 +22,7 @@ import pyarrow.parquet as pq
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import failures_files
-from suffice.trace.filelist import check_listed
 from suffice.trace.parquet import (
-    FOOTER_KEY,
     complete,
     footer_of,
     nulls_throughout,
@@ -156,7 +154,7 @@ class StoredFile:
     ) -> StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
-        metadata.pop(FOOTER_KEY, None)
+        metadata.pop(b"suffice.footer.sha256", None)  # of files written before
         version = _version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), version, kind)
         _check_required(stored.names, str(file), kind)
@@ -164,7 +162,6 @@ class StoredFile:
         if own := sorted(kind.later_than(version) & {*stored.names}):
             remarks = (*remarks, *_unread(parquet.read(columns=own), version, kind))
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
-        check_listed(file)
         return cls(
             file=file,
             kind=kind,

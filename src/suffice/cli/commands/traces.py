@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from suffice.cli.options import TRACES, add_json, add_traces, natural, out_path
@@ -17,9 +16,7 @@ from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError, UsageError
 from suffice.measures.seen import record_banners
 from suffice.pipelines.live.redact import RedactedScore, redact_traces
-from suffice.trace.durable import writable
 from suffice.trace.export import EXPORT_FORMATS, export_traces
-from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
@@ -41,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
     _add_validate(actions)
-    _add_accept(actions)
     _add_prune(actions)
     _add_split(actions)
     _add_merge(actions)
@@ -69,8 +65,7 @@ def _add_validate(actions: Any) -> None:
         "validate",
         help="check against the schema",
         description="Checks traces of questions, or of plans, against the schema and lists every "
-        "problem with file, row and column. The files of a directory are compared whole with its list, "
-        "files.sha256. Exit code 2 when there is a problem.",
+        "problem with file, row and column. Exit code 2 when there is a problem.",
     )
     validate.add_argument("traces", metavar="TRACES", help=TRACES)
     validate.add_argument(
@@ -80,19 +75,6 @@ def _add_validate(actions: Any) -> None:
     )
     add_json(validate)
     validate.set_defaults(run=_validate)
-
-
-def _add_accept(actions: Any) -> None:
-    accept = actions.add_parser(
-        "accept",
-        help="list a directory's files as they are now",
-        description="Lists the Parquet files of a directory as they are now, in files.sha256, whatever was "
-        "listed there: where one was changed, added or left out on purpose. Reading refuses a file that is "
-        "missing, or is another one, by that list.",
-    )
-    accept.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
-    add_json(accept)
-    accept.set_defaults(run=_accept)
 
 
 def _add_prune(actions: Any) -> None:
@@ -286,6 +268,7 @@ def _add_export(actions: Any) -> None:
     export.add_argument(
         "--out",
         required=True,
+        type=out_path(".jsonl", ".json", ".csv", ".otlp", ".txt", folder=True),
         metavar="OUT",
         help="the folder; of text the file, where nothing may stand yet",
     )
@@ -385,7 +368,6 @@ def _import(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    writable(arguments.out, folder=arguments.format == EXPORT_FORMATS[0])
     with waiting(f"reading {arguments.traces}"):
         written = export_traces(
             arguments.traces,
@@ -450,31 +432,11 @@ def _prune(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _accept(arguments: argparse.Namespace) -> int:
-    with waiting(f"reading {arguments.traces}"):
-        accepted = accept_files(arguments.traces)
-    if arguments.json:
-        print_json(asdict(accepted))
-        return 0
-    put(f"listed {accepted.files:,} files of {accepted.folder}")
-    for names, what in (
-        (accepted.added, "not listed before"),
-        (accepted.changed, "of which another was listed"),
-        (accepted.gone, "listed before, and not there"),
-    ):
-        if names:
-            more = "" if len(names) <= _MOST_SHOWN else ", ..."
-            put(f"  {len(names):,} {what}: {', '.join(names[:_MOST_SHOWN])}{more}")
-    return 0
-
-
 def _validate(arguments: argparse.Namespace) -> int:
     """Inspect and list."""
     is_plan = schema_of(arguments.traces) == PLANS
     with waiting(f"reading {arguments.traces}"):
         checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
-        differing = differing_files(Path(arguments.traces))
-        checked = replace(checked, errors=[*checked.errors, *differing])
     if arguments.json:
         errors = [
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}

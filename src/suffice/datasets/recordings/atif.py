@@ -33,11 +33,6 @@ def read_atif(path: Path) -> tuple[QuestionRecord, ...]:
     Each message of the user's begins a question, each step that observed results of tools is a round. The
     agent's last message is the answer, and the last round's; the others were asked for none. Steps that
     were copied from another trajectory, and trajectories of subagents, are left out.
-
-    Raises
-    ------
-    DataError
-        Naming file, trajectory (row) and step (column).
     """
     return tuple(record for row in json_documents(path) for record in _records(row))
 

@@ -15,11 +15,6 @@ def read_flashrag(path: Path) -> tuple[QuestionRecord, ...]:
     """Records of the file; iteration 0 is round 1.
 
     The query of a round is what the pipeline sends: the question, from round 2 with the last answer behind.
-
-    Raises
-    ------
-    DataError
-        Naming file, row and column; also where a pipeline kept no answer of each iteration.
     """
     return tuple(_record(row) for row in json_rows(path))
 

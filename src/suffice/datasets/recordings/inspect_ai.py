@@ -51,11 +51,6 @@ def read_inspect(path: Path) -> tuple[QuestionRecord, ...]:
     The target is gold. A use of a tool opens a round, those of one message share it. Scores given while a
     sample ran (``score(state)``) are those of the round, with the answer that was scored, and the sample's
     own the last round's: C, I, P and N are 1, 0, .5 and 0, and what is no number in 0 to 1 is left out.
-
-    Raises
-    ------
-    DataError
-        Naming file and sample (row).
     """
     records: list[QuestionRecord] = []
     empty = 0

@@ -109,17 +109,12 @@ def label_traces(
     if conflicts:
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
+    notes.insert(0, f"{len(fitted.questions):,} of {len(known):,} questions were labelled")
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
                 Store(store).label(label)
-        return Written(
-            out=str(source),
-            questions=read.traces.n_questions,
-            rounds=read.traces.table.num_rows,
-            splits=read.traces.splits,
-            notes=(_told(fitted, known), *notes),
-        )
+        return read.as_written(notes)
     step = {
         "by": "label",
         "from": Path(read.name).name,
@@ -131,13 +126,7 @@ def label_traces(
         return fitted.onto(table)
 
     copy = Copy([read], str(out), step=step, change=labelled, fills=fitted.columns())
-    return copy.write(
-        splits=read.traces.splits, failures=True, notes=(_told(fitted, known), *notes)
-    )
-
-
-def _told(fitted: Labels, known: Collection[str]) -> str:
-    return f"{len(fitted.questions):,} of {len(known):,} questions were labelled"
+    return copy.write(splits=read.traces.splits, failures=True, notes=notes)
 
 
 def _refuse_unknown(

@@ -17,11 +17,6 @@ def read_loopgain(path: Path) -> tuple[QuestionRecord, ...]:
 
     Only the last round has an answer. Signal ``error`` is the loop's own; the score is 1 - error where the
     file's errors lie in 0 to 1, and else 1 where the cell's target was reached and 0 before.
-
-    Raises
-    ------
-    DataError
-        Naming file, row and column.
     """
     rows = list(json_lines(path))
     trials = [row for row in rows if not row.values.get("_header")]

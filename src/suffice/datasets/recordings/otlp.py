@@ -76,11 +76,6 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     The outermost span of an agent (``invoke_agent``, AGENT; or of a chain, which has a question of its own)
     is a question. The i-th search below it (``retrieval``, ``execute_tool``; RETRIEVER, TOOL) opens round i;
     those that overlap share one, and what happens within a search belongs to it.
-
-    Raises
-    ------
-    DataError
-        Naming file and span.
     """
     spans = _Spans(str(path))
     for row in json_documents(path):

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.filelist import missing_files
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
 from suffice.trace.loops import LoopsSeen, in_words
-from suffice.trace.parquet import checksums_of, complete, footer_of, opened, readable
+from suffice.trace.parquet import complete, footer_of, opened, readable
 from suffice.trace.reader import (
     EXAMPLE,
     StoredFile,
@@ -63,14 +62,6 @@ class Part:
     rows: int
     empty: Mapping[str, int]
     held: pa.Table | None = None
-
-    @property
-    def has_checksums(self) -> bool:
-        """Whether damage to it is noticed."""
-        if self.held is not None:
-            return True
-        has = checksums_of(self.file)
-        return has.pages and has.footer
 
     def read(self) -> pa.Table:
         """Its rows, with the columns as they stand."""
@@ -212,7 +203,7 @@ def _opened(
     if small and not _is_measured(root):
         return None
     files: list[StoredFile] = []
-    errors = missing_files(root)
+    errors: list[DataError] = []
     for file in parquet_files(root):
         try:
             files.append(StoredFile.open(file, wanted, QUESTIONS))
@@ -462,7 +453,7 @@ def inspect_traces(
         Only when there is no Parquet file at ``path``.
     """
     root = Path(path)
-    errors = missing_files(root)
+    errors: list[DataError] = []
     tables: list[pa.Table] = []
     parts: list[Part] = []
     broken: list[Problem] = []
