@@ -195,7 +195,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     signals = tuple(_signals(traces, given))
     return Contents(
         source=source.name,
-        files=len(source.parts),
+        files=len({part.file for part in source.parts}),
         questions=traces.n_questions,
         rounds=traces.table.num_rows,
         max_rounds=traces.n_rounds,

@@ -23,6 +23,7 @@ from suffice.trace.store import Store, end_the_dead, exported, store_at
 from suffice.trace.writer import write_table
 
 ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
+_IN_A_FILE = 2_000  # questions
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
@@ -110,19 +111,22 @@ def _export_store(path: str | Path, folder: Path) -> Written:
     # labels first: those of questions that end meanwhile come with the next export
     if folder.resolve() != file.parent.resolve():
         labels = "".join(f"{line_of(label)}\n" for label in store.labels()[0])
-    runs = [run for run in store.runs(exported(folder), dead=False) if run.records]
-    for run in runs:
-        table = records_to_table(run.records, run.document)
-        write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet")
+    rounds, splits = 0, list[str | None]()
+    while runs := [
+        run for run in store.runs(exported(folder), dead=False, most=_IN_A_FILE) if run.records
+    ]:
+        for run in runs:
+            table = records_to_table(run.records, run.document)
+            write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet")
+            rounds += sum(len(record.rounds) for record in run.records)
+            splits += [record.question.split for record in run.records]
     if labels:
         replace_file(folder / LABELS_FILE, labels.encode())
-    records = [record for run in runs for record in run.records]
-    splits = [record.question.split for record in records if record.question.split is not None]
     return Written(
         out=str(folder),
-        questions=len(records),
-        rounds=sum(len(record.rounds) for record in records),
-        splits={name: splits.count(name) for name in sorted(set(splits))},
+        questions=len(splits),
+        rounds=rounds,
+        splits={name: splits.count(name) for name in sorted({*splits} - {None}, key=str) if name},
     )
 
 

@@ -135,7 +135,9 @@ class LoopRecord:
     @property
     def failing(self) -> bool:
         """Whether what was put last could not be written, nor now."""
-        return not (self.closed or self.flush())
+        with self._store.lock:
+            self._again_at = None if self._again_at is None else 0.0
+            return not (self.closed or self.flush())
 
     # --- what loops tell -----------------------------------------------------------------------------
     def settle(self, wanted: str) -> str:

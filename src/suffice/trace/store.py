@@ -312,15 +312,15 @@ class Store:
 
     # --- reading -----------------------------------------------------------------------------------
     def runs(
-        self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True
+        self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True, most: int = -1
     ) -> list[StoredRun]:
-        """What each run recorded after so many ends, by its token.
+        """What each run recorded after so many ends, by its token; of a run ``most`` questions, -1: all.
 
         ``dead``: also what a process that is gone had not finished, which ended in error.
         """
         with self.transaction(write=False) as connection:
             found = connection.execute("SELECT * FROM runs ORDER BY number").fetchall()
-            return [_run_of(connection, run, after(run[1]), dead=dead) for run in found]
+            return [_run_of(connection, run, after(run[1]), most, dead=dead) for run in found]
 
     def labels(self, after: int = 0) -> tuple[list[Label], int]:
         """Labels that came after so many others, and how many there are now."""
@@ -449,11 +449,11 @@ _QUESTIONS = (
 
 
 def _run_of(
-    connection: sqlite3.Connection, run: Sequence[Any], after: int, *, dead: bool
+    connection: sqlite3.Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
 ) -> StoredRun:
     number, token, document, host, process = run
     rows = connection.execute(
-        f"{_QUESTIONS} WHERE run = ? AND turn > ? ORDER BY turn", (number, after)
+        f"{_QUESTIONS} WHERE run = ? AND turn > ? ORDER BY turn LIMIT ?", (number, after, most)
     ).fetchall()
     turn = rows[-1][-1] if rows else after
     records = [_record_of(connection, row, row[-2]) for row in rows]

@@ -140,7 +140,7 @@ def test_threads_and_tasks_lose_nothing(file: Path) -> None:
     with Watch(record=file, max_rounds=3) as watch:
 
         def one(number: int) -> str:
-            with watch.question("?", question_id=f"q{number % 8}") as loop:
+            with watch.question("?", question_id=f"q{number}") as loop:
                 while not loop.done:
                     loop.observe(answer=f"{number}")
             return loop.question_id
@@ -380,6 +380,17 @@ def test_an_export_is_repeated_by_what_ended_since(file: Path, tmp_path: Path) -
             assert kept(out) == kept(file)
     assert kept(out)["q1"].gold.answers == ("Oslo",)
     assert len(list(out.glob("*.parquet"))) == 3
+
+
+def test_a_large_export_is_several_files(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suffice.trace.export._IN_A_FILE", 2)
+    record(file, 5)
+    written = export_traces(file, tmp_path / "out", format="parquet")
+    assert (written.questions, written.rounds) == (5, 10)
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 3
+    assert kept(tmp_path / "out") == kept(file)
 
 
 def test_an_export_into_its_own_folder_doubles_nothing(tmp_path: Path) -> None:
