@@ -75,6 +75,11 @@ class _Entry:
     rounds: int = 0
     over: bool = False
 
+    @property
+    def bytes(self) -> int:
+        """About what it takes in memory."""
+        return sum(len(cell) for _, row in self.statements for cell in row if isinstance(cell, str))
+
     def written(self, connection: sqlite3.Connection, run: int) -> bool:
         """Whether it could be written; not where its question is gone, or another's."""
         try:
@@ -112,23 +117,23 @@ class LoopRecord:
     def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:
         self._store = Store(place, durable=durable, stays=True)
         self._document = json.dumps(run)
-        self.lost = Lost()
         self.problem: str | None = None
         self.closed = False
         self._begin()
         with suppress(StorageError):  # told with the first round
-            if place.exists():
-                self._store.run_documents()
+            self._store.run_documents()
 
     def _begin(self) -> None:
         """Take up work in this process, which a fork may have made."""
         self._pid = os.getpid()
         self._token = uuid.uuid4().hex
+        self.lost = Lost()
         self._open: dict[str, tuple[int, Round]] = {}  # how many rounds, and the last as recorded
         self._waiting: list[_Entry] = []
+        self._bytes = 0  # of what waits
         self._again_at: float | None = None  # when what failed is tried again
 
-    def _checkprocess_of(self) -> None:
+    def _check_process(self) -> None:
         if os.getpid() != self._pid:
             self._begin()
 
@@ -143,8 +148,7 @@ class LoopRecord:
     def settle(self, wanted: str) -> str:
         """The id, or with a number where it is taken; nobody else gets it, as far as can be written."""
         with self._store.lock:
-            self._checkprocess_of()
-            writable = self.flush()
+            writable = not self.closed and self.flush()
             held = {entry.question for entry in self._waiting} | self._open.keys()
             for write in (True, False) if writable else (False,):
                 try:
@@ -186,6 +190,7 @@ class LoopRecord:
         ``took_s`` are the seconds since the round before, without those of an answer asked for apart.
         """
         with self._store.lock:
+            self._check_process()
             usage, signals, now = finished.usage, finished.signals, time.time()
             if stop is not None:
                 signals = {**signals, POLICY_STOP: float(stop)}
@@ -207,6 +212,7 @@ class LoopRecord:
     def end(self, name: str, stopped_by: StoppedBy | None, last: Round | None = None) -> bool:
         """It ended; ``last`` takes the place of its last round. Whether a kill loses nothing of it."""
         with self._store.lock:
+            self._check_process()
             number, recorded = self._open.pop(name, (0, None))
             statements: list[_Statement] = []
             if last is not None and recorded is not None:
@@ -245,8 +251,9 @@ class LoopRecord:
                 self.problem = self.problem or "it was closed"
                 self._lose([entry])
                 return False
-            self._checkprocess_of()
+            self._check_process()
             self._waiting.append(entry)
+            self._bytes += entry.bytes
             return self.flush()
 
     def kept(self, name: str) -> bool:
@@ -256,6 +263,7 @@ class LoopRecord:
     def flush(self) -> bool:
         """Write what waits; whether nothing does any more."""
         with self._store.lock:
+            self._check_process()
             store, begun = self._store, time.monotonic()
             if self._again_at is not None and begun < self._again_at:
                 return False
@@ -267,13 +275,14 @@ class LoopRecord:
                         run = self._own_run(connection)
                         lost = [one for one in self._waiting if not one.written(connection, run)]
                     self._lose(lost)
-                    self._waiting = []
+                    self._waiting, self._bytes = [], 0
             except _FAILURES as error:
                 self._failed(error, time.monotonic() - begun)
-                if sum(len(repr(one.statements)) for one in self._waiting) > _MOST_WAITING:
+                if self._bytes > _MOST_WAITING:
                     self._lose(self._waiting)
-                    self._waiting = []
-                    self._open.clear()
+                    for one in self._waiting:
+                        self._open.pop(one.question, None)
+                    self._waiting, self._bytes = [], 0
                 return False
             finally:
                 store.wait_s = BUSY_S

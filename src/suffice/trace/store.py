@@ -51,7 +51,6 @@ CREATE TABLE rounds (
 CREATE TABLE labels (
     number INTEGER PRIMARY KEY AUTOINCREMENT, question TEXT NOT NULL, content TEXT NOT NULL);
 CREATE INDEX labels_of_question ON labels (question);
-CREATE TABLE failures (question TEXT PRIMARY KEY, reason TEXT NOT NULL, attempts INTEGER NOT NULL);
 """
 
 
@@ -138,7 +137,7 @@ def _hook_forks() -> None:
 
 
 class Store:
-    """An SQLite database of questions, rounds, labels and failures; many threads and processes may use it.
+    """An SQLite database of questions, rounds and labels; many threads and processes may use it.
 
     Threads take turns. A fork closes the connection first.
 
@@ -239,8 +238,8 @@ class Store:
         if self._connection is None:
             if write:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-            elif not self.file.exists():
-                raise DataError("no such file", file=str(self.file))
+            elif not self.file.exists() or not plain_file(self.file).stat().st_size:
+                raise DataError("no such file, or an empty one", file=str(self.file))
             if self.file.exists():
                 plain_file(self.file)
             self._connection, self._waits = self._opened(write=write), self.wait_s
@@ -334,7 +333,9 @@ class Store:
         return labels, rows[-1][0] if rows else after
 
     def run_documents(self) -> list[Mapping[str, Any]]:
-        """What the runs say of themselves, in the order in which they began."""
+        """What the runs say of themselves, the first one first; none where nothing is recorded."""
+        if not (self.file.exists() and plain_file(self.file).stat().st_size):
+            return []
         with self.transaction(write=False) as connection:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
         return [json.loads(document) for (document,) in rows]

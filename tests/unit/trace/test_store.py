@@ -24,6 +24,8 @@ from suffice.cli.main import main
 from suffice.datasets.recordings.labels import label_traces
 from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, StorageError, SufficeWarning, UsageError
+from suffice.measures.measures import Measures
+from suffice.measures.narrow import write_measures
 from suffice.pipelines.live.watch import Watch
 from suffice.testing.traces import make_record
 from suffice.trace.export import export_traces
@@ -202,6 +204,9 @@ def test_a_fork_in_the_middle_breaks_neither_process(file: Path) -> None:
                 try:
                     with watch.question("?", question_id=f"child{number}") as own:
                         own.observe(answer="Skien")
+                    with watch.question(f"unnamed {number}") as own:
+                        for _ in range(3):
+                            own.observe(answer="Skien")
                     watch.close()
                 finally:
                     os._exit(0)
@@ -215,6 +220,8 @@ def test_a_fork_in_the_middle_breaks_neither_process(file: Path) -> None:
     found = kept(file)
     assert len(found["parent"].rounds) == 2
     assert {f"child{number}" for number in range(8)} <= found.keys()
+    unnamed = [one for one in found.values() if one.question.text.startswith("unnamed")]
+    assert [(len(one.rounds), one.stopped_by) for one in unnamed] == [(3, "end")] * 8
     assert watch.counts.lost_questions == 0
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -240,6 +247,15 @@ def test_a_newer_store_and_what_is_none_are_refused(tmp_path: Path, file: Path) 
                 use(place)
             assert refused.value.file == str(place)
         assert place.read_bytes() == before
+
+
+def test_an_empty_file_is_no_record_and_may_become_one(file: Path) -> None:
+    file.touch()
+    with pytest.raises(DataError, match="empty"):
+        read_traces(file)
+    assert not file.stat().st_size
+    record(file)
+    assert len(kept(file)) == 3
 
 
 @pytest.mark.parametrize("name", ["r.parquet", "notes.txt"])
@@ -360,6 +376,20 @@ def test_a_file_of_labels_goes_into_the_store_once(file: Path, tmp_path: Path) -
     assert refused.value.column == "gold_answers"
     with pytest.raises(UsageError):
         label_traces(tmp_path, [Label(question_id="q1", score=1.0)])
+
+
+def test_measures_of_a_store_that_went_on_are_refused(file: Path, tmp_path: Path) -> None:
+    record(file)
+    out = tmp_path / "m"
+    for change in (
+        lambda: record(file, 1),
+        lambda: label_traces(file, [Label(question_id="q0", score=1.0)]),
+    ):
+        write_measures(read_traces(file), out, again=True)
+        assert Measures(read_traces(out)).traces.n_questions >= 3
+        change()
+        with pytest.raises(DataError, match="has changed"):
+            Measures(read_traces(out))
 
 
 def test_an_export_is_repeated_by_what_ended_since(file: Path, tmp_path: Path) -> None:
