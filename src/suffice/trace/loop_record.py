@@ -347,19 +347,10 @@ class LoopRecord:
 
 def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
     asked, gold = in_unicode(began.question), in_unicode(began.gold)
-    told = (
-        asked.text,
-        asked.type,
-        asked.split,
-        asked.group,
-        *map(_listed, (gold.answers, gold.passage_ids)),
-    )
+    lists = (json.dumps(texts, ensure_ascii=False) for texts in (gold.answers, gold.passage_ids))
+    told = (asked.text, asked.type, asked.split, asked.group, *lists)
     drawn = (began.policy_hash, began.propensity, int(began.explored), now)
     return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return json.dumps(texts, ensure_ascii=False)
 
 
 def _content(finished: Round) -> tuple[Round, str]:

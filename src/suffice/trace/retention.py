@@ -45,19 +45,7 @@ def prune(
 ) -> Pruned:
     """Remove questions of a store that are too old or too much, the oldest first.
 
-    What is under way stays, and the question that ended last. Several processes may prune a store, and
-    record into it, at once.
-
-    Parameters
-    ----------
-    path
-        A store, or a folder with one.
-    retention
-        What is kept.
-    now
-        POSIX seconds.
-    dry
-        Whether to say only what would be removed.
+    What is under way stays, and the question that ended last. ``dry``: say only what would be removed.
     """
     file = store_at(path)
     if file is None:

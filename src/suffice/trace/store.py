@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
 
 VERSION = 1
+SUFFIXES = (".db", ".sqlite", ".sqlite3")
 NAME = "record.db"
 """What a folder calls its store."""
 _APPLICATION = 0x53756666
@@ -59,13 +60,13 @@ def store_at(path: str | Path) -> Path | None:
     place = Path(path)
     if place.is_dir():
         return place / NAME if (place / NAME).exists() else None
-    return place if place.suffix == ".db" and place.exists() else None
+    return place if place.suffix in SUFFIXES and place.exists() else None
 
 
 def store_place(record: str | Path) -> Path:
     """Where loops are recorded: ``FILE.db``, or ``record.db`` in a folder that holds no other record."""
     place = Path(record)
-    if place.suffix == ".db" and not place.is_dir():
+    if place.suffix in SUFFIXES and not place.is_dir():
         return place
     if place.suffix == ".parquet" or place.is_file():
         raise UsageError(
@@ -181,11 +182,11 @@ class Store:
         """All or nothing of what is written; reading sees one moment."""
         with self.lock, self._named():
             connection = self._connected(write=write)
-            if self._waits != self.wait_s:
-                connection.execute(f"PRAGMA busy_timeout = {round(1000 * self.wait_s)}")
-                self._waits = self.wait_s
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
+                if self._waits != self.wait_s:
+                    connection.execute(f"PRAGMA busy_timeout = {round(1000 * self.wait_s)}")
+                    self._waits = self.wait_s
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -205,12 +206,10 @@ class Store:
         """The connection to a file that was removed, or replaced, under it; it is forgotten here."""
         if self._connection is None:
             return None
-        try:
+        with suppress(OSError):
             known = self.file.stat()
-        except OSError:
-            known = None
-        if known is not None and (known.st_dev, known.st_ino) == self._identity:
-            return None
+            if (known.st_dev, known.st_ino) == self._identity:
+                return None
         old, self._connection = self._connection, None
         return old
 
@@ -223,6 +222,8 @@ class Store:
             said = str(error)
             if "locked" in said or "busy" in said:
                 said = f"another process held the lock for more than {self.wait_s:g} s; end it, or try again"
+            elif "unable to open" in said:
+                said += "; change who may read and write it and its folder"
             raise StorageError(f"{self.file}: {said}") from error
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
@@ -231,6 +232,12 @@ class Store:
                 f"is no record of suffice, or damaged: {error}; name another file",
                 file=str(self.file),
             ) from error
+        except DataError as error:
+            if error.file is not None:
+                raise
+            raise DataError(error.message, file=str(self.file), column=error.column) from error
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DataError(f"is damaged: {error!r:.200}", file=str(self.file)) from error
         except OSError as error:
             raise StorageError(f"{self.file}: {error.strerror or error}") from error
 

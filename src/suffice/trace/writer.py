@@ -38,20 +38,8 @@ RecordKey = tuple[Hashable, ...]
 class RowSet(Generic[_Record]):
     """How records of one kind are kept as rows.
 
-    Parameters
-    ----------
-    schema
-        Of the rows.
-    rows
-        The rows of a record, keyed by column.
-    key
-        The columns that tell records apart.
-    key_of
-        The values of these columns for a record.
-    place
-        Names a row in messages.
-    noun
-        What a record is called in messages.
+    ``key`` are the columns that tell records apart, ``key_of`` gives their values of a record, ``rows`` its
+    rows by column. ``place`` names a row in messages, ``noun`` a record.
     """
 
     schema: TableSchema
@@ -195,7 +183,7 @@ class _Shards:
         """Files written aside by a run that was killed."""
         if self._shard is not None:
             own = f"-{self._shard.name}."
-            patterns = [f".{_begin(self._shard)}*.tmp", f".failures{own}*.tmp", f".files{own}*.tmp"]
+            patterns = [f".{_begin(self._shard)}*.tmp", f".failures{own}*.tmp"]
         else:
             patterns = [f".{self._root.name}.*.tmp" if self._single else ".*.tmp"]
         for leftover in (file for pattern in patterns for file in folder.glob(pattern)):

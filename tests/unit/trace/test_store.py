@@ -6,6 +6,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -23,7 +24,7 @@ import suffice
 from suffice.cli.main import main
 from suffice.datasets.recordings.labels import label_traces
 from suffice.datasets.recordings.registry import import_traces
-from suffice.errors import DataError, StorageError, SufficeWarning, UsageError
+from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.narrow import write_measures
 from suffice.pipelines.live.watch import Watch
@@ -256,6 +257,31 @@ def test_an_empty_file_is_no_record_and_may_become_one(file: Path) -> None:
     assert not file.stat().st_size
     record(file)
     assert len(kept(file)) == 3
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_a_damaged_store_is_read_or_refused_with_its_name(
+    file: Path, tmp_path: Path, times: int
+) -> None:
+    record(file)
+    content, draw = file.read_bytes(), random.Random(3)
+    damaged = tmp_path / "damaged.db"
+    refused: list[str] = []
+    for _ in range(times):
+        copy = bytearray(content)
+        at, length = draw.randrange(len(copy)), draw.choice((1, 1, 8, 200))
+        copy[at : at + length] = draw.randbytes(len(copy[at : at + length]))
+        damaged.write_bytes(
+            copy[: draw.choice((len(copy), len(copy), draw.randrange(1, len(copy))))]
+        )
+        for beside in ("-wal", "-shm"):
+            damaged.with_name(f"damaged.db{beside}").unlink(missing_ok=True)
+        try:
+            read_traces(damaged)
+        except SufficeError as error:
+            refused.append(str(error))
+    assert len(refused) > times / 10
+    assert all(str(damaged) in said for said in refused)
 
 
 @pytest.mark.parametrize("name", ["r.parquet", "notes.txt"])
