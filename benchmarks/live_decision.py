@@ -8,7 +8,7 @@ import numpy as np
 
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import LoopRecord
+from suffice.signals.table import GrowingRecord
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import LoopView
 
@@ -23,7 +23,7 @@ def main() -> dict[str, float]:
     measured: list[float] = []
     for _ in range(400):
         controller.start(record.question.text)
-        signals = LoopRecord(LoopView(record.question.text, ()), policy.specs)
+        signals = GrowingRecord(LoopView(record.question.text, ()), policy.specs)
         for finished in record.rounds:
             started = time.perf_counter()
             controller.observe(finished)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
-    checksums,
     choose_regret,
     choose_speed,
     cut_estimates,
@@ -56,7 +55,6 @@ BENCHMARKS = {
     "stop_rag_targets": stop_rag_targets.main,
     "service_decisions": service_decisions.main,
     "watch": watch.main,
-    "checksums": checksums.main,
     "choose_regret": choose_regret.main,
     "choose_speed": choose_speed.main,
     "cut_estimates": cut_estimates.main,

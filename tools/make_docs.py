@@ -140,7 +140,8 @@ def schema_page() -> str:
     """The trace schema and the plan trace's."""
     head = (
         "# Trace schema, version 2\n\nOne row per question and round, in one Parquet file or a directory "
-        "of them, which may also hold `labels.jsonl` ([labels](records.md#label-it-later)). File metadata "
+        "of them, which may also hold `labels.jsonl` ([labels](records.md#label-it-later)). A store of live "
+        "loops (`FILE.db`) holds the same and is read alike. File metadata "
         "carries `suffice.schema` and `suffice.run`. Unknown columns are ignored, "
         "missing optional ones read as null, and any Arrow type that converts without loss is accepted. "
         "The token columns are those of the answering call, the `sample_` ones those of its samples, the "

@@ -9,11 +9,12 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,15 @@ def test_curl_lines_of_the_page_are_answered_as_printed(tmp_path: Path) -> None:
                 assert reply[name] == value or value == "...", (block, name, reply)
 
 
-def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
+def test_what_is_acknowledged_is_committed(tmp_path: Path) -> None:
     """What a kill finds, without one: see the slow test for the kill."""
     with listening(tmp_path / "record") as port:
         loop = post(port, "/v1/loops", {"question": "Where was Ibsen born?"})["id"]
         for number in (1, 2):
             post(port, f"/v1/loops/{loop}/rounds", {"round": number, "answer": f"{number}"})
-            (journal,) = (tmp_path / "record").glob("watch-*.jsonl")
-            assert f'"answer":"{number}"' in journal.read_text()
+            with closing(sqlite3.connect(tmp_path / "record" / "record.db")) as database:
+                contents = database.execute("SELECT content FROM rounds").fetchall()
+            assert [json.loads(content)["answer"] for (content,) in contents][-1] == f"{number}"
 
 
 @pytest.mark.slow

@@ -62,6 +62,7 @@ from suffice.testing.traces import make_record
 from suffice.trace.durable import FailureFile
 from suffice.trace.lazy import in_memory
 from suffice.trace.plans.file import read_plans, write_plans
+from suffice.trace.rounds.journal import read_watch_1
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Round, as_document
 from suffice.trace.rounds.writer import question_writer, write_traces
@@ -547,8 +548,10 @@ def runs(folder: Path) -> Case:
                 spoiled = draw.randrange(len(begun))
                 lines = [json.dumps(line).encode() for line in begun]
                 lines[spoiled] = damaged_json(begun[spoiled], draw)
-                (root / "watch-a-00000.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-                read_traces(root)
+                old = folder / "old"
+                old.mkdir(exist_ok=True)
+                (old / "watch-a-00000.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+                read_watch_1(old)
             case _:
                 other = folder / "other"
                 shutil.rmtree(other, ignore_errors=True)

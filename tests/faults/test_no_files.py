@@ -116,9 +116,7 @@ def test_in_place_of_a_record(kind: str, tmp_path: Path) -> None:
     assert all(refused.values()), refused
 
 
-@pytest.mark.parametrize(
-    "name", ["b.parquet", "labels.jsonl", "watch-a-00000.jsonl", "files.sha256"]
-)
+@pytest.mark.parametrize("name", ["b.parquet", "labels.jsonl", "record.db"])
 @pytest.mark.parametrize("kind", _KINDS)
 def test_in_a_record_folder(kind: str, name: str, tmp_path: Path) -> None:
     folder = tmp_path / "record"

@@ -289,7 +289,7 @@ def test_a_full_disk_costs_no_answer(given: Path, disk: Path, tried: Tried) -> N
         with (disk / "filler").open("wb") as filler:
             free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
             os.posix_fallocate(filler.fileno(), 0, free)
-        running.under_load(range(10, 310), 4)  # beyond what a journal holds
+        running.under_load(range(10, 310), 4)
         assert running.metric("suffice_record_failing") == 1
         assert running.get("/health/ready")[0] == 503
         (disk / "filler").unlink()
@@ -308,7 +308,7 @@ def test_what_could_not_be_written_at_the_end_is_said_last_and_the_status_is_1(
     given: Path, tmp_path: Path, tried: Tried
 ) -> None:
     record = tmp_path / "r"
-    limited = Conditions(file_bytes=16_000)
+    limited = Conditions(file_bytes=800_000)
     with serving(given, record, conditions=limited, code=1) as running:
         running.under_load(range(40), 4)
         assert running.metric("suffice_record_failing") == 1

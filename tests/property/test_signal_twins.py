@@ -22,7 +22,7 @@ from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import LoopRecord, signal_columns, signal_value
+from suffice.signals.table import GrowingRecord, signal_columns, signal_value
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import (
     Gold,
@@ -230,7 +230,7 @@ def assert_equal_bits(
     read = list(traces.records())
     columns = signal_columns(traces, specs)
     for question, record in enumerate(read):
-        growing = LoopRecord(LoopView(record.question.text, ()), specs)
+        growing = GrowingRecord(LoopView(record.question.text, ()), specs)
         for number, held in enumerate(record.rounds):
             live = growing.observe(held)
             for spec, column in zip(specs, columns, strict=True):

@@ -71,15 +71,6 @@ def test_a_run_document(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.column) == (str(file), "suffice.run")
 
 
-def test_a_list_of_files(tmp_path: Path) -> None:
-    suffice.write_traces([make_record("a", ["Oslo"])], tmp_path / "rec")
-    (file,) = (tmp_path / "rec").glob("files*.sha256")
-    file.write_bytes(file.read_bytes().replace(b'# {"', b'# {"size": 1, "size": 1, "'))
-    with pytest.raises(DataError) as caught:
-        suffice.read_traces(tmp_path / "rec")
-    assert caught.value.file == str(file)
-
-
 def test_a_monitor_state(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     file.write_text('{"a": 1, "a": 2}')

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
 
 Read = TypeVar("Read")
 
-TRACES = "a Parquet file, a directory of them, or 'example'"
+TRACES = "a Parquet file, a directory of them, a FILE.db of live loops, or 'example'"
 _SEED = 42  # of a sample, where --seed is not given
 
 

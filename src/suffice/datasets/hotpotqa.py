@@ -25,10 +25,7 @@ def _supporting_title(row: Row, value: Any) -> str:
 
 
 def _build(row: Row) -> Example:
-    """One question. A passage's id is its title, ``title#2`` for the second of that title.
-
-    Every paragraph that bears a supporting title is gold, since the format names no other key.
-    """
+    """One question. A passage's id is its title, ``title#2`` for the second of that title."""
     paragraphs = [_paragraph(row, value) for value in row.rows("context", default=[])]
     titles = [title for title, _ in paragraphs]
     ids = unique_ids(titles)

@@ -33,14 +33,9 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Which columns of a file hold what.
+    """Which columns of a file hold what; all but the question may be missing.
 
-    Parameters
-    ----------
-    question, answers, id, type
-        A column's name; ``None``: the first of the usual names that the file has (``question``; ``answers``,
-        ``answer``, ``gold_answers``, ``golden_answers``; ``id``, ``_id``, ``question_id``; ``type``,
-        ``question_type``). All but the question may be missing.
+    ``None``: the first of the usual names that the file has (``answers``, ``answer``, ``gold_answers``, ...).
     """
 
     question: str | None = None

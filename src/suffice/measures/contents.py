@@ -17,9 +17,8 @@ from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
-from suffice.trace.filelist import is_listed, lists_in
 from suffice.trace.rounds.copying import ATTRIBUTES, Source
-from suffice.trace.rounds.labels import LABELS_FILE, Labels, labelled, names_passages
+from suffice.trace.rounds.labels import Labels, labelled, names_passages
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
@@ -67,11 +66,6 @@ class Contents(Tabular):
         The path read.
     files, questions, rounds, max_rounds, closed_book
         How many; ``rounds`` in all, ``closed_book`` are the questions with a round 0.
-    with_checksums
-        Files in which damage is noticed: their pages and their footer have checksums.
-    listed
-        Files that the directory's list names, so that one that is missing, or another, is noticed; ``None``:
-        there is no list.
     labelled, with_gold_passages
         Questions with gold answers, and with gold passages.
     ending
@@ -96,8 +90,6 @@ class Contents(Tabular):
     rounds: int
     max_rounds: int
     closed_book: int
-    with_checksums: int
-    listed: int | None
     labelled: int
     with_gold_passages: int
     ending: Mapping[int, int]
@@ -118,8 +110,6 @@ class Contents(Tabular):
         ends = ", ".join(f"{count:,} at round {last}" for last, count in self.ending.items())
         rows: list[tuple[Value, ...]] = [
             ("files", f"{self.files:,}"),
-            ("files with checksums", f"{self.with_checksums:,}"),
-            ("files listed", "no list" if self.listed is None else f"{self.listed:,}"),
             ("questions", f"{self.questions:,}"),
             ("rounds", f"{self.rounds:,}, at most {self.max_rounds} a question"),
             ("questions end", ends),
@@ -203,16 +193,13 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     traces = inspection.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
     signals = tuple(_signals(traces, given))
-    unlisted = _unlisted(source)
     return Contents(
         source=source.name,
-        files=len(source.parts),
+        files=len({part.file for part in source.parts}),
         questions=traces.n_questions,
         rounds=traces.table.num_rows,
         max_rounds=traces.n_rounds,
         closed_book=traces.closed_book.num_rows,
-        with_checksums=sum(part.has_checksums for part in source.parts),
-        listed=None if unlisted is None else len(source.parts) - len(unlisted),
         labelled=int(labelled(traces).sum()),
         with_gold_passages=int(names_passages(traces).sum()),
         ending=dict(sorted(Counter(traces.last_rounds.tolist()).items())),
@@ -237,8 +224,6 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
             *inspection.remarks,
             *_notes(traces),
             *_labels_beside(inspection.labels),
-            *_unchecked(source),
-            *_beyond_the_list(source, unlisted or ()),
         ),
     )
 
@@ -246,35 +231,8 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
 def _labels_beside(labels: Labels) -> Iterator[str]:
     if labels:
         yield (
-            f"{len(labels.questions):,} questions are labelled in {LABELS_FILE}; the columns below are as "
-            "they stand in the other files"
-        )
-
-
-def _unchecked(source: Source) -> Iterator[str]:
-    without = [part for part in source.parts if not part.has_checksums]
-    if without:
-        yield (
-            f"without checksums: {len(without):,} of {len(source.parts):,} files, so damage to them may be "
-            "read as other values; written anew they have them: suffice traces filter "
-            f"{source.name} --min-rounds 1 --out NEW"
-        )
-
-
-def _unlisted(source: Source) -> list[str] | None:
-    """Files that no list of their directory names; ``None``: it has no list. Journals become files."""
-    files = [part.file for part in source.parts if part.journal is None]
-    if not any(lists_in(folder) for folder in {file.parent for file in files}):
-        return None
-    return [file.name for file in files if not is_listed(file)]
-
-
-def _beyond_the_list(source: Source, unlisted: Sequence[str]) -> Iterator[str]:
-    if unlisted:
-        yield (
-            f"not listed: {len(unlisted):,} of {len(source.parts):,} files, the first {unlisted[0]}, so that "
-            "they could be missing or others unnoticed; list them as they are: suffice traces accept "
-            f"{source.name}"
+            f"{len(labels.questions):,} questions are labelled beside their rows; the columns below are as "
+            "they stand in the rows"
         )
 
 

@@ -34,13 +34,13 @@ from suffice.measures.shards import Shard, map_tasks, shards_of, tasks_of
 from suffice.scoring import F1_KINDS
 from suffice.signals.available import given_signals
 from suffice.signals.table import declared
-from suffice.trace.filelist import unlist
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import opened, readable
 from suffice.trace.reader import parquet_files, run_document
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import MEASURED, RUN_KEY, STATED
+from suffice.trace.store import Store, store_at
 from suffice.trace.writer import write_table
 
 WIDE = (
@@ -94,10 +94,15 @@ def write_measures(
             f"{traces.origin.source} holds measures already; name the traces they are of"
         )
     signals = given_signals(traces)
-    stated = {"source": traces.origin.source, "code": code_stamp(), "files": _stamps(traces)}
-    run = {**traces.origin.run, STATED: {**stated, "signals": list(signals)}}
+    stated: dict[str, Any] = {
+        "source": traces.origin.source,
+        "code": code_stamp(),
+        "files": _stamps(traces),
+    }
     shards = shards_of(traces)
     tasks: Sequence[Sequence[Shard] | TraceSet] = tasks_of(shards) if shards else [traces]
+    stated |= {"signals": list(signals), "parts": len(tasks)}
+    run = {**traces.origin.run, STATED: stated}
     names = [f"part-{number:06d}.parquet" for number in range(len(tasks))]
     _refuse_others(folder, names, run, again=again)
     missing = [i for i, name in enumerate(names) if again or not (folder / name).exists()]
@@ -138,7 +143,6 @@ def _refuse_others(
             )
     for file in there:
         if again and file.name not in names:
-            unlist(file)
             file.unlink()
 
 
@@ -162,7 +166,7 @@ class _Writing:
             QUESTIONS.key: str(QUESTIONS.version).encode(),
             RUN_KEY: json.dumps(self.run, sort_keys=True).encode(),
         }
-        write_table(table.replace_schema_metadata(metadata), file, listed=True)
+        write_table(table.replace_schema_metadata(metadata), file)
         return int(table.num_rows)
 
     def _narrow(self, traces: TraceSet) -> pa.Table:
@@ -203,9 +207,13 @@ class _Writing:
 def _stamps(traces: TraceSet) -> list[list[Any]]:
     """Name, size and a hash of the footer of every file; none of a record in memory."""
     source = Path(traces.origin.source)
-    if not source.exists():
-        return []
-    return [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(source)]
+    return _stamps_at(source) if source.exists() else []
+
+
+def _stamps_at(source: Path) -> list[list[Any]]:
+    files = [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(source)]
+    store = store_at(source)
+    return files if store is None else [*files, [store.name, *Store(store).stamp()]]
 
 
 def _footer(file: Path) -> str:
@@ -241,9 +249,11 @@ def refuse_stale(traces: TraceSet) -> None:
         raise DataError(
             f"measured by {stated.get('code')}, and this is {code_stamp()}; {command}", file=here
         )
+    parts = stated.get("parts", 0)
+    if Path(here).is_dir() and (found := len(parquet_files(Path(here)))) < parts:
+        raise DataError(f"holds {found} of its {parts} parts; {command}", file=here)
     there = Path(source)
     if not there.exists():
         return
-    files = [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(there)]
-    if files != stated.get("files"):
+    if _stamps_at(there) != stated.get("files"):
         raise DataError(f"{source} has changed since it was measured; {command}", file=here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,15 @@ from suffice.numbers.fields import map_fields
 from suffice.numbers.tests.e_process import whole
 from suffice.protocols import strict_json
 from suffice.trace.reader import StoredFile, parquet_files
-from suffice.trace.rounds.journal import Journal, free_id, journal_files
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
 from suffice.trace.rounds.reader import as_trace_set, read_traces
-from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.rounds.writer import records_to_table
+from suffice.trace.store import Store, store_at
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 """When a question ended of which no time is recorded."""
-_JOURNALLED = "watch-"  # files whose questions stood in a journal before, in the same order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +44,15 @@ class Found:
 
 @dataclass(slots=True)
 class _Part:
-    """How many questions of a file and of the journal it was made of were read, and a digest of their ids."""
+    """How many questions of a file were read, and a digest of their ids."""
 
     taken: int = 0
     digest: str = ""
     seen: tuple[int, int] = (0, 0)  # size and time of the file when it was last read
 
 
-@dataclass(slots=True)
-class _Open:
-    """A journal of which everything up to a byte was read."""
-
-    journal: Journal
-    offset: int = 0
-    read: int = 0  # finished questions
-
-
 class Folder:
-    """A trace file, or a folder of them that loops may be writing to.
+    """A store of live loops, a trace file, or a folder of them.
 
     New questions of one look come in the order in which their last rounds ended, of equal times and without
     any in the order of files by name and of rows. What a look costs depends on what is new, not on what was
@@ -80,70 +69,44 @@ class Folder:
     def __init__(self, root: Path, reading: Reading) -> None:
         self._root, self._reading = root, reading
         self._parts: dict[str, _Part] = {}
-        self._open: dict[Path, _Open] = {}
-        self._labels = 0
+        self._opened: Store | None = None
+        self._labels = self._stored_labels = self._turn = 0
 
     def look(self) -> Found:
         """What came since the last look."""
         # labels first: a question that ends meanwhile is read before a label that comes after it
         labels, torn = self._new_labels()
         found: list[Asked] = []
-        others = damaged = 0
+        others = 0
         for traces, order in self._new_sets():
             asked = {question.id: question for question in self._reading.questions(traces)}
             found += [asked[name] for name in order if name in asked]
             others += len(order) - len(asked)
-        for held in self._open.values():
-            damaged += held.journal.damaged
-            held.journal.damaged = 0
         found.sort(key=lambda question: question.time or EARLIEST)
-        return Found(
-            questions=tuple(found), labels=tuple(labels), others=others, damaged=damaged + torn
-        )
+        return Found(questions=tuple(found), labels=tuple(labels), others=others, damaged=torn)
 
     # --- questions -------------------------------------------------------------------------------
     def _new_sets(self) -> Iterator[tuple[TraceSet, Sequence[str]]]:
         """New questions, with their ids in the order in which they stand there."""
-        # journals first: one that becomes a file meanwhile is found there by its number of questions
-        journals = journal_files(self._root) if self._root.is_dir() else []
-        for gone in self._open.keys() - set(journals):
-            del self._open[gone]
-        for file in journals:
-            try:
-                records, run = self._of_journal(file)
-            except FileNotFoundError:
-                continue
-            if records:
-                yield _as_traces(records, run), [record.question.id for record in records]
-        for file in self._files():
+        if (store := self._store()) is not None:
+            turn = self._turn
+            for run in store.runs(lambda _: turn, dead=False):
+                if run.records:
+                    origin = TraceSetOrigin(source=str(store.file), run=dict(run.document))
+                    traces = as_trace_set(records_to_table(run.records), origin)
+                    yield traces, [record.question.id for record in run.records]
+                self._turn = max(self._turn, run.turn)
+        there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
+        for file in parquet_files(self._root) if there else []:
             yield from self._of_file(file)
 
-    def _files(self) -> list[Path]:
-        there = self._root.is_file() or (
-            self._root.is_dir() and any(self._root.glob("[!.]*.parquet"))
-        )
-        return parquet_files(self._root) if there else []
-
-    def _of_journal(self, file: Path) -> tuple[list[QuestionRecord], Mapping[str, Any]]:
-        held = self._open.setdefault(file, _Open(Journal(file=file)))
-        with plain_file(file).open("rb") as stream:
-            stream.seek(held.offset)
-            content = stream.read()
-        whole_lines = content[: content.rfind(b"\n") + 1]
-        held.offset += len(whole_lines)
-        journal = held.journal
-        for line in whole_lines.splitlines():
-            try:
-                journal.take(line)
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                journal.damaged += 1
-        part = self._parts.setdefault(file.stem, _Part())
-        first = max(part.taken - held.read, 0)
-        new = _distinct(journal.finished[first:])
-        held.read += len(journal.finished)
-        journal.finished.clear()
-        part.taken = max(part.taken, held.read)
-        return new, journal.run
+    def _store(self) -> Store | None:
+        file = store_at(self._root)
+        if file is None:
+            return None
+        if self._opened is None:
+            self._opened = Store(file)
+        return self._opened
 
     def _of_file(self, file: Path) -> Iterator[tuple[TraceSet, Sequence[str]]]:
         part = self._parts.setdefault(file.stem, _Part())
@@ -154,14 +117,13 @@ class Folder:
         stored = StoredFile.open(file, {"question_id"}, QUESTIONS)
         ids = stored.read(["question_id"]).column(0).unique().to_pylist()
         known, new = ids[: part.taken], ids[part.taken :]
-        if not file.stem.startswith(_JOURNALLED):
-            if len(known) < part.taken or _digest("", known) != part.digest:
-                raise DataError(
-                    f"other questions stand where {part.taken:,} were read before; a record that was "
-                    "rewritten is watched with another --state",
-                    file=str(file),
-                )
-            part.digest = _digest(part.digest, new)
+        if len(known) < part.taken or _digest("", known) != part.digest:
+            raise DataError(
+                f"other questions stand where {part.taken:,} were read before; a record that was "
+                "rewritten is watched with another --state",
+                file=str(file),
+            )
+        part.digest = _digest(part.digest, new)
         if new:
             columns = self._reading.columns
             read = read_traces(file, columns=columns)
@@ -170,6 +132,9 @@ class Folder:
 
     # --- labels ----------------------------------------------------------------------------------
     def _new_labels(self) -> tuple[list[Label], int]:
+        if (store := self._store()) is not None:
+            came, self._stored_labels = store.labels(self._stored_labels)
+            return came, 0
         file = self._root / LABELS_FILE
         if not self._root.is_dir() or not file.exists():
             return [], 0
@@ -203,11 +168,12 @@ class Folder:
         return {
             "files": {name: [part.taken, part.digest] for name, part in self._parts.items()},
             "labels": self._labels,
+            "store": [self._turn, self._stored_labels],
         }
 
     def resume(self, document: object) -> None:
         """Go on from what :meth:`to_json` gave."""
-        fields = map_fields(document, "how far a record was read", ("files", "labels"))
+        fields = map_fields(document, "how far a record was read", ("files", "labels", "store"))
         files = fields.get("files")
         if not isinstance(files, Mapping):
             raise DataError("must be counts by file", column="files")
@@ -216,24 +182,8 @@ class Folder:
                 raise DataError(f"must be a count and a digest, found {held!r:.60}", column="files")
             self._parts[str(name)] = _Part(whole(held[0], f"files.{name}"), held[1])
         self._labels = whole(fields.get("labels"), "labels")
-
-
-def _as_traces(records: Iterable[QuestionRecord], run: Mapping[str, Any]) -> TraceSet:
-    return as_trace_set(
-        records_to_table(records), TraceSetOrigin(source="a journal", run=dict(run))
-    )
-
-
-def _distinct(records: Sequence[QuestionRecord]) -> list[QuestionRecord]:
-    """The records, an id that came before with a number."""
-    taken: set[str] = set()
-    distinct = []
-    for record in records:
-        name = free_id(record.question.id, taken)
-        taken.add(name)
-        asked = replace(record.question, id=name)
-        distinct.append(record if name == record.question.id else replace(record, question=asked))
-    return distinct
+        turn, labels = fields.get("store", (0, 0))
+        self._turn, self._stored_labels = whole(turn, "store"), whole(labels, "store")
 
 
 def _digest(before: str, ids: Iterable[str]) -> str:

@@ -39,6 +39,7 @@ from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.serve.spans import Spans
 from suffice.trace.durable import in_turn
 from suffice.trace.retention import Retention, prune
+from suffice.trace.store import store_at, store_place
 from suffice.web.guard import Door, Guard, check_exposed, read_tokens
 from suffice.web.run import Hooks, Listening, open_at_once
 
@@ -124,7 +125,8 @@ class Surroundings:
             self.observers += (spans,)
         record = settings.record
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
-        if record.folder is not None and (why := _refusal(Path(record.folder))) is not None:
+        self._home = None if record.folder is None else store_place(record.folder).parent
+        if self._home is not None and (why := _refusal(self._home)) is not None:
             raise StorageError(
                 f"nothing can be recorded in {record.folder}: {why}; make room, let this user write there or "
                 "name another folder: --record DIR"
@@ -195,8 +197,7 @@ class Surroundings:
         if time.monotonic() - checked < _CHECK_EVERY_S:
             return problems
         problems = {}
-        folder = self.settings.record.folder
-        if folder is not None and (why := await asyncio.to_thread(_refusal, Path(folder))):
+        if self._home is not None and (why := await asyncio.to_thread(_refusal, self._home)):
             problems["record"] = f"the folder of the record cannot be written: {why}"
         late = time.monotonic() - self._lately.answered > _LATELY_S
         if (late or self._lately.failed) and not await _reached(self.settings.model.llm):
@@ -300,17 +301,14 @@ class Surroundings:
         clock = _Clock()
         while True:
             now = clock.now()
-            if now is not None and Path(folder).is_dir():
+            if now is not None and store_at(folder) is not None:
                 try:
                     done = await asyncio.to_thread(prune, folder, self._retention, now=now)
-                    if done.files:
-                        _LOG.warning(
-                            "%d files of the record are removed, %d bytes",
-                            len(done.files),
-                            done.bytes,
-                        )
+                    if done.questions:
+                        said = "%d questions of the record are removed, %d bytes"
+                        _LOG.warning(said, done.questions, done.bytes)
                 except Exception:  # noqa: BLE001
-                    _LOG.exception("old files of the record could not be removed")
+                    _LOG.exception("old questions of the record could not be removed")
             await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _watch_for_ever(self) -> None:
@@ -338,7 +336,8 @@ class _Watching:
     ) -> None:
         self.ends = threading.Event()
         """Set where the service ends: no further try to post."""
-        self._folder, self._metrics, self._log = folder, metrics, log
+        self._folder, self._home = folder, store_place(folder).parent
+        self._metrics, self._log = metrics, log
         webhook, self._how = settings.webhook, settings.production
         Production(FixedPolicy(1), ProductionSettings(**self._how))  # refuses what is out of range
         self._hook = None if webhook is None else WebHook(webhook, pause=self._pause)
@@ -372,7 +371,7 @@ class _Watching:
         """Take in what is new; what fails is logged once."""
         key = policy.served.hash
         try:
-            with in_turn(self._folder, f"watch-{key}{self._tag}"):
+            with in_turn(self._home, f"watch-{key}{self._tag}"):
                 self._look(policy)
         except Exception as error:  # noqa: BLE001
             said = f"{type(error).__name__}: {error}"
@@ -385,7 +384,7 @@ class _Watching:
 
     def _look(self, policy: _Watched) -> None:
         key = policy.served.hash
-        file = self._folder / f".watch-{key}{self._tag}.json"
+        file = self._home / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, ()))
         if following is None or stamp != _stamp(file):  # another service looked meanwhile
             settings = ProductionSettings(max_rounds=policy.served.max_rounds, **self._how)

@@ -178,11 +178,11 @@ class RecordSettings:
     ] = "all"
     keep_days: Annotated[
         float | None,
-        Option(help="remove files of the record that are older", metavar="DAYS"),
+        Option(help="remove questions of the record that are older", metavar="DAYS"),
     ] = None
     keep_gigabytes: Annotated[
         float | None,
-        Option(help="remove the oldest files where the record takes more", metavar="GB"),
+        Option(help="remove the oldest questions where the record takes more", metavar="GB"),
     ] = None
 
 

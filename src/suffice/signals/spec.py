@@ -131,9 +131,9 @@ class SignalSpec:
         """The value at the view's last round; NaN when undefined or only recorded."""
         if self.columns is None:
             return UNDEFINED if self.compute is None else self.compute(view)
-        from suffice.signals.table import LoopRecord
+        from suffice.signals.table import GrowingRecord
 
-        return LoopRecord(view, [self]).computed(self)
+        return GrowingRecord(view, [self]).computed(self)
 
     def __reduce__(self) -> tuple[Callable[..., SignalSpec], tuple[Any, ...]]:
         """For another process: a signal with a fixed name by that name, others without their absences."""

@@ -115,7 +115,7 @@ def decide(policy: StopPolicy, table: SignalTable) -> Decision:
     )
 
 
-class LoopRecord:
+class GrowingRecord:
     """A question under way as a record of one, which grows by a round at a time.
 
     Its signals are columns of that record, read at the last round.
@@ -176,14 +176,14 @@ class LoopRecord:
 
 def loop_column(spec: Signal, view: LoopView) -> list[float]:
     """A signal in every round of a view, as replay would read it."""
-    record = LoopRecord(view, [spec])
+    record = GrowingRecord(view, [spec])
     (column,) = signal_columns(record.rounds.traces, [spec])
     return [float(value) for value in column[0]]
 
 
 def signal_value(spec: Signal, view: LoopView) -> float:
-    """A signal at a view's last round; see :meth:`LoopRecord.value`."""
-    return LoopRecord(view, [spec]).value(spec)
+    """A signal at a view's last round; see :meth:`GrowingRecord.value`."""
+    return GrowingRecord(view, [spec]).value(spec)
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:

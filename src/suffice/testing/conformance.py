@@ -26,7 +26,7 @@ from suffice.protocols import (
     StopPolicy,
 )
 from suffice.signals.available import NOT_GIVEN, lack
-from suffice.signals.table import LoopRecord, first_stops, signal_columns, signal_table
+from suffice.signals.table import GrowingRecord, first_stops, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord
 
@@ -215,7 +215,7 @@ def check_signal(spec: Signal, records: Sequence[QuestionRecord]) -> None:
         return
     (whole,) = signal_columns(traces, [spec])
     for index, record in enumerate(traces.records()):
-        growing = LoopRecord(LoopView(record.question.text, ()), [spec])
+        growing = GrowingRecord(LoopView(record.question.text, ()), [spec])
         for number, held in enumerate(record.rounds):
             live, found = growing.observe(held)[spec.name], whole[index, number]
             if live != found and not (math.isnan(live) and math.isnan(found)):

@@ -1,4 +1,4 @@
-"""A trace set for tools that read no Parquet: rows as JSON lines or CSV, or spans in OTLP JSON."""
+"""A record for other tools: a store as Parquet, any record as JSON lines, CSV or spans in OTLP JSON."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from suffice.errors import UsageError
-from suffice.trace.durable import written_aside
+from suffice.errors import StorageError, UsageError
+from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.rounds.copying import Written
+from suffice.trace.rounds.labels import LABELS_FILE, line_of
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows
 from suffice.trace.rounds.spans import spans_of
+from suffice.trace.rounds.writer import records_to_table
+from suffice.trace.store import Store, end_the_dead, exported, store_at
+from suffice.trace.writer import write_table
 
-ExportFormat = Literal["jsonl", "csv", "otlp"]
+ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
+_IN_A_FILE = 2_000  # questions
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
@@ -28,8 +34,9 @@ def export_traces(
     format: ExportFormat,  # noqa: A002
     skip_invalid: bool = False,
 ) -> Written:
-    """Write a record's columns of the schema as text.
+    """Write a store as Parquet, or a record's columns of the schema as text.
 
+    Parquet goes to a folder, where a later export adds what ended since and the labels that came. Of text
     ``suffice traces import`` reads it back, with ``--format columns`` or ``otlp``. Columns without a value
     are left out. Lists, passages, tokens and signals are JSON also in CSV, where a null is a blank cell.
     Infinite numbers are texts, NaN is null.
@@ -37,12 +44,12 @@ def export_traces(
     Parameters
     ----------
     path
-        A Parquet file or a directory of them.
+        A Parquet file, a directory of them, or a store.
     out
-        The file; nothing may stand there yet.
+        The file, where nothing may stand yet; of Parquet the folder.
     format
-        ``jsonl``: an object a line, without its nulls; ``csv``: a header and a line a row; ``otlp``: a
-        document of OTLP JSON a line, with the spans of a question.
+        ``parquet``: of a store only; ``jsonl``: an object a line, without its nulls; ``csv``: a header and a
+        line a row; ``otlp``: a document of OTLP JSON a line, with the spans of a question.
 
     Raises
     ------
@@ -53,6 +60,8 @@ def export_traces(
     """
     if format not in EXPORT_FORMATS:
         raise UsageError(f"no format {format!r}; allowed: {', '.join(EXPORT_FORMATS)}")
+    if format == "parquet":
+        return _export_store(path, Path(out))
     traces = read_traces(path, skip_invalid=skip_invalid)
     records = list(traces.records())
     of_questions = format == "otlp"
@@ -85,6 +94,39 @@ def export_traces(
         rounds=sum(len(record.rounds) for record in records),
         splits={name: splits.count(name) for name in sorted(set(splits))},
         notes=tuple(notes),
+    )
+
+
+def _export_store(path: str | Path, folder: Path) -> Written:
+    """Add what ended since the last export, a file a run, and all labels."""
+    file = store_at(path)
+    if file is None:
+        raise UsageError(
+            f"{path} holds no store of live loops; of other records type --format "
+            f"{' or '.join(EXPORT_FORMATS[1:])}"
+        )
+    store, labels = Store(file), ""
+    with suppress(StorageError), store.transaction() as connection:  # where it may be written
+        end_the_dead(connection)
+    # labels first: those of questions that end meanwhile come with the next export
+    if folder.resolve() != file.parent.resolve():
+        labels = "".join(f"{line_of(label)}\n" for label in store.labels()[0])
+    rounds, splits = 0, list[str | None]()
+    while runs := [
+        run for run in store.runs(exported(folder), dead=False, most=_IN_A_FILE) if run.records
+    ]:
+        for run in runs:
+            table = records_to_table(run.records, run.document)
+            write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet")
+            rounds += sum(len(record.rounds) for record in run.records)
+            splits += [record.question.split for record in run.records]
+    if labels:
+        replace_file(folder / LABELS_FILE, labels.encode())
+    return Written(
+        out=str(folder),
+        questions=len(splits),
+        rounds=rounds,
+        splits={name: splits.count(name) for name in sorted({*splits} - {None}, key=str) if name},
     )
 
 

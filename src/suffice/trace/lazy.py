@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, InternalError
-from suffice.trace.parquet import check_pages, complete, footer_of, readable
+from suffice.trace.parquet import complete, footer_of, readable
 from suffice.trace.reader import StoredFile, coerce_column
 from suffice.trace.schema import MEASURED
 
@@ -71,7 +71,6 @@ class _Reading:
         self._at = 0  # the row that comes next
         self._group = 0  # the row group it is read from
         self._left = 0  # its rows that were not read
-        self._leaves: list[int] | None = None  # what Parquet numbers the column
         self._held: pa.Table | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._parquet: pq.ParquetFile | None = None
@@ -128,24 +127,9 @@ class _Reading:
             raise pa.ArrowInvalid("fewer rows than the footer says")
         self._left = self._file.row_groups[group]
         parquet = self._parquet or self._opened()
-        self._check_pages(parquet.metadata, group)
         self._batches = parquet.iter_batches(
             batch_size=_BATCH, row_groups=[group], columns=self._paths, use_threads=False
         )
-
-    def _check_pages(self, footer: pq.FileMetaData, group: int) -> None:
-        """See that no page shifts the rows, some of which are read and let go of before the last."""
-        if self._leaves is None:
-            paths = [footer.schema.column(leaf).path for leaf in range(len(footer.schema))]
-            self._leaves = [
-                leaf
-                for leaf, path in enumerate(paths)
-                if any(f"{path}.".startswith(f"{wanted}.") for wanted in self._paths)
-            ]
-        rows = footer.row_group(group)
-        with self._file.file.open("rb") as stream:
-            for leaf in self._leaves:
-                check_pages(stream, rows.column(leaf))
 
 
 class Source(Protocol):

@@ -22,9 +22,7 @@ import pyarrow.parquet as pq
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import failures_files
-from suffice.trace.filelist import check_listed
 from suffice.trace.parquet import (
-    FOOTER_KEY,
     complete,
     footer_of,
     nulls_throughout,
@@ -34,6 +32,7 @@ from suffice.trace.parquet import (
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
+from suffice.trace.store import store_at
 
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
@@ -43,18 +42,27 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 
 def parquet_files(root: Path) -> list[Path]:
-    """The Parquet files of a trace set, sorted by name."""
+    """The Parquet files of a trace set, sorted by name; of a store there may be none."""
+    store = store_at(root)
+    if store == root:
+        return []
     if root.is_dir():
         files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
-        if files:
+        if files or store is not None:
             return files
+        if any(root.glob("watch-*.jsonl")):
+            raise DataError(
+                "holds journals of an earlier version; type: suffice traces import --format watch-1 "
+                f"{root} --out NEW",
+                file=str(root),
+            )
         if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
             raise DataError(
                 "Permission denied; change who may read the directory and go through it",
                 file=str(root),
             )
         raise DataError(
-            "the directory holds no *.parquet file; name a trace file or a directory of them",
+            "the directory holds no *.parquet file and no record.db; name a trace file or a directory",
             file=str(root),
         )
     if not root.exists():
@@ -71,8 +79,6 @@ def parquet_files(root: Path) -> list[Path]:
 def schema_of(path: str | Path) -> TableSchema:
     """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
     root = Path(path)
-    if root.is_dir() and not any(root.glob("*.parquet")) and any(root.glob("watch-*.jsonl")):
-        return QUESTIONS  # of loops under way
     for file in parquet_files(root):
         try:
             with opened(file) as parquet:
@@ -148,7 +154,7 @@ class StoredFile:
     ) -> StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
-        metadata.pop(FOOTER_KEY, None)
+        metadata.pop(b"suffice.footer.sha256", None)  # of files written before
         version = _version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), version, kind)
         _check_required(stored.names, str(file), kind)
@@ -156,7 +162,6 @@ class StoredFile:
         if own := sorted(kind.later_than(version) & {*stored.names}):
             remarks = (*remarks, *_unread(parquet.read(columns=own), version, kind))
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
-        check_listed(file)
         return cls(
             file=file,
             kind=kind,

@@ -27,8 +27,7 @@ from suffice.trace.durable import (
     locked,
     replace_file,
 )
-from suffice.trace.filelist import is_listed, list_of, missing_files, settle, write_listed
-from suffice.trace.parquet import opened, readable, write_parquet
+from suffice.trace.parquet import opened, parquet_writer, readable
 from suffice.trace.schema import RUN_KEY, TableSchema
 
 _Record = TypeVar("_Record")
@@ -39,20 +38,8 @@ RecordKey = tuple[Hashable, ...]
 class RowSet(Generic[_Record]):
     """How records of one kind are kept as rows.
 
-    Parameters
-    ----------
-    schema
-        Of the rows.
-    rows
-        The rows of a record, keyed by column.
-    key
-        The columns that tell records apart.
-    key_of
-        The values of these columns for a record.
-    place
-        Names a row in messages.
-    noun
-        What a record is called in messages.
+    ``key`` are the columns that tell records apart, ``key_of`` gives their values of a record, ``rows`` its
+    rows by column. ``place`` names a row in messages, ``noun`` a record.
     """
 
     schema: TableSchema
@@ -96,21 +83,19 @@ GROUP_ROWS = 16_384
 """Rows in a row group of what is written, so that a part of a file can be read by itself."""
 
 
-def write_table(table: pa.Table, path: Path, *, listed: bool = False, settled: bool = True) -> None:
-    """Write one Parquet file, atomically; in the list of its folder where ``listed``, or named there."""
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write one Parquet file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sink = io.BytesIO()
-    write_parquet(table, sink, group_rows=GROUP_ROWS)
-    if listed or is_listed(path):
-        write_listed(path, sink.getvalue(), settled=settled)
-    else:
-        replace_file(path, sink.getvalue())
+    with parquet_writer(sink, table.schema) as writer:
+        writer.write_table(table, row_group_size=GROUP_ROWS)
+    replace_file(path, sink.getvalue())
 
 
 def write_set(table: pa.Table, path: str | Path) -> Path:
     """Write a whole set to a ``.parquet`` path, or as the only file of a directory; the file written."""
     target = only_file(path)
-    write_table(table, target, listed=target != Path(path))
+    write_table(table, target)
     return target
 
 
@@ -150,7 +135,7 @@ def add_part(
                 )
         shards = shards_of(root)
         target = root / shard_name(shards[-1][0] + 1 if shards else 0)
-        write_table(rows, target, listed=True)
+        write_table(rows, target)
         FailureFile(root, kind.key).clear(keys)
     return target
 
@@ -198,7 +183,7 @@ class _Shards:
         """Files written aside by a run that was killed."""
         if self._shard is not None:
             own = f"-{self._shard.name}."
-            patterns = [f".{_begin(self._shard)}*.tmp", f".failures{own}*.tmp", f".files{own}*.tmp"]
+            patterns = [f".{_begin(self._shard)}*.tmp", f".failures{own}*.tmp"]
         else:
             patterns = [f".{self._root.name}.*.tmp" if self._single else ".*.tmp"]
         for leftover in (file for pattern in patterns for file in folder.glob(pattern)):
@@ -244,15 +229,10 @@ class _Shards:
             return
         before = [] if self._table is None else [self._table]
         table = pa.concat_tables([*before, *records])
-        write_table(table.combine_chunks(), self._file(), listed=not self._single, settled=False)
+        write_table(table.combine_chunks(), self._file())
         self._table, self._count = table, self._count + len(records)
         if self._limit is not None and self._count >= self._limit:
             self._number, self._table, self._count = self._number + 1, None, 0
-
-    def close(self) -> None:
-        """Nothing more is added."""
-        if not self._single:
-            settle(list_of(self._file()))
 
     def _file(self) -> Path:
         return self._root if self._single else self._root / shard_name(self._number, self._shard)
@@ -293,8 +273,6 @@ def recorded_before(
     may_differ: frozenset[str],
 ) -> Recorded | None:
     """What ``recorded`` finds at ``root``; ``None``: nothing stands there."""
-    for error in missing_files(root):
-        raise error
     if not (root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))):
         return None
     before = recorded(root)
@@ -399,8 +377,7 @@ class TraceWriter(Generic[_Record]):
 
     def close(self) -> None:
         """Let other writers in."""
-        with self._closing:
-            self._shards.close()
+        self._closing.close()
 
     def __enter__(self) -> TraceWriter[_Record]:
         return self

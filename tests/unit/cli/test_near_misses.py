@@ -97,7 +97,7 @@ def test_a_missing_action_is_answered_with_those_there_are(
     with pytest.raises(SystemExit):
         main(["traces"])
     assert (
-        "ACTION, one of info, validate, accept, prune, split, merge, filter, label, redact, import, export"
+        "ACTION, one of info, validate, prune, split, merge, filter, label, redact, import, export"
         in capsys.readouterr().err
     )
 

@@ -10,7 +10,6 @@ import pytest
 
 from suffice.measures.contents import traces_info
 from suffice.testing.traces import make_record
-from suffice.trace.filelist import accept_files
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
@@ -35,7 +34,6 @@ def folder(tmp_path: Path) -> Path:
     file = root / "part-00001.parquet"
     table = pq.read_table(file).append_column("mine", pa.array([1, 2]))
     pq.write_table(table, file)
-    accept_files(root)
     return root
 
 

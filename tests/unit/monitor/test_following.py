@@ -13,7 +13,7 @@ from suffice.monitor.folder import Folder
 from suffice.monitor.following import Following
 from suffice.monitor.production import Produced, Production, ProductionSettings
 from suffice.policies.rules.policy import RulePolicy
-from suffice.trace.rounds import background
+from suffice.trace.export import export_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 
@@ -41,8 +41,7 @@ def same(one: Produced, other: Produced) -> bool:
 
 
 @pytest.fixture
-def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(background, "_FULL_QUESTIONS", 5)  # journals become files in between
+def record(tmp_path: Path) -> Path:
     return tmp_path / "live"
 
 
@@ -148,8 +147,9 @@ def test_a_recorder_s_file_that_grows_is_read_on_and_one_rewritten_is_refused(
 
 
 def test_labels_of_nobody_torn_and_wrong_ones_do_no_harm(record: Path) -> None:
-    with Watch(POLICY, record=record, max_rounds=3) as watch:
+    with Watch(POLICY, record=record.with_name("live.db"), max_rounds=3) as watch:
         name = ask(watch, 7)
+    export_traces(record.with_name("live.db"), record, format="parquet")
     seen = watching(record)
     with (record / "labels.jsonl").open("wb") as stream:
         stream.write(b'{"question_id": "nobody", "gold_answers": ["x"]}\nnonsense\n')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +40,7 @@ from suffice.serve.settings import (
     WatchSettings,
 )
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.store import Store
 from suffice.web.guard import new_token
 
 
@@ -193,7 +193,7 @@ def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> Non
     with served(ServeSettings(record=record)) as (client, _):
         assert ask(client).status_code == 200
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("suffice.trace.rounds.background._Work._append", _no_room)
+            patch.setattr("suffice.trace.store.Store._connected", _no_room)
             assert ask(client).status_code == 200
             unready = client.get("/health/ready")
             assert (unready.status_code, *unready.json()["problems"]) == (503, "record")
@@ -203,31 +203,36 @@ def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> Non
     assert read_traces(tmp_path / "r").n_questions >= 2
 
 
-def _no_room(*_: object) -> None:
+def _no_room(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_old_files_are_removed_unless_the_clock_jumped(
+def test_old_questions_are_removed_unless_the_clock_jumped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "r"
     with served(ServeSettings(record=RecordSettings(folder=str(folder)))) as (client, _):
-        assert ask(client).status_code == 200
-    (old,) = folder.glob("*.parquet")
-    os.utime(old, (1.0, 1.0))
+        for _ in range(3):
+            assert ask(client).status_code == 200
+    with Store(folder / "record.db").transaction() as database:
+        database.execute("UPDATE questions SET ended = 1.0")
+
+    def left() -> int:
+        return read_traces(folder).n_questions
+
     monkeypatch.setattr(operation, "_PRUNE_EVERY_S", 0.01)
     settings = ServeSettings(record=RecordSettings(folder=str(folder), keep_days=30.0))
     jumped = replace(settings, record=replace(settings.record, keep_days=1e7))
     with served(jumped):
         monkeypatch.setattr(time, "time", lambda: 1e15)
         time.sleep(0.05)
-        assert old.exists()
+        assert left() == 3
     monkeypatch.undo()
     with served(settings):
         end = time.monotonic() + 5
-        while old.exists() and time.monotonic() < end:
+        while left() > 1 and time.monotonic() < end:
             time.sleep(0.01)
-    assert not old.exists()
+    assert left() == 1  # the last one stays
 
 
 @pytest.mark.parametrize(

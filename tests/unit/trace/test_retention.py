@@ -1,8 +1,8 @@
-"""Files of a record are removed by age and size: whole ones, off the list first, never one under way."""
+"""Questions of a store are removed by age and size, the oldest first, never one under way."""
 
 from __future__ import annotations
 
-import os
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,81 +12,83 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.pipelines.live.watch import Watch
 from suffice.testing.traces import make_record
-from suffice.trace.filelist import listed_files
 from suffice.trace.retention import Retention, prune
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
+from suffice.trace.store import Store
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
 
 
-def written(folder: Path, count: int = 4) -> list[Path]:
-    """A file a question, each a day younger than the one before; the youngest is of now."""
-    for number in range(count):
-        with Watch(record=folder) as watch, watch.question("?", question_id=f"q{number}") as loop:
-            loop.observe(answer="Oslo")
-        (new,) = {*folder.glob("*.parquet")} - {*folder.glob("aged-*")}
-        file = new.rename(folder / f"aged-{number}.parquet")
-        age = (count - 1 - number) * DAY
-        os.utime(file, (NOW - age, NOW - age))
-    assert main(["traces", "accept", str(folder)]) == 0
-    return sorted(folder.glob("*.parquet"))
+def written(file: Path, count: int = 4) -> Path:
+    """A question a day; the youngest ended now. The first has a label."""
+    with Watch(record=file) as watch:
+        for number in range(count):
+            with watch.question("?", question_id=f"q{number}") as loop:
+                loop.observe(answer="Oslo " * 2000)
+        watch.label("q0", gold_answers=["Oslo"])
+    with Store(file).transaction() as database:
+        for number in range(count):
+            ended = NOW - (count - 1 - number) * DAY
+            database.execute("UPDATE questions SET ended = ? WHERE id = ?", (ended, f"q{number}"))
+    return file
 
 
-def test_the_old_ones_go_and_the_rest_is_a_record(tmp_path: Path) -> None:
-    files = written(tmp_path)
-    done = prune(tmp_path, Retention(days=1.5), now=NOW, dry=True)
-    assert done.files == ("aged-0.parquet", "aged-1.parquet")
-    assert len(listed_files(tmp_path)) == 4
-    assert prune(tmp_path, Retention(days=1.5), now=NOW) == done
-    assert sorted(listed_files(tmp_path)) == [file.name for file in files[2:]]
-    assert main(["traces", "validate", str(tmp_path)]) == 0
-    assert read_traces(tmp_path).question_ids == ("q2", "q3")
+def test_the_old_ones_go_with_their_labels(tmp_path: Path) -> None:
+    file = written(tmp_path / "live.db")
+    before = file.stat().st_size
+    done = prune(file, Retention(days=1.5), now=NOW, dry=True)
+    assert (done.questions, read_traces(file).n_questions) == (2, 4)
+    again = prune(file, Retention(days=1.5), now=NOW)
+    assert (again.questions, again.bytes) == (done.questions, done.bytes)
+    assert read_traces(file).question_ids == ("q2", "q3")
+    assert not Store(file).labels()[0]
+    assert file.stat().st_size < before
+    assert main(["traces", "validate", str(file)]) == 0
 
 
 def test_the_oldest_go_until_the_rest_takes_no_more(tmp_path: Path) -> None:
-    files = written(tmp_path)
-    room = sum(file.stat().st_size for file in files[2:])
-    done = prune(tmp_path, Retention(gigabytes=room / 1e9), now=NOW)
-    assert done.files == ("aged-0.parquet", "aged-1.parquet")
-    assert done.bytes_left == room
-    assert read_traces(tmp_path).question_ids == ("q2", "q3")
+    file = written(tmp_path / "live.db")
+    whole = prune(file, Retention(days=100.0), now=NOW).bytes_left
+    done = prune(file, Retention(gigabytes=(whole - 15_000) / 1e9), now=NOW)
+    assert done.questions == 2
+    assert read_traces(file).question_ids == ("q2", "q3")
+
+
+def test_the_last_one_stays_so_that_a_monitor_goes_on_counting(tmp_path: Path) -> None:
+    file = written(tmp_path / "live.db")
+    assert prune(file, Retention(days=1.0), now=NOW + 50 * DAY).questions == 3
+    with Watch(record=file) as watch, watch.question("?", question_id="q0") as loop:
+        loop.observe(answer="Oslo")
+    assert loop.question_id == "q0"  # its name is free again
+    turns = [run.turn for run in Store(file).runs()]
+    assert turns == [4, 5]
 
 
 def test_what_is_being_recorded_is_left_alone_by_several_at_once(tmp_path: Path) -> None:
-    written(tmp_path)
-    with Watch(record=tmp_path) as watch:
-        with watch.question("now?", question_id="now") as loop:
-            loop.observe(answer="Oslo")
-            with ThreadPoolExecutor(4) as pool:
-                tiny = Retention(gigabytes=1e-9)
-                done = list(pool.map(lambda _: prune(tmp_path, tiny, now=NOW), range(4)))
-            loop.observe(answer="Oslo")
-        assert sum(len(each.files) for each in done) == 4
-        assert read_traces(tmp_path).question_ids == ("now",)
-    assert read_traces(tmp_path).question_ids == ("now",)
-    assert main(["traces", "validate", str(tmp_path)]) == 0
-
-
-def test_a_file_off_the_list_that_was_not_removed_is_read(tmp_path: Path) -> None:
-    from suffice.trace.filelist import unlist
-
-    files = written(tmp_path)
-    unlist(files[0])  # and killed before it was removed
-    assert read_traces(tmp_path).n_questions == 4
-    assert prune(tmp_path, Retention(days=2.5), now=NOW).files == ("aged-0.parquet",)
+    file = written(tmp_path / "live.db")
+    with Watch(record=file) as watch, watch.question("now?", question_id="now") as loop:
+        loop.observe(answer="Oslo")
+        with ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(lambda _: prune(file, Retention(days=0.5), now=NOW), range(8)))
+        loop.observe(answer="Bergen")
+    assert sum(one.questions for one in done) == 3
+    kept = {record.question.id: len(record.rounds) for record in read_traces(file).records()}
+    assert kept == {"q3": 1, "now": 2}
 
 
 def test_the_command_says_what_it_removes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_traces([make_record("q", ["Oslo"])], tmp_path / "r")
-    os.utime(tmp_path / "r" / "part-00000.parquet", (1.0, 1.0))
-    assert main(["traces", "prune", str(tmp_path / "r")]) == 2
-    assert main(["traces", "prune", str(tmp_path / "r"), "--keep-days", "0"]) == 2
-    assert main(["traces", "prune", str(tmp_path / "r"), "--keep-days", "30"]) == 0
-    assert "1 files removed" in capsys.readouterr().out
-    assert not list((tmp_path / "r").glob("*.parquet"))
-    with pytest.raises(UsageError, match="no directory"):
-        prune(tmp_path / "none", Retention(days=1))
+    file = written(tmp_path / "live.db")
+    assert main(["traces", "prune", str(file)]) == 2
+    assert main(["traces", "prune", str(file), "--keep-days", "0"]) == 2
+    capsys.readouterr()
+    assert main(["traces", "prune", str(file), "--keep-days", "1e6", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["questions"] == 0
+    assert main(["traces", "prune", str(file), "--keep-gigabytes", "1e-9", "--dry-run"]) == 0
+    assert "3 questions would be removed" in capsys.readouterr().out
+    write_traces([make_record("q", ["Oslo"])], tmp_path / "parquet")
+    with pytest.raises(UsageError):
+        prune(tmp_path / "parquet", Retention(days=1.0))

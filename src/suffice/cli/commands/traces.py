@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from suffice.cli.options import TRACES, add_json, add_traces, natural, out_path
@@ -18,7 +17,6 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.seen import record_banners
 from suffice.pipelines.live.redact import RedactedScore, redact_traces
 from suffice.trace.export import EXPORT_FORMATS, export_traces
-from suffice.trace.filelist import accept_files, differing_files
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
@@ -40,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
     _add_validate(actions)
-    _add_accept(actions)
     _add_prune(actions)
     _add_split(actions)
     _add_merge(actions)
@@ -68,8 +65,7 @@ def _add_validate(actions: Any) -> None:
         "validate",
         help="check against the schema",
         description="Checks traces of questions, or of plans, against the schema and lists every "
-        "problem with file, row and column. The files of a directory are compared whole with its list, "
-        "files.sha256. Exit code 2 when there is a problem.",
+        "problem with file, row and column. Exit code 2 when there is a problem.",
     )
     validate.add_argument("traces", metavar="TRACES", help=TRACES)
     validate.add_argument(
@@ -81,36 +77,22 @@ def _add_validate(actions: Any) -> None:
     validate.set_defaults(run=_validate)
 
 
-def _add_accept(actions: Any) -> None:
-    accept = actions.add_parser(
-        "accept",
-        help="list a directory's files as they are now",
-        description="Lists the Parquet files of a directory as they are now, in files.sha256, whatever was "
-        "listed there: where one was changed, added or left out on purpose. Reading refuses a file that is "
-        "missing, or is another one, by that list.",
-    )
-    accept.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
-    add_json(accept)
-    accept.set_defaults(run=_accept)
-
-
 def _add_prune(actions: Any) -> None:
     pruned = actions.add_parser(
         "prune",
-        help="remove a directory's oldest files",
-        description="Removes whole Parquet files of a directory, the oldest first, and takes them off its "
-        "list: those whose questions were written longer ago, or as many as the directory has too much. What "
-        "is being recorded into it is left alone.",
+        help="remove the oldest questions of a record of live loops",
+        description="Removes questions of a store, the oldest first: those that ended longer ago, or as many "
+        "as the store has too much. What is under way is left alone.",
     )
-    pruned.add_argument("traces", metavar="DIR", help="a directory of Parquet files")
+    pruned.add_argument("traces", metavar="STORE", help="FILE.db, or a folder with record.db")
     pruned.add_argument(
-        "--keep-days", type=float, metavar="DAYS", help="remove files that are older than this"
+        "--keep-days", type=float, metavar="DAYS", help="remove questions that are older than this"
     )
     pruned.add_argument(
         "--keep-gigabytes",
         type=float,
         metavar="GB",
-        help="remove the oldest files until the rest takes no more",
+        help="remove the oldest questions until the rest takes no more",
     )
     pruned.add_argument("--dry-run", action="store_true", help="say what would be removed")
     add_json(pruned)
@@ -170,9 +152,10 @@ def _add_label(actions: Any) -> None:
     label = actions.add_parser(
         "label",
         help="add gold answers, scores, types or groups that became known later",
-        description="Writes a record again with labels of a file: gold answers, types, groups, and scores of "
-        "what was returned (of the last round, or of the round named). Labels that differ from each other, "
-        "or from what the record says, are refused. The record itself is left as it is.",
+        description="Adds labels of a file: gold answers, types, groups, and scores of what was returned (of "
+        "the last round, or of the round named). A store of live loops takes them; any other record is left "
+        "as it is, and written again with them. Labels that differ from each other, or from what the record "
+        "says, are refused.",
     )
     add_traces(label)
     label.add_argument(
@@ -193,7 +176,7 @@ def _add_label(actions: Any) -> None:
         action="store_true",
         help="leave out labels of questions that are not recorded",
     )
-    _add_out(label)
+    _add_out(label, instead="; left out: the store itself")
     label.set_defaults(run=_label)
 
 
@@ -267,37 +250,39 @@ def _add_import(actions: Any) -> None:
 def _add_export(actions: Any) -> None:
     export = actions.add_parser(
         "export",
-        help="write it as JSON lines, CSV or spans",
-        description="Writes a record's columns of the schema as text, one row per question and round; traces "
-        "import --format columns reads it back. In CSV lists, passages, tokens and signals are JSON, and a "
-        "null is a blank cell. As otlp it is spans by OpenTelemetry's GenAI names, a document of OTLP JSON a "
-        "question, which traces import --format otlp reads back.",
+        help="write a store as Parquet, or any record as JSON lines, CSV or spans",
+        description="Writes a store of live loops as Parquet files in a folder; typed again it adds what "
+        "ended since. In other formats: a record's columns of the schema as text, one row per question and "
+        "round, which traces import --format columns reads back; in CSV lists, passages, tokens and signals "
+        "are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's GenAI names, a document of "
+        "OTLP JSON a question, which traces import --format otlp reads back.",
     )
     add_traces(export)
     export.add_argument(
         "--format",
-        required=True,
+        default=EXPORT_FORMATS[0],
         choices=EXPORT_FORMATS,
-        help="jsonl: an object a line; csv: a table; otlp: spans of OpenTelemetry",
+        help="parquet: a store as a folder (default); jsonl: an object a line; csv: a table; otlp: spans of "
+        "OpenTelemetry",
     )
     export.add_argument(
         "--out",
         required=True,
-        type=out_path(),
-        metavar="FILE",
-        help="where to; nothing may stand there yet",
+        type=out_path(".jsonl", ".json", ".csv", ".otlp", ".txt", folder=True),
+        metavar="OUT",
+        help="the folder; of text the file, where nothing may stand yet",
     )
     add_json(export)
     export.set_defaults(run=_export)
 
 
-def _add_out(parser: argparse.ArgumentParser) -> None:
+def _add_out(parser: argparse.ArgumentParser, instead: str = "") -> None:
     parser.add_argument(
         "--out",
-        required=True,
+        required=not instead,
         type=out_path(".parquet", folder=True),
         metavar="NEW",
-        help="a .parquet file or a directory; nothing may stand there yet",
+        help=f"a .parquet file or a directory; nothing may stand there yet{instead}",
     )
     add_json(parser)
 
@@ -441,27 +426,9 @@ def _prune(arguments: argparse.Namespace) -> int:
         return 0
     would = "would be " if arguments.dry_run else ""
     put(
-        f"{len(done.files):,} files {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
+        f"{done.questions:,} questions {would}removed, {done.bytes:,} bytes; {done.bytes_left:,} bytes "
         "are kept"
     )
-    return 0
-
-
-def _accept(arguments: argparse.Namespace) -> int:
-    with waiting(f"reading {arguments.traces}"):
-        accepted = accept_files(arguments.traces)
-    if arguments.json:
-        print_json(asdict(accepted))
-        return 0
-    put(f"listed {accepted.files:,} files of {accepted.folder}")
-    for names, what in (
-        (accepted.added, "not listed before"),
-        (accepted.changed, "of which another was listed"),
-        (accepted.gone, "listed before, and not there"),
-    ):
-        if names:
-            more = "" if len(names) <= _MOST_SHOWN else ", ..."
-            put(f"  {len(names):,} {what}: {', '.join(names[:_MOST_SHOWN])}{more}")
     return 0
 
 
@@ -470,8 +437,6 @@ def _validate(arguments: argparse.Namespace) -> int:
     is_plan = schema_of(arguments.traces) == PLANS
     with waiting(f"reading {arguments.traces}"):
         checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
-        differing = differing_files(Path(arguments.traces))
-        checked = replace(checked, errors=[*checked.errors, *differing])
     if arguments.json:
         errors = [
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}

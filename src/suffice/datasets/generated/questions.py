@@ -200,10 +200,7 @@ def _nearby_count(place: int, heads: int, hops: int, rng: random.Random) -> int:
 def _passages(
     region: Region, gold: tuple[str, ...], heads: int, rng: random.Random
 ) -> tuple[Passage, ...]:
-    """Gold, entries that name gold entities, then others of the same kinds first; shuffled.
-
-    The first ``heads`` gold entities are those the question names.
-    """
+    """Gold, entries that name gold entities, then others of the same kinds first; shuffled."""
     passages = [entry(region, key) for key in gold]
     for place, key in enumerate(gold):
         count = _nearby_count(place, heads, len(gold), rng)

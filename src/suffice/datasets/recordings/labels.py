@@ -12,6 +12,7 @@ from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
 from suffice.trace.rounds.copying import Copy, Source, Written
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
+from suffice.trace.store import Store, store_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,23 +35,23 @@ def parse_label_roles(text: str) -> dict[str, str]:
 def label_traces(
     source: str | Path,
     labels: str | Path | Iterable[Label],
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     columns: Mapping[str, str] | None = None,
     replace: bool = False,
     skip_unknown: bool = False,
     skip_invalid: bool = False,
 ) -> Written:
-    """Write the record again with gold answers, types, groups or scores that became known later.
+    """Add gold answers, types, groups or scores that became known later: to a store, or a copy of the record.
 
     Parameters
     ----------
     source
-        A Parquet file or a directory of them; left as it is.
+        A Parquet file or a directory of them, left as it is; or a store.
     labels
         A file of JSON lines, JSON, CSV or Parquet with a row a label, or labels.
     out
-        A ``.parquet`` file or a directory, neither of which may be there yet.
+        A ``.parquet`` file or a directory, neither of which may be there yet; ``None``: into the store.
     columns
         The file's columns by what they hold: ``question_id`` (or ``question``, its text: the label is of
         every question of that text) and others of :data:`LABEL_ROLES`; default: those of the same name.
@@ -69,7 +70,13 @@ def label_traces(
     UsageError
         For a column map of a file that has none, or a place that is taken.
     """
-    check_free(Path(out))
+    store = store_at(source)
+    if out is not None:
+        check_free(Path(out))
+    elif store is None or replace:
+        raise UsageError(
+            "only a store takes labels, and keeps those it has; write a copy: --out NEW"
+        )
     read = Source.read(source, skip_invalid=skip_invalid)
     notes: list[str] = []
     if isinstance(labels, str | Path):
@@ -102,6 +109,12 @@ def label_traces(
     if conflicts:
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
+    notes.insert(0, f"{len(fitted.questions):,} of {len(known):,} questions were labelled")
+    if out is None and store is not None:
+        for label in given:
+            if label.question_id in fitted.questions and any(label.parts()):
+                Store(store).label(label)
+        return read.as_written(notes)
     step = {
         "by": "label",
         "from": Path(read.name).name,
@@ -112,9 +125,8 @@ def label_traces(
     def labelled(table: pa.Table, _: pa.ChunkedArray) -> pa.Table:
         return fitted.onto(table)
 
-    copy = Copy([read], out, step=step, change=labelled, fills=fitted.columns())
-    told = f"{len(fitted.questions):,} of {len(known):,} questions were labelled"
-    return copy.write(splits=read.traces.splits, failures=True, notes=(told, *notes))
+    copy = Copy([read], str(out), step=step, change=labelled, fills=fitted.columns())
+    return copy.write(splits=read.traces.splits, failures=True, notes=notes)
 
 
 def _refuse_unknown(

@@ -17,6 +17,7 @@ from suffice.datasets.recordings.runs import COST
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.rounds.copying import Written
+from suffice.trace.rounds.journal import read_watch_1
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_new
 
@@ -28,17 +29,7 @@ _RUN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of recordings.
-
-    Parameters
-    ----------
-    read
-        The records of a file. It raises :class:`~suffice.DataError` naming file, row and column.
-    meaning
-        What such a file is.
-    note
-        What to know of what was read.
-    """
+    """A format of recordings: what reads a file of it, what such a file is, what to know of what was read."""
 
     read: Callable[[Path, Layout], tuple[QuestionRecord, ...]]
     meaning: str
@@ -80,6 +71,10 @@ FORMATS: Mapping[str, Format] = {
         meaning="logs of inspect_ai, .eval or .json",
         note=f"{_RUN}; scores given while a sample ran are those of their round",
     ),
+    "watch-1": Format(
+        read=lambda path, _: read_watch_1(path),
+        meaning="a folder that suffice.Watch or the service recorded into before stores",
+    ),
 }
 
 
@@ -102,7 +97,7 @@ def import_traces(
     out
         A ``.parquet`` file or a directory; nothing may stand there yet.
     format
-        ``columns``, ``flashrag``, ``loopgain``, ``tasr``, ``atif``, ``otlp`` or ``inspect``.
+        A name of :data:`FORMATS`, such as ``columns`` or ``otlp``.
     columns
         For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
         ``passage_titles``, ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field within a
@@ -183,7 +178,10 @@ def import_traces(
             sources[name] = path
     came_from = {
         "format": format,
-        "files": [{"file": path.name, "sha256": sha256_of(path)} for path in paths],
+        "files": [
+            {"file": path.name, **({} if path.is_dir() else {"sha256": sha256_of(path)})}
+            for path in paths
+        ],
         **({"columns": dict(columns)} if columns else {}),
         **({} if rounds_from is None else {"rounds_from": rounds_from}),
     }

@@ -23,7 +23,7 @@ from suffice.policies.file import (
 )
 from suffice.protocols import Action, Decision, Signal, StopPolicy
 from suffice.signals.available import lack_live, policy_lacks
-from suffice.signals.table import LoopRecord, SignalTable, decide
+from suffice.signals.table import GrowingRecord, SignalTable, decide
 from suffice.trace.rounds.records import LoopView, Round, as_document, round_of_document
 
 CHECKPOINT_VERSION = 1
@@ -47,7 +47,7 @@ _LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", defaul
 class QuestionState:
     """One question: the record that its rounds make, their signals and the last decision."""
 
-    record: LoopRecord
+    record: GrowingRecord
     question_id: str
     signals: dict[str, list[float]]
     decision: Decision | None = None
@@ -62,7 +62,7 @@ def new_state(decider: Decider | None, question: str = "", question_id: str = ""
     """A question without rounds, of which a policy will read its signals."""
     specs = () if decider is None else decider.policy.specs
     return QuestionState(
-        record=LoopRecord(LoopView(question, ()), specs),
+        record=GrowingRecord(LoopView(question, ()), specs),
         question_id=question_id,
         signals={spec.name: [] for spec in specs},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
 import math
@@ -10,9 +9,6 @@ import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TooLate
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -30,8 +26,7 @@ from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.registry import resolve
 from suffice.signals.table import loop_column
-from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished, Reached
-from suffice.trace.rounds.journal import WatchedQuestion
+from suffice.trace.loop_record import Begun, LoopRecord
 from suffice.trace.rounds.records import (
     Draft,
     Gold,
@@ -49,7 +44,6 @@ Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
 
 _Made = TypeVar("_Made")
-_KEPT_WITHIN_S = 5.0
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
 
@@ -67,7 +61,7 @@ class Watching:
     full_budget: int | None
     budgets: Budgets
     choice: AnswerChoice
-    writer: BackgroundWriter | None
+    writer: LoopRecord | None
     privacy: Privacy | None = None
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
@@ -90,25 +84,12 @@ class Watching:
             self.said.add(what)
             warnings.warn(f"{said} (said once)", SufficeWarning, stacklevel=4)
 
-    def put(self, event: Event) -> None:
-        """To the record, where there is one."""
-        if self.writer is not None:
-            self.writer.put(event)
-
     def close(self) -> None:
         """End the recording and say what it lost."""
         if self.writer is not None and (said := ended(self.writer)):
             self.said.add("record")
             self.warn("lost", said)
         self.complain()
-
-    def kept(self) -> bool:
-        """Wait until what was put is written; whether it is, or nothing is recorded."""
-        asked = Reached()
-        self.put(asked)
-        with suppress(TooLate):
-            return self.writer is None or asked.kept.result(_KEPT_WITHIN_S)
-        return False
 
     def complain(self) -> None:
         """Say what the record's writer cannot say."""
@@ -120,7 +101,7 @@ class Watching:
             )
 
 
-def ended(writer: BackgroundWriter) -> str:
+def ended(writer: LoopRecord) -> str:
     """Close a record; what it lost, in words."""
     writer.close()
     lost = writer.lost
@@ -128,7 +109,7 @@ def ended(writer: BackgroundWriter) -> str:
         return ""
     what = f"{lost.rounds:,} rounds of" if lost.rounds else "the ends of"
     said = f"{what} {lost.questions:,} questions are not in the record"
-    return f"{said}: {writer.problem or 'its files were removed'}"
+    return f"{said}: {writer.problem}"
 
 
 def answer_round(
@@ -588,32 +569,29 @@ class Loop:
 
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
-        """Wait until a kill loses none of the rounds observed; whether that is so, or nothing is recorded."""
-        return self._watch.kept()
+        """Whether a kill loses none of the rounds observed, or nothing is recorded."""
+        return self._watch.writer is None or self._watch.writer.kept(self.question_id)
 
     def _record(self, asked: Round, score: float | None) -> None:
         watch = self._watch
         if watch.writer is None:
             return
-        veiled = self._veiled
+        veiled, began = self._veiled, None
         if len(self._decisions) == 1:
-            begun = WatchedQuestion(
+            began = Begun(
                 question=self._asked if veiled is None else veiled.question,
                 gold=self._gold if veiled is None else veiled.gold,
                 propensity=watch.explore or None,
                 policy_hash=watch.policy_hash,
+                explored=self.explored,
             )
-            watch.put(Begun(watched=begun))
-        stop = None if watch.policy is None else self.would_stop is not None
-        watch.put(
-            Finished(
-                question_id=self.question_id,
-                round=asked if veiled is None else veiled.round(self.view),
-                time=time.time(),
-                took_s=self._took,
-                stop=stop,
-                score=score,
-            )
+        watch.writer.observe(
+            self.question_id,
+            asked if veiled is None else veiled.round(self.view),
+            began=began,
+            took_s=self._took,
+            stop=None if watch.policy is None else self.would_stop is not None,
+            score=score,
         )
 
     def restate(self, question: str) -> None:
@@ -646,11 +624,9 @@ class Loop:
             raise UsageError("a question is entered once; ask watch.question(...) for another")
         if self.question_id in self._watch.under_way:
             raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
-        if self._watch.writer is not None:
-            if self._named:
-                name = self._watch.writer.names.settle(self.question_id)
-                self._ask_for(replace(self._asked, id=name))
-            self._watch.writer.expect(1)
+        if self._watch.writer is not None and self._named:
+            name = self._watch.writer.settle(self.question_id)
+            self._ask_for(replace(self._asked, id=name))
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
         self._phase = "open"
@@ -660,26 +636,19 @@ class Loop:
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
         """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
 
-        On return a kill loses nothing of the question, unless the writer is stuck, which is warned of.
+        On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
         """
-        kept = self._leave(error)
-        if kept is not None:
-            with suppress(TooLate):
-                kept.result(_KEPT_WITHIN_S)
-        return self._ended(kept, error if mend else None)
+        self._leave(error)
+        return self._ended(error if mend else None)
 
     async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
-        """As :meth:`end`, without holding up the event loop."""
-        kept = self._leave(error)
-        if kept is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(kept)), _KEPT_WITHIN_S)
-        return self._ended(kept, error if mend else None)
+        """As :meth:`end`."""
+        return self.end(error, mend=mend)
 
-    def _leave(self, error: BaseException | None) -> Future[bool] | None:
-        """Say how it ended; what is told when that is kept, where it is."""
+    def _leave(self, error: BaseException | None) -> None:
+        """Say how it ended."""
         if self._phase != "open":
-            return None
+            return
         self._phase = "over"
         for begun in self._begun:
             begun.cut()
@@ -693,31 +662,17 @@ class Loop:
                 self._stopped_by, self._reason = "error", f"{type(error).__name__}: {error}"
         elif self._stopped_by is None:
             self._stopped_by, self._reason = "end", "the loop ended by itself"
-        if self._watch.writer is None:
-            return None
-        self._watch.writer.expect(-1)
-        if not self._decisions:
-            if self._named:
-                self._watch.writer.names.release(self.question_id)
-            return None
-        last = self._last
-        if last is not None and self._veiled is not None:
-            last = self._veiled.round(self.view)
-        event = Ended(
-            question_id=self.question_id,
-            stopped_by=None if self._full else self._stopped_by,
-            last=last,
-        )
-        self._watch.put(event)
-        return event.kept
-
-    def _ended(self, kept: Future[bool] | None, error: BaseException | None) -> bool:
-        if kept is not None:
-            if not kept.done():
-                self._watch.warn(
-                    "slow", f"the record was not written within {_KEPT_WITHIN_S:g} s; loops go on"
-                )
+        writer = self._watch.writer
+        if writer is not None and self._decisions:
+            last = self._last
+            if last is not None and self._veiled is not None:
+                last = self._veiled.round(self.view)
+            writer.end(self.question_id, None if self._full else self._stopped_by, last)
             self._watch.complain()
+        elif writer is not None and self._named:
+            writer.release(self.question_id)
+
+    def _ended(self, error: BaseException | None) -> bool:
         mended = (
             isinstance(error, Exception)
             and not isinstance(error, UsageError | DataError)

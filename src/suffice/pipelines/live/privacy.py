@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import re
 import secrets
 import stat
@@ -21,12 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from suffice.errors import UsageError, plain_file, struck, without_credentials
+from suffice.errors import StorageError, UsageError, plain_file, struck, without_credentials
 from suffice.scoring import answer_form
 from suffice.signals.registry import computed_signals
-from suffice.signals.table import LoopRecord
+from suffice.signals.table import GrowingRecord
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round, Usage
 from suffice.trace.rounds.schema import COLUMNS
+from suffice.trace.store import Store, store_at
 
 Texts = Literal["all", "no-texts", "hashes"]
 _Kind = Literal["answer", "query", "passage"]
@@ -162,30 +162,13 @@ class Privacy:
 
 
 def _texts_of(folder: Path) -> str | None:
-    """The setting by which a record was written, as its newest file says; ``None``: there is none."""
-    written: list[tuple[float, Path]] = []
-    for pattern in ("[!.]*.parquet", "watch-*.jsonl"):
-        for file in folder.glob(pattern):
-            with suppress(FileNotFoundError):  # others prune, and turn journals into Parquet
-                written.append((file.stat().st_mtime, file))
-    for _, file in sorted(written, reverse=True):
-        with suppress(OSError, ValueError, LookupError):  # what is damaged is told where it is read
-            watched = _run_of(file).get("watch")
-            return str(watched["texts"]) if watched and "texts" in watched else "all"
+    """The setting by which a record was written, as its newest run says; ``None``: there is none."""
+    file = store_at(folder)
+    with suppress(StorageError):  # told where rounds are written
+        documents = [] if file is None else Store(file).run_documents()
+        for document in reversed(documents):
+            return str((document.get("watch") or {}).get("texts", "all"))
     return None
-
-
-def _run_of(file: Path) -> Mapping[str, Any]:
-    """What a file of a record says of its run."""
-    if file.suffix == ".parquet":
-        from suffice.trace.parquet import footer_of, readable
-        from suffice.trace.reader import run_document
-
-        with readable(file):
-            return run_document(footer_of(file).metadata or {})
-    with plain_file(file).open("rb") as journal:
-        run: Mapping[str, Any] = json.loads(journal.readline())["run"]
-        return run
 
 
 def _key(file: Path) -> bytes:
@@ -217,7 +200,7 @@ class Veiled:
     def __init__(self, privacy: Privacy, question: Question, gold: Gold) -> None:
         self._privacy = privacy
         self._numbers: dict[tuple[_Kind, str], int] = {}
-        self._record = LoopRecord(LoopView("", ()), computed_signals())
+        self._record = GrowingRecord(LoopView("", ()), computed_signals())
         hashes = privacy.texts == "hashes"
         text = privacy.hashed(question.text) if hashes else f"question {question.id}"
         # a group is compared over the whole record, so it needs the key

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from suffice._version import VERSION
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -23,7 +23,7 @@ from suffice.pipelines.live.requirements import has_confidence
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
-from suffice.trace.rounds.background import BackgroundWriter
+from suffice.trace.loop_record import LoopRecord
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     MOST_INT16,
@@ -32,9 +32,7 @@ from suffice.trace.rounds.records import (
     in_unicode,
     whole,
 )
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.labels import LabelBook
+from suffice.trace.store import store_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,8 @@ class Watch:
         A policy, a policy file or its path, a name such as ``fixed-3``, or a rule's text. ``None``: nothing
         decides, loops are recorded.
     record
-        The directory that rounds are recorded in, which several processes may share; ``None``: none.
+        The database that rounds are recorded in, which several processes may share: ``FILE.db``, or a
+        folder, which holds it as ``record.db``; ``None``: none.
     mode
         ``shadow``: decides and never stops. ``live``: stops.
     explore
@@ -85,6 +84,8 @@ class Watch:
         What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
         are kept; ``hashes``: keyed ones, whose key stands beside the record in ``RECORD.key``, for its owner
         alone. Signals are stored with such rounds, since they cannot be computed from them.
+    durable
+        Whether a recorded round outlives a power cut too, and not only a kill of the process.
     run
         What to say of the loop in the record's run document, such as ``{"pipeline": "my-agent"}``.
 
@@ -93,7 +94,9 @@ class Watch:
     UsageError
         When built: an exploration outside [0, 1), in shadow, or of a policy that never stops before the
         full budget; an unknown mode or choice of an answer, a policy that cannot stop a loop, a place that is
-        no directory.
+        no database.
+    DataError
+        For a record that is no store, or one of a newer version.
 
     Examples
     --------
@@ -120,6 +123,7 @@ class Watch:
         strict: bool = False,
         seed: int = 42,
         texts: Texts = "all",
+        durable: bool = False,
         run: Mapping[str, Any] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -165,8 +169,7 @@ class Watch:
                 'answer="most-confident" goes by the policy\'s confidence, and this one has none; choose '
                 "by a signal of yours: answer='highest:NAME'"
             )
-        self._folder = None if record is None else Path(record)
-        self._labels: LabelBook | None = None
+        place = None if record is None else store_place(record)
         self._watching = watching = Watching(
             policy=policy,
             decider=None if policy is None else Decider(policy, max_rounds=None, strict=strict),
@@ -179,11 +182,11 @@ class Watch:
             budgets=settings_of(Budgets, budgets),
             choice=choice,
             writer=None,
-            privacy=Privacy.of(texts, self._folder),
+            privacy=Privacy.of(texts, None if record is None else Path(record)),
         )
-        if self._folder is not None:
+        if place is not None:
             document = self._document(answer, run or {})
-            watching.writer = BackgroundWriter(self._folder, document)
+            watching.writer = LoopRecord(place, document, durable=durable)
             weakref.finalize(watching, _left_behind, watching.writer)
 
     @property
@@ -264,7 +267,7 @@ class Watch:
         question_type: str | None = None,
         score: float | None = None,
     ) -> None:
-        """Say later what was right of a recorded question: a line of ``labels.jsonl`` in the record.
+        """Say later what was right of a recorded question: a label in the record.
 
         Parameters
         ----------
@@ -285,11 +288,10 @@ class Watch:
             For a score outside [0, 1], or answers that are no texts; for a question of which no round is
             recorded (column ``question_id``), and for what differs from the label that it has.
         """
-        if self._folder is None:
-            raise UsageError(
-                "nothing is recorded, so nothing can be labelled; give record=DIRECTORY"
-            )
-        from suffice.trace.rounds.labels import Label, LabelBook
+        writer = self._watching.writer
+        if writer is None:
+            raise UsageError("nothing is recorded, so nothing can be labelled; give record=FILE.db")
+        from suffice.trace.rounds.labels import Label
 
         if self._watching.privacy is not None:
             gold = Gold(answers=gold_answers)  # type: ignore[arg-type]
@@ -302,10 +304,7 @@ class Watch:
         )
         if not any(label.parts()):
             raise UsageError("a label needs gold_answers=[...], a question_type or a score")
-        if question_id in self._watching.under_way:
-            self._watching.kept()
-        self._labels = self._labels or LabelBook(self._folder)
-        self._labels.take(label)
+        writer.label(label)
 
     @property
     def problem(self) -> str | None:
@@ -334,7 +333,7 @@ class Watch:
         return WatchCounts(**counts)
 
     def close(self) -> None:
-        """Write what is finished as Parquet and end the recording; loops under way end as unfinished.
+        """End the recording; loops under way end as unfinished.
 
         Done at the end of the process, too. What cannot be written by then is lost: it is counted in
         :attr:`counts`, and a warning says how much.
@@ -348,7 +347,7 @@ class Watch:
         self.close()
 
 
-def _left_behind(writer: BackgroundWriter) -> None:
+def _left_behind(writer: LoopRecord) -> None:
     """Close the record of a watch that nobody closed, once its last loop is gone."""
     if not writer.closed and (said := ended(writer)):
         warnings.warn(said, SufficeWarning, stacklevel=2)

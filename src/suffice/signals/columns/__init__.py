@@ -1,4 +1,1 @@
-"""Arrow columns in, numpy arrays out: texts by distinct value, ragged lists, and scores of answers.
-
-No Python object is made of a row, a token or a passage.
-"""
+"""Arrow columns in, numpy arrays out; no Python object is made of a row, a token or a passage."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.filelist import missing_files
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 from suffice.trace.plans.schema import (
@@ -62,7 +61,7 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
 def inspect_plans(path: str | Path) -> PlanSet:
     """Read the valid runs, with everything that is wrong in ``skipped``."""
     root = Path(path)
-    errors = missing_files(root)
+    errors: list[DataError] = []
     rows: list[_Row] = []
     run: dict[str, Any] = {}
     misspelt: dict[str, str] = {}

@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import FailureFile, written_aside
-from suffice.trace.filelist import list_as_they_are
 from suffice.trace.lazy import in_memory
-from suffice.trace.parquet import ParquetSink, write_parquet
+from suffice.trace.parquet import parquet_writer
 from suffice.trace.reader import agreed, coerce_column
 from suffice.trace.rounds.labels import Labels
 from suffice.trace.rounds.reader import FILE, Part, inspect_traces
@@ -108,6 +107,16 @@ class Source:
         """Those of every round, round 0 included."""
         both = (self.traces.table, self.traces.closed_book)
         return pa.concat_tables(map(in_memory, both))
+
+    def as_written(self, notes: Sequence[str]) -> Written:
+        """What it holds, where it lies."""
+        return Written(
+            out=self.name,
+            questions=self.traces.n_questions,
+            rounds=self.traces.table.num_rows,
+            splits=self.traces.splits,
+            notes=tuple(notes),
+        )
 
     def attribute(self, name: str) -> tuple[str | None, ...]:
         """What a question's own column says, else the run document of its file; by question."""
@@ -334,15 +343,14 @@ def _writer(
 ) -> Iterator[Callable[[pa.Table], None]]:
     """Takes tables: parts of one file, or each a file of a directory."""
     if single:
-        with aside.open("wb+") as stream, ParquetSink(stream, schema) as sink:
-            yield sink.write
+        with parquet_writer(aside, schema) as sink:
+            yield sink.write_table
         return
     aside.mkdir()
     numbers = count()
 
     def put(table: pa.Table) -> None:
-        with (aside / shard_name(next(numbers))).open("wb+") as stream:
-            write_parquet(table, stream)
+        with parquet_writer(aside / shard_name(next(numbers)), table.schema) as sink:
+            sink.write_table(table)
 
     yield put
-    list_as_they_are(aside)

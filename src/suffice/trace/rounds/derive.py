@@ -20,9 +20,9 @@ from suffice.trace.lazy import in_memory
 from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.reader import agreed
 from suffice.trace.rounds.copying import Copy, Source, Written
-from suffice.trace.rounds.journal import free_id
 from suffice.trace.rounds.reader import as_trace_set, one_table
 from suffice.trace.rounds.table import TraceSet
+from suffice.trace.store import free_id
 from suffice.trace.units import unit_keys
 
 
@@ -233,7 +233,7 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     held: set[str] = set()
     tables = []
     for traces in sets:
-        renamed = {name: free_id(name, held) for name in traces.question_ids}
+        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
         held.update(renamed.values())
         for rows in (traces.table, traces.closed_book):
             table = in_memory(rows)

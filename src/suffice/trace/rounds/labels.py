@@ -1,19 +1,16 @@
 """Labels that come after the record: gold answers, types, groups and scores of its questions.
 
-A folder of traces may hold them in ``labels.jsonl``, to which a line is added for each; whoever reads the
-folder reads them too.
+A store keeps them in a table, a folder of Parquet files in ``labels.jsonl``; whoever reads the record reads
+them too.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +19,10 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, plain_file
 from suffice.protocols import strict_json
-from suffice.trace.parquet import opened, readable
 from suffice.trace.reader import coerce_column
-from suffice.trace.rounds.journal import Names, journal_files, read_journal, together
 from suffice.trace.rounds.records import MOST_INT16, items, score_of
 from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.store import Store, store_at
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
@@ -298,80 +294,10 @@ def _shown(value: Any) -> str:
 
 
 # --- beside a record ------------------------------------------------------------------------------
-class LabelBook:
-    """Takes labels of a folder that may be being recorded, one at a time among all processes."""
-
-    def __init__(self, root: Path) -> None:
-        self._root, self._names, self._lock = root, Names(root), threading.Lock()
-        self._at = 0
-        self._held: defaultdict[str, list[Label]] = defaultdict(list)
-
-    def take(self, label: Label) -> None:
-        """Add a line of labels, unless it says nothing new.
-
-        Raises
-        ------
-        DataError
-            For a question of which no round is recorded, in the column ``question_id``; in another, where it
-            differs from what is known.
-        """
-        rows = self._rows(label.question_id)
-        file = self._root / LABELS_FILE
-        with self._lock, together(self._root), file.open("a+b", buffering=0) as stream:
-            self._read(stream)
-            held = self._held[label.question_id]
-            known, all_ = Labels.of(held), Labels.of([*held, label])
-            instead = f"write the record anew: suffice traces label {self._root} LABELS --replace --out NEW"
-            for _, conflict in all_.fitted_to(rows).conflicts(rows, str(self._root), instead):
-                raise conflict
-            if all_.entries.keys() > known.entries.keys():
-                said = {name: getattr(label, name) for name in _IN_A_LINE}
-                document = {name: value for name, value in said.items() if value not in (None, ())}
-                stream.write(json.dumps(document).encode() + b"\n")
-
-    def _read(self, stream: IO[bytes]) -> None:
-        """Take in the lines that came since."""
-        end = stream.seek(0, 2)
-        if end < self._at:
-            self._held.clear()
-        stream.seek(self._at if self._at <= end else 0)
-        lines = stream.read().splitlines(keepends=True)
-        for line in lines:
-            with suppress(ValueError, RecursionError):  # whoever reads the record is told of damage
-                label = read_label(json.loads(line), LABELS_FILE)
-                self._held[label.question_id].append(label)
-        if lines and not lines[-1].endswith(b"\n"):
-            try:
-                json.loads(lines[-1])
-                stream.write(b"\n")
-            except ValueError:
-                stream.truncate(end - len(lines[-1]))  # a kill cut it off
-        self._at = stream.seek(0, 2)
-
-    def _rows(self, name: str) -> pa.Table:
-        """What is recorded of a question, with its labels."""
-        from suffice.trace.rounds.writer import records_to_table
-
-        for _ in range(2):  # a journal may become Parquet meanwhile
-            if (file := self._names.file_of(name)) is not None:
-                with readable(file), opened(file) as parquet:
-                    kept = ("question_id", "round", *LABEL_COLUMNS)
-                    wanted = [column for column in kept if column in parquet.schema_arrow.names]
-                    table = parquet.read(columns=wanted)
-                return table.filter(pc.equal(table.column("question_id"), name))
-            for journal in journal_files(self._root):
-                with suppress(FileNotFoundError):
-                    read = read_journal(journal, of=name)
-                    asked = read.unfinished.get(name)
-                    ended = (done for done in read.finished if done.question.id == name)
-                    record = next(ended, None) if asked is None else asked.record(None)
-                    if record is not None and record.rounds:
-                        return records_to_table([record])
-        raise DataError(
-            f"no round of question {name!r:.60} is recorded in {self._root}; a loop tells under which id its "
-            "question is recorded (question_id)",
-            column="question_id",
-        )
+def line_of(label: Label) -> str:
+    """A label as JSON, which :func:`read_label` reads back."""
+    said = {name: getattr(label, name) for name in _IN_A_LINE}
+    return json.dumps({name: value for name, value in said.items() if value not in (None, ())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,11 +310,12 @@ class LabelFile:
 
 
 def labels_beside(root: Path, table: pa.Table) -> LabelFile:
-    """The labels in a folder of traces for the questions of its rows; those that differ from them are errors.
+    """The labels of a store or a folder for the questions of its rows; those that differ are errors.
 
     A last line that was cut off while it was written is left out, with a remark.
     """
-    read = _read(root)
+    store = store_at(root)
+    read = _read(root) if store is None else LabelFile(Labels.of(Store(store).labels()[0]))
     if not read.labels:
         return read
     ids = frozenset(table.column("question_id").unique().to_pylist())

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.filelist import missing_files
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
 from suffice.trace.loops import LoopsSeen, in_words
-from suffice.trace.parquet import checksums_of, complete, footer_of, opened, readable
+from suffice.trace.parquet import complete, footer_of, opened, readable
 from suffice.trace.reader import (
     EXAMPLE,
     StoredFile,
@@ -36,11 +35,11 @@ from suffice.trace.rounds.checks import (
     positions,
     row_problems,
 )
-from suffice.trace.rounds.journal import Journal, free_id, journals
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.schema import MEASURED
+from suffice.trace.store import Store, StoredRun, exported, store_at
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
@@ -53,8 +52,8 @@ FILE = "suffice.file"  # the column that says which of the parts a row came from
 class Part:
     """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
 
-    ``empty`` says by column of how many of its ``rows`` the value is null. ``journal`` holds the rows of a
-    journal, whose loops may turn it into a Parquet file at any time.
+    ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run
+    of a store.
     """
 
     file: Path
@@ -62,20 +61,12 @@ class Part:
     stored: pa.Schema
     rows: int
     empty: Mapping[str, int]
-    journal: pa.Table | None = None
-
-    @property
-    def has_checksums(self) -> bool:
-        """Whether damage to it is noticed; of a journal as it is read, not as it stands."""
-        if self.journal is not None:
-            return True
-        has = checksums_of(self.file)
-        return has.pages and has.footer
+    held: pa.Table | None = None
 
     def read(self) -> pa.Table:
         """Its rows, with the columns as they stand."""
-        if self.journal is not None:
-            return self.journal
+        if self.held is not None:
+            return self.held
         with readable(self.file), opened(self.file) as parquet:
             table = complete(parquet, self.stored.names)
             return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
@@ -130,12 +121,12 @@ def read_traces(
     lazily_above: int = READ_WHOLE,
     progress: Callable[[float], object] | None = None,
 ) -> TraceSet:
-    """Read a Parquet file, or a directory of them, as one trace set.
+    """Read a Parquet file, or a directory of them, or a store of live loops, as one trace set.
 
     Parameters
     ----------
     path
-        A ``.parquet`` file or a directory; of a directory every ``*.parquet`` in it.
+        A ``.parquet`` file, a ``.db`` file, or a directory: every ``*.parquet`` in it, and ``record.db``.
     columns
         Optional columns to load; the required ones always are. ``None``: all.
     keep_unknown
@@ -145,7 +136,7 @@ def read_traces(
         ``TraceSet.skipped``, instead of raising.
     lazily_above
         Of a record of more bytes (encoded, not compressed) only the keys are read and checked at once, and
-        other columns when they are first asked for; one with journals or labels beside it is read whole.
+        other columns when they are first asked for; one in a store, or with labels beside it, is read whole.
     progress
         Told which share of the keys of such a record has been read, while they are.
 
@@ -203,16 +194,16 @@ def _opened(
 ) -> TraceSet | None:
     """The trace set, of which the keys are read and the other columns when they are asked for.
 
-    ``None``: it is read whole, since it is small, or journals or labels lie beside its files.
+    ``None``: it is read whole, since it is small, or in a store, or labels lie beside its files.
     """
-    if root.is_dir() and (journals(root) or (root / LABELS_FILE).exists()):
+    if store_at(root) is not None or (root.is_dir() and (root / LABELS_FILE).exists()):
         return None
     sizes = [_size(file) for file in parquet_files(root)]
     small = sum(n_bytes for n_bytes, _ in sizes) <= above and sum(n for _, n in sizes) <= _MANY_ROWS
     if small and not _is_measured(root):
         return None
     files: list[StoredFile] = []
-    errors = missing_files(root)
+    errors: list[DataError] = []
     for file in parquet_files(root):
         try:
             files.append(StoredFile.open(file, wanted, QUESTIONS))
@@ -462,7 +453,7 @@ def inspect_traces(
         Only when there is no Parquet file at ``path``.
     """
     root = Path(path)
-    errors = missing_files(root)
+    errors: list[DataError] = []
     tables: list[pa.Table] = []
     parts: list[Part] = []
     broken: list[Problem] = []
@@ -482,17 +473,13 @@ def inspect_traces(
     remarks: dict[str, str] = {}
     seen = LoopsSeen()
     wanted = _Wanted(columns, keep_unknown)
-    under_way = journals(root) if root.is_dir() else []
-    files = [] if under_way and not any(root.glob("*.parquet")) else parquet_files(root)
-    sources: list[Path | Journal] = [*files, *under_way]
+    sources: list[Path | StoredRun] = [*parquet_files(root)]
+    if (store := store_at(root)) is not None:
+        sources += [run for run in Store(store).runs(exported(store.parent)) if run.records]
     for source in sources:
-        file = source.file if isinstance(source, Journal) else source
+        file = source if isinstance(source, Path) else store or root
         try:
-            read = (
-                _of_journal(source, wanted, tables)
-                if isinstance(source, Journal)
-                else _of_file(source, wanted)
-            )
+            read = _of_file(source, wanted) if isinstance(source, Path) else _of_run(source, wanted)
         except DataError as error:
             errors.append(error)
             continue
@@ -505,8 +492,8 @@ def inspect_traces(
         seen.add(file.name, read.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         part = _part_of(file, read)
-        if isinstance(source, Journal) and kept is not None:
-            part = replace(part, journal=table)
+        if isinstance(source, StoredRun):
+            part = replace(part, held=table)
         parts.append(part)
         rows += table.num_rows
         if rows - checked >= _CHECKED_TOGETHER:
@@ -547,7 +534,7 @@ def inspect_traces(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """The rows of a file or a journal, and what is said beside them, see :class:`StoredFile`."""
+    """The rows of a file or a run, and what is said beside them, see :class:`StoredFile`."""
 
     table: pa.Table
     run: Mapping[str, Any]
@@ -567,32 +554,15 @@ def _of_file(file: Path, wanted: _Wanted) -> _Read:
     )
 
 
-def _of_journal(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -> _Read:
-    """The finished questions of a journal, as its Parquet file will hold them."""
-    own: Iterable[object] = (record.question.id for record in journal.finished)
-    names = pa.array([name for name in own if isinstance(name, str)], pa.string())
-    taken: set[str] = set()
-    for table in before:
-        ids = table.column("question_id")
-        taken.update(pc.unique(pc.filter(ids, pc.is_in(ids, names))).to_pylist())
-    tables: list[pa.Table] = []
-    damaged = journal.damaged
-    for record in journal.finished:
-        name = free_id(record.question.id, taken)
-        try:
-            rows = [{**row, "question_id": name} for row in record_to_rows(record)]
-            tables.append(pa.Table.from_pylist(rows, schema=QUESTIONS.arrow))
-            taken.add(name)
-        except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError):
-            damaged += 1
-    table = pa.concat_tables([QUESTIONS.arrow.empty_table(), *tables])
+def _of_run(run: StoredRun, wanted: _Wanted) -> _Read:
+    rows = [row for record in run.records for row in record_to_rows(record)]
+    table = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow)
     table = table.select([name for name in table.column_names if name in wanted])
-    remarks = [] if not damaged else [f"{damaged} lines are damaged and left out"]
     return _Read(
         table=table,
-        run=dict(journal.run),
+        run=run.document,
         version=QUESTIONS.version,
-        remarks=tuple(remarks),
+        remarks=(),
         stored=table.schema,
     )
 

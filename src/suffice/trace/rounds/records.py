@@ -11,8 +11,9 @@ import math
 import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -682,25 +683,34 @@ def as_document(value: Any) -> Any:
     >>> as_document(Round(answer="Oslo", tokens=(Token("Oslo", -math.inf),), signals={"own": 0.5}))
     {'answer': 'Oslo', 'tokens': [{'token': 'Oslo', 'logprob': '-inf'}], 'signals': {'own': 0.5}}
     """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if kind is tuple:
+        return [as_document(inner) for inner in value]
     if is_dataclass(value):
         return {
-            part.name: as_document(held)
-            for part in fields(value)
-            if (held := getattr(value, part.name)) != _default(part)
+            name: as_document(held)
+            for name, default in _defaults(kind)  # type: ignore[arg-type]
+            if (held := getattr(value, name)) != default
         }
     if isinstance(value, Mapping):
         return {name: as_document(inner) for name, inner in value.items()}
-    if isinstance(value, tuple):
-        return [as_document(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _default(part: Field[Any]) -> Any:
-    return part.default if part.default_factory is MISSING else part.default_factory()
+_ATOMS = frozenset({str, int, bool, type(None)})
+
+
+@cache
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Each field with its default."""
+    return tuple(
+        (part.name, part.default if part.default_factory is MISSING else part.default_factory())
+        for part in fields(kind)
+    )
 
 
 def round_of_document(document: Any) -> Round:
@@ -734,14 +744,24 @@ def _built(kind: type, document: Any) -> Any:
         return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
 
     parts = {name: part(name, value) for name, value in document.items()}
+    for name, type_, wanted, many in _plain_parts(kind):
+        value = parts.get(name)
+        for held in () if value is None else value if many else (value,):
+            if not isinstance(held, wanted):
+                raise TypeError(f"{name} must be {type_}, found {held!r:.40}")
+    return kind(**parts)
+
+
+@cache
+def _plain_parts(kind: Any) -> tuple[tuple[str, str, type | tuple[type, ...], bool], ...]:
+    """Fields of plain values, with what they, or their items, must be."""
+    parts = list[tuple[str, str, type | tuple[type, ...], bool]]()
     for own in fields(kind):
         one_or_more = str(own.type).removesuffix(" | None")
         item = one_or_more.removeprefix("tuple[").removesuffix(", ...]")
-        value = parts.get(own.name)
-        for held in () if value is None else (value,) if item == one_or_more else value:
-            if not isinstance(held, _PLAIN.get(item, object)):
-                raise TypeError(f"{own.name} must be {own.type}, found {held!r:.40}")
-    return kind(**parts)
+        if item in _PLAIN:
+            parts.append((own.name, str(own.type), _PLAIN[item], item != one_or_more))
+    return tuple(parts)
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:

@@ -148,4 +148,4 @@ def test_labels_are_added_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert told.out == f"wrote {new}: 2 questions, 2 rounds\n"
     (tmp_path / "raw/labels.jsonl").write_text('{"question_id": "a", "gold_answers": ["Oslo"]}\n')
     assert main(["traces", "info", raw]) == 0
-    assert "1 questions are labelled in labels.jsonl" in capsys.readouterr().out
+    assert "1 questions are labelled beside their rows" in capsys.readouterr().out

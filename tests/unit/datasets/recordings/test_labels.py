@@ -12,7 +12,6 @@ import pytest
 import suffice
 from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record
-from suffice.trace.filelist import accept_files
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
@@ -35,7 +34,6 @@ def folder(tmp_path: Path) -> Path:
     table = pq.read_table(file).drop_columns(["score"])
     own = table.append_column("mine", pa.array(range(table.num_rows)))
     pq.write_table(own.replace_schema_metadata({**table.schema.metadata, b"own": b"x"}), file)
-    accept_files(root)
     return root
 
 

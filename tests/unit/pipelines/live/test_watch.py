@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +30,6 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.reader import schema_of
-from suffice.trace.rounds.background import BackgroundWriter, _Work
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import (
@@ -44,6 +41,7 @@ from suffice.trace.rounds.records import (
     Usage,
 )
 from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.store import Store
 
 STABLE = RulePolicy(rule="answer_stable")
 NEWS = RulePolicy(rule="new_passages < 0.5")
@@ -459,7 +457,7 @@ def test_questions_that_are_no_texts_are_refused() -> None:
         ({"explore": 0.1}, 'goes with mode="live"'),
         ({"max_rounds": 0}, "at least 1, found 0"),
         ({"answer": "best"}, "no choice of an answer"),
-        ({"record": "traces.parquet"}, "write record=traces/"),
+        ({"record": "traces.parquet"}, "write record=traces"),
         ({"mode": "live", "explore": "0.1"}, "to below 1, found '0.1'"),
         ({"budgets": 3}, r"suffice\.Budgets\(...\), found int"),
         ({"record": "traces/", "run": {"pipeline": object()}}, "run is what JSON holds by name"),
@@ -510,13 +508,12 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     filter_traces(tmp_path, copy, TraceFilter(max_rounds=2))
     assert schema_of(tmp_path) is QUESTIONS
     assert [len(record.rounds) for record in records(copy).values()] == [2, 2, 2]
-    assert not list(tmp_path.glob("*.parquet"))
     under_way.end()
     watch.close()
     after = records(tmp_path)
     assert len(after) == 4
     assert {name: after[name] for name in before} == before
-    assert not list(tmp_path.glob("*.jsonl"))
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["record.db"]
 
 
 def test_text_that_no_file_can_hold_spoils_no_record(tmp_path: Path) -> None:
@@ -533,26 +530,6 @@ def test_text_that_no_file_can_hold_spoils_no_record(tmp_path: Path) -> None:
     assert (spoilt.question.text, spoilt.gold.answers) == ("Os\ufffdlo", ("Os\ufffdlo",))
     assert spoilt.rounds[-1].answer == "Os\ufffdlo"
     assert spoilt.rounds[0].passages == (Passage(id="Os\ufffdlo", text="Os\ufffdlo"),)
-
-
-def test_a_full_journal_becomes_parquet_and_what_is_under_way_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("suffice.trace.rounds.background._FULL_QUESTIONS", 2)
-    watch = Watch(record=tmp_path)
-    long = watch.question("Where?", question_id="long").begin()
-    long.observe(answer="a")
-    for number in range(5):
-        with watch.question("Where?", question_id=f"q{number}") as loop:
-            walk(loop)
-        long.observe(answer=f"a{number}")
-    assert len(list(tmp_path.glob("*.parquet"))) == 2
-    long.end()
-    kept = records(tmp_path)
-    assert len(kept) == 6
-    assert len(kept["long"].rounds) == 6
-    watch.close()
-    assert records(tmp_path) == kept
 
 
 def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Path) -> None:
@@ -639,12 +616,12 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
 def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = OSError(28, "No space left on device")
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise full
 
     watch = Watch(record=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("suffice.trace.rounds.background._Work._append", refuse)
+        patched.setattr(Store, "_connected", refuse)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
             walk(loop)
         with watch.question("?") as loop:  # said once
@@ -659,32 +636,6 @@ def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         warnings.simplefilter("ignore")
         watch.close()
     assert len(records(tmp_path)) == 3
-
-
-def test_without_room_for_the_next_journal_the_full_one_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("suffice.trace.rounds.background._FULL_QUESTIONS", 1)
-    watch = Watch(record=tmp_path)
-    with watch.question("long?") as long:
-        long.observe(answer="Oslo")
-        with monkeypatch.context() as patched:
-            patched.setattr("suffice.trace.rounds.background.claim", refuse)
-            with pytest.warns(SufficeWarning, match="No space"), watch.question("short?") as loop:
-                loop.observe(answer="Oslo")
-            long.observe(answer="Skien")
-            long.kept()
-            assert watch.failing
-        long.observe(answer="Skien")
-    assert not watch.failing
-    kept = {record.question.text: len(record.rounds) for record in read_traces(tmp_path).records()}
-    assert kept == {"long?": 3, "short?": 1}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        watch.close()
 
 
 def test_a_loop_that_goes_on_after_its_stop_is_recorded_as_it_went(tmp_path: Path) -> None:
@@ -703,20 +654,7 @@ def test_a_loop_that_goes_on_after_its_stop_is_recorded_as_it_went(tmp_path: Pat
     assert watch.counts.rounds == 5
 
 
-def test_a_dead_writer_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(_: Any) -> None:
-        return
-
-    monkeypatch.setattr(BackgroundWriter, "_loop", die)
-    watch = Watch(record=tmp_path)
-    with pytest.warns(SufficeWarning, match="its writer ended"), watch.question("?") as loop:
-        walk(loop)
-    assert (loop.answer, watch.counts.lost_rounds, watch.counts.lost_questions) == ("Oslo", 5, 1)
-    with pytest.warns(SufficeWarning, match="5 rounds of 1 question"):
-        watch.close()
-
-
-def refusing(*_: Any) -> None:
+def refusing(*_: Any, **__: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
@@ -729,14 +667,18 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
     with watch.question("half?") as half:
         half.observe(answer="Oslo")
         assert half.kept()
-        monkeypatch.setattr("suffice.trace.rounds.background._Work._append", refusing)
+        monkeypatch.setattr(Store, "_connected", refusing)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("lost?") as loop:
             walk(loop)
         half.observe(answer="Skien")
         with pytest.warns(SufficeWarning, match="6 rounds of 2 questions .*No space left"):
             watch.close()
     assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (6, 2)
-    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
+    monkeypatch.undo()
+    assert [one.question.text for one in read_traces(tmp_path).records()] == ["kept?"]
+    with monkeypatch.context() as patched:  # what never ended is read once its process is gone
+        patched.setattr("suffice.trace.store.process_of", lambda _: "")
+        kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
     assert kept == {"kept?": 5, "half?": 1}
 
 
@@ -750,8 +692,8 @@ def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_befor
     half.observe(answer="Oslo")
     assert half.kept()
     with monkeypatch.context() as patched:
-        patched.setattr("suffice.trace.rounds.background._MOST_UNWRITTEN", 0)
-        patched.setattr("suffice.trace.rounds.background._Work._append", refusing)
+        patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
+        patched.setattr(Store, "_connected", refusing)
         half.observe(answer="Skien")
         assert not half.kept()
     half.observe(answer="Skien")
@@ -768,16 +710,13 @@ def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_befor
 def test_a_record_is_written_when_there_is_room_though_no_question_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("suffice.trace.rounds.background._AGAIN_S", 0.02)
     watch = Watch(record=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("suffice.trace.rounds.background._Work._append", refusing)
+        patched.setattr(Store, "_connected", refusing)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
             walk(loop)
-        assert not list(tmp_path.glob("watch-*"))
-    end = time.monotonic() + 10
-    while not list(tmp_path.glob("watch-*")) and time.monotonic() < end:
-        time.sleep(0.01)
+        assert watch.failing
+    assert not watch.failing  # tried again by whoever asks
     assert len(records(tmp_path)) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -785,7 +724,7 @@ def test_a_record_is_written_when_there_is_room_though_no_question_comes(
     assert watch.counts.lost_questions == 0
 
 
-def test_a_fork_records_into_a_journal_of_its_own(tmp_path: Path) -> None:
+def test_a_fork_records_beside_its_parent(tmp_path: Path) -> None:
     code = """
         import os, sys, warnings
         from suffice.pipelines.live.watch import Watch
@@ -805,51 +744,8 @@ def test_a_fork_records_into_a_journal_of_its_own(tmp_path: Path) -> None:
     assert sorted(records(tmp_path)) == ["before", "child", "parent"]
 
 
-def test_a_loop_does_not_wait_for_what_the_dead_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / f"watch-{name * 12}-00000.jsonl").touch()
-    done: list[str] = []
-    begun = threading.Event()
-    append = _Work._append
-
-    def recover(work: _Work, file: Path) -> None:
-        begun.wait(10)
-        done.append(file.name[6])
-
-    def written(work: _Work, content: bytes) -> None:
-        done.append("written")
-        append(work, content)
-
-    monkeypatch.setattr(_Work, "recover", recover)
-    monkeypatch.setattr(_Work, "_append", written)
-    with Watch(record=tmp_path / ".") as watch:
-        with watch.question("?") as loop:
-            loop.observe(answer="Oslo")
-            begun.set()
-        assert done.index("written") <= 1
-    assert [name for name in done if name != "written"] == ["a", "b", "c"]
-
-
-def test_a_damaged_journal_keeps_its_other_questions(tmp_path: Path) -> None:
-    watch = Watch(record=tmp_path)
-    for number in range(3):
-        with watch.question("Where?", question_id=f"q{number}") as loop:
-            loop.observe(answer="Oslo")
-    (journal,) = tmp_path.glob("*.jsonl")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    lines[1] = b"\x00\x00" + lines[1][2:]
-    (copy / journal.name).write_bytes(b"".join(lines) + b'{"begin": {"id"')
-    with pytest.warns(SufficeWarning, match="lines are damaged"):
-        assert sorted(records(copy)) == ["q1", "q2"]
-    watch.close()
-
-
 # --- labels --------------------------------------------------------------------------------------
-def test_labels_are_lines_beside_the_record(tmp_path: Path) -> None:
+def test_labels_come_later(tmp_path: Path) -> None:
     with Watch(record=tmp_path) as watch:
         for name in ("q1", "q2"):
             with watch.question("Where?", question_id=name) as loop:
@@ -860,11 +756,9 @@ def test_labels_are_lines_beside_the_record(tmp_path: Path) -> None:
             watch.label("q3")
         with pytest.raises(DataError, match="from 0 to 1"):
             watch.label("q3", score=7)
-    lines = (tmp_path / "labels.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"question_id": "q1", "gold_answers": ["Oslo", "Christiania"]},
-        {"question_id": "q2", "score": 0.5},
-    ]
+    kept = records(tmp_path)
+    assert kept["q1"].gold.answers == ("Oslo", "Christiania")
+    assert kept["q2"].scores == {5: 0.5}
     with pytest.raises(UsageError, match="nothing is recorded"):
         Watch().label("q1", score=1.0)
 
@@ -918,26 +812,6 @@ def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
     assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
 
 
-def test_a_last_line_of_labels_is_kept_where_it_is_whole_and_else_taken_away(
-    tmp_path: Path,
-) -> None:
-    with Watch(record=tmp_path) as watch:
-        for name in ("a", "b"):
-            with watch.question("Where?", question_id=name) as loop:
-                walk(loop)
-        by_hand = tmp_path / "labels.jsonl"
-        by_hand.write_text('{"question_id": "a", "gold_answers": ["Oslo"]}')
-        watch.label("b", gold_answers=["Bergen"])
-        with pytest.raises(DataError):
-            watch.label("a", gold_answers=["Rome"])
-        with by_hand.open("a") as stream:
-            stream.write('{"question_id": "b", "question_ty')  # as a kill leaves it
-        watch.label("b", question_type="place")
-    kept = records(tmp_path)
-    assert [kept[name].gold.answers for name in ("a", "b")] == [("Oslo",), ("Bergen",)]
-    assert kept["b"].question.type == "place"
-
-
 def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> None:
     watch = Watch(record=(folder := tmp_path / "traces"))
     with watch.question("Where?", question_id="before") as loop:
@@ -947,18 +821,23 @@ def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> N
         loop.kept()
         shutil.rmtree(folder)
         loop.observe(answer="Oslo")
+        with pytest.warns(SufficeWarning, match="was removed"):
+            loop.end()
     with watch.question("Where?", question_id="after") as after:
         walk(after)
     kept = records(folder)
+    # what had ended went with the file
     assert {name: len(record.rounds) for name, record in kept.items()} == {
-        "before": 5, "under way": 2, "after": 5,
-    }  # fmt: skip
+        "under way": 2,
+        "after": 5,
+    }
+    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (5, 1)
     assert [held.answer for held in kept["under way"].rounds] == ["Bergen", "Oslo"]
     shutil.rmtree(folder)  # what was no longer held is lost, counted and said
     with pytest.warns(SufficeWarning, match="removed"):
         watch.close()
-    left = sum(len(record.rounds) for record in records(folder).values())
-    assert left + watch.counts.lost_rounds == watch.counts.rounds == 12
+    assert watch.counts.lost_rounds == watch.counts.rounds == 12
+    assert not folder.exists()
 
 
 def test_work_begun_ahead_is_done_meanwhile_and_cut_where_nobody_wants_it() -> None:

@@ -21,7 +21,6 @@ from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record
-from suffice.trace.filelist import accept_files
 from suffice.trace.rounds.derive import (
     assign_splits,
     merge_traces,
@@ -66,7 +65,6 @@ def folder(tmp_path: Path) -> Path:
         writer.fail(("q99",), "no reply")
     for file in root.glob("*.parquet"):
         with_own_column(file, "mine", {"note": 1})
-    accept_files(root)
     return root
 
 

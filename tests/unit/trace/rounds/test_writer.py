@@ -19,7 +19,6 @@ from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record, question_records
-from suffice.trace.filelist import accept_files
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import SCHEMA
@@ -243,7 +242,6 @@ def test_shards_of_another_shape_are_left_alone(tmp_path: Path) -> None:
     write_traces([record_of(0)], tmp_path)
     file = tmp_path / "part-00000.parquet"
     pq.write_table(pq.read_table(file).drop_columns(["latency_s"]), file)
-    accept_files(tmp_path)
     before = file.read_bytes()
     with question_writer(tmp_path, run={}) as writer:
         writer.add([record_of(1)])

@@ -1,0 +1,373 @@
+"""Loops under way in a store: each round is committed in the call of its loop, and nothing is raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suffice.errors import DataError, StorageError
+from suffice.trace.rounds.records import (
+    POLICY_STOP,
+    Gold,
+    Question,
+    Round,
+    StoppedBy,
+    as_document,
+    in_unicode,
+)
+from suffice.trace.store import BUSY_S, END, Store, end_all, end_the_dead, free_id, process_of
+
+if TYPE_CHECKING:
+    from suffice.trace.rounds.labels import Label
+
+_AGAIN_S, _LONG_S = 1.0, 0.005  # until what failed is tried again, if that took so long
+_MOST_WAITING = 64 << 20  # bytes that wait for room
+_FAILURES = (StorageError, DataError, sqlite3.Error, MemoryError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A question whose loop began; ``explored``: it runs on past its policy's stop."""
+
+    question: Question
+    gold: Gold = field(default_factory=Gold)
+    propensity: float | None = None
+    policy_hash: str | None = None
+    explored: bool = False
+
+
+@dataclass(slots=True)
+class Lost:
+    """Rounds that are not in the record, and questions of which anything is not."""
+
+    rounds: int = 0
+    questions: int = 0
+    open: set[str] = field(default_factory=set)
+    """Questions under way of which something is lost."""
+
+    def add(self, question_id: str, *, rounds: int = 0, over: bool = False) -> None:
+        """Of a question so many rounds more; ``over``: its end."""
+        self.questions += question_id not in self.open
+        self.rounds += rounds
+        (self.open.discard if over else self.open.add)(question_id)
+
+
+_RUN = object()  # stands for the run's number, which is known when it is written
+_Statement = tuple[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """What is to be written of a question, and what is lost with it."""
+
+    question: str
+    statements: Sequence[_Statement]
+    rounds: int = 0
+    over: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """About what it takes in memory."""
+        return sum(len(cell) for _, row in self.statements for cell in row if isinstance(cell, str))
+
+    def written(self, connection: sqlite3.Connection, run: int) -> bool:
+        """Whether it could be written; not where its question is gone, or another's."""
+        try:
+            for statement, row in self.statements:
+                cells = [run if cell is _RUN else cell for cell in row]
+                done = connection.execute(statement, cells).rowcount
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, OverflowError):
+            return False
+        return done > 0 or not (self.rounds or self.over)
+
+
+_OWN = "(SELECT number FROM questions WHERE id = ? AND run = ? AND turn IS NULL)"
+_FORGET = "DELETE FROM questions WHERE id = ? AND run = ? AND begun IS NULL"
+_BEGIN = (
+    'INSERT INTO questions (id, run, text, type, split, "group", gold_answers, gold_passage_ids, policy_hash,'
+    " propensity, explored, begun) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ROUND = f"INSERT INTO rounds SELECT *, ?, ?, ?, ? FROM {_OWN}"  # noqa: S608
+_LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  # noqa: S608
+
+
+class LoopRecord:
+    """Writes what loops do to a store, in the call of the loop; nothing here raises into a loop.
+
+    What went wrong first stands in ``problem``, whether it does now in ``failing``, and what was not kept is
+    counted in ``lost``. What there is no room for waits in memory and is tried again, at most once a second;
+    what found none before the end is lost.
+
+    Raises
+    ------
+    DataError
+        When made, for a file that is no store, or one of a newer version.
+    """
+
+    def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:
+        self._store = Store(place, durable=durable, stays=True)
+        self._document = json.dumps(run)
+        self.problem: str | None = None
+        self.closed = False
+        self._begin()
+        with suppress(StorageError):  # told with the first round
+            self._store.run_documents()
+
+    def _begin(self) -> None:
+        """Take up work in this process, which a fork may have made."""
+        self._pid = os.getpid()
+        self._token = uuid.uuid4().hex
+        self.lost = Lost()
+        self._open: dict[str, tuple[int, Round]] = {}  # how many rounds, and the last as recorded
+        self._waiting: list[_Entry] = []
+        self._bytes = 0  # of what waits
+        self._again_at: float | None = None  # when what failed is tried again
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            self._begin()
+
+    @property
+    def failing(self) -> bool:
+        """Whether what was put last could not be written, nor now."""
+        with self._store.lock:
+            self._again_at = None if self._again_at is None else 0.0
+            return not (self.closed or self.flush())
+
+    # --- what loops tell -----------------------------------------------------------------------------
+    def settle(self, wanted: str) -> str:
+        """The id, or with a number where it is taken; nobody else gets it, as far as can be written."""
+        with self._store.lock:
+            writable = not self.closed and self.flush()
+            held = {entry.question for entry in self._waiting} | self._open.keys()
+            for write in (True, False) if writable else (False,):
+                try:
+                    with self._store.transaction(write=write) as connection:
+                        name = free_id(
+                            wanted,
+                            lambda id_, by=connection: (
+                                id_ in held  # type: ignore[misc]
+                                or by.execute(
+                                    "SELECT 1 FROM questions WHERE id = ?", (id_,)
+                                ).fetchone()
+                            ),
+                        )
+                        if write:
+                            row = (name, self._own_run(connection))
+                            connection.execute("INSERT INTO questions (id, run) VALUES (?, ?)", row)
+                    return name  # noqa: TRY300
+                except _FAILURES as error:
+                    if write:
+                        self._failed(error)
+            return free_id(wanted, held.__contains__)
+
+    def release(self, name: str) -> None:
+        """Its question ended before a round."""
+        self._put(_Entry(question=name, statements=[(_FORGET, (name, _RUN))]))
+
+    def observe(
+        self,
+        name: str,
+        finished: Round,
+        *,
+        began: Begun | None,
+        took_s: float,
+        stop: bool | None,
+        score: float | None,
+    ) -> None:
+        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says.
+
+        ``took_s`` are the seconds since the round before, without those of an answer asked for apart.
+        """
+        with self._store.lock:
+            self._check_process()
+            usage, signals, now = finished.usage, finished.signals, time.time()
+            if stop is not None:
+                signals = {**signals, POLICY_STOP: float(stop)}
+            if usage.latency_s is None:
+                usage = replace(usage, latency_s=took_s + (usage.answer_latency_s or 0.0))
+            moment = finished.time or datetime.fromtimestamp(now, UTC)
+            finished = replace(finished, usage=usage, signals=signals, time=moment)
+            number = 1 if began is not None else self._open.get(name, (0, finished))[0] + 1
+            statements = [] if began is None else _beginning(name, began, now)
+            finished, content = _content(finished)
+            statements.append((_ROUND, (number, content, score, now, name, _RUN)))
+            entry = _Entry(question=name, statements=statements, rounds=1)
+            if began is None and name not in self._open:  # what came before was lost
+                self._lose([entry])
+                return
+            self._open[name] = (number, finished)
+            self._put(entry)
+
+    def end(self, name: str, stopped_by: StoppedBy | None, last: Round | None = None) -> bool:
+        """It ended; ``last`` takes the place of its last round. Whether a kill loses nothing of it."""
+        with self._store.lock:
+            self._check_process()
+            number, recorded = self._open.pop(name, (0, None))
+            statements: list[_Statement] = []
+            if last is not None and recorded is not None:
+                _, content = _content(_in_place_of(recorded, last))
+                statements.append((_LAST, (content, name, _RUN, number)))
+            statements.append((END, (time.time(), stopped_by, name, _RUN)))
+            entry = _Entry(question=name, statements=statements, over=True)
+            if recorded is None:
+                self._lose([entry])
+                return False
+            return self._put(entry)
+
+    def label(self, label: Label) -> None:
+        """See :meth:`Store.label`; what waits is written before."""
+        self.flush()
+        self._store.label(label)
+
+    def close(self) -> None:
+        """End what is under way as unfinished; what cannot be written now is lost."""
+        with self._store.lock:
+            if self.closed:
+                return
+            self._again_at = None
+            if self.flush() and self._store.connected:
+                with suppress(*_FAILURES), self._store.transaction() as connection:
+                    end_all(connection, self._own_run(connection))
+            self._lose(self._waiting)
+            self._waiting = []
+            self.closed = True
+            self._store.disconnect()
+
+    # --- writing -------------------------------------------------------------------------------------
+    def _put(self, entry: _Entry) -> bool:
+        with self._store.lock:
+            if self.closed:
+                self.problem = self.problem or "it was closed"
+                self._lose([entry])
+                return False
+            self._check_process()
+            self._waiting.append(entry)
+            self._bytes += entry.bytes
+            return self.flush()
+
+    def kept(self, name: str) -> bool:
+        """Whether a kill loses nothing that was put of a question."""
+        return self.flush() and name not in self.lost.open
+
+    def flush(self) -> bool:
+        """Write what waits; whether nothing does any more."""
+        with self._store.lock:
+            self._check_process()
+            store, begun = self._store, time.monotonic()
+            if self._again_at is not None and begun < self._again_at:
+                return False
+            store.wait_s = BUSY_S if self._again_at is None else 0.0
+            try:
+                self._renew(store.removed())
+                if self._waiting:
+                    with store.transaction() as connection:
+                        run = self._own_run(connection)
+                        lost = [one for one in self._waiting if not one.written(connection, run)]
+                    self._lose(lost)
+                    self._waiting, self._bytes = [], 0
+            except _FAILURES as error:
+                self._failed(error, time.monotonic() - begun)
+                if self._bytes > _MOST_WAITING:
+                    self._lose(self._waiting)
+                    for one in self._waiting:
+                        self._open.pop(one.question, None)
+                    self._waiting, self._bytes = [], 0
+                return False
+            finally:
+                store.wait_s = BUSY_S
+            self._again_at = None
+            return True
+
+    def _failed(self, error: Exception, took_s: float = 0.0) -> None:
+        """Try again, at once where that costs the loop nothing."""
+        self._again_at = time.monotonic() + (_AGAIN_S if took_s > _LONG_S else 0.0)
+        self.problem = self.problem or f"{error}"
+
+    def _lose(self, entries: Sequence[_Entry]) -> None:
+        for entry in entries:
+            self.problem = (
+                self.problem or f"question {entry.question!r:.60} is not in {self._store.file}"
+            )
+            self.lost.add(entry.question, rounds=entry.rounds, over=entry.over)
+
+    def _own_run(self, connection: sqlite3.Connection) -> int:
+        """The number of this run, which is told when it writes first; then what the dead left is ended."""
+        found = connection.execute(
+            "SELECT number FROM runs WHERE token = ?", (self._token,)
+        ).fetchone()
+        if found is not None:
+            return int(found[0])
+        end_the_dead(connection)
+        row = (self._token, self._document, platform.node(), process_of(os.getpid()))
+        added = connection.execute(
+            "INSERT INTO runs (token, document, host, process) VALUES (?, ?, ?, ?)", row
+        )
+        return int(added.lastrowid or 0)
+
+    def _renew(self, old: sqlite3.Connection | None) -> None:
+        """Somebody removed the store: what is under way is written again, what had ended is lost."""
+        if old is None:
+            return
+        (run,) = old.execute(
+            "SELECT max(number) FROM runs WHERE token = ?", (self._token,)
+        ).fetchone()
+        ended = old.execute(
+            "SELECT id, (SELECT count(*) FROM rounds WHERE question = number) FROM questions "
+            "WHERE turn IS NOT NULL AND run = ?",
+            (run,),
+        )
+        for name, rounds in ended.fetchall():
+            self.problem = self.problem or f"{self._store.file} was removed"
+            self.lost.add(name, rounds=rounds, over=True)
+        begun = old.execute("SELECT * FROM questions WHERE turn IS NULL AND run = ?", (run,))
+        entries = list[_Entry]()
+        for number, name, _, *cells in begun.fetchall():
+            statements: list[_Statement] = [(_BEGIN, (name, _RUN, *cells[:10]))]
+            rounds = old.execute(
+                "SELECT round, content, score, time FROM rounds WHERE question = ? ORDER BY round",
+                (number,),
+            ).fetchall()
+            statements += [(_ROUND, (*row, name, _RUN)) for row in rounds]
+            if rounds:
+                entries.append(_Entry(question=name, statements=statements, rounds=len(rounds)))
+        self._waiting = [*entries, *self._waiting]
+        old.close()
+
+
+def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
+    asked, gold = in_unicode(began.question), in_unicode(began.gold)
+    lists = (json.dumps(texts, ensure_ascii=False) for texts in (gold.answers, gold.passage_ids))
+    told = (asked.text, asked.type, asked.split, asked.group, *lists)
+    drawn = (began.policy_hash, began.propensity, int(began.explored), now)
+    return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
+
+
+def _content(finished: Round) -> tuple[Round, str]:
+    """The round and its text, as a file can hold them."""
+    content = json.dumps(as_document(finished), separators=(",", ":"), ensure_ascii=False)
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        return _content(in_unicode(finished))
+    return finished, content
+
+
+def _in_place_of(recorded: Round, last: Round) -> Round:
+    """The round with its answer, and with what the record says of it."""
+    usage = last.usage
+    if usage.latency_s is None and recorded.usage.latency_s is not None:
+        before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
+        usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
+    signals = {**recorded.signals, **last.signals}
+    return replace(last, usage=usage, signals=signals, time=recorded.time)

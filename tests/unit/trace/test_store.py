@@ -1,0 +1,487 @@
+"""The database of live loops: what it keeps, whom it refuses, what is read of it and exported."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import suffice
+from suffice.cli.main import main
+from suffice.datasets.recordings.labels import label_traces
+from suffice.datasets.recordings.registry import import_traces
+from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
+from suffice.measures.measures import Measures
+from suffice.measures.narrow import write_measures
+from suffice.pipelines.live.watch import Watch
+from suffice.testing.traces import make_record
+from suffice.trace.export import export_traces
+from suffice.trace.rounds.labels import Label
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import (
+    Passage,
+    QuestionRecord,
+    Round,
+    Token,
+    TopToken,
+    Usage,
+    as_document,
+)
+from suffice.trace.rounds.writer import write_traces
+from suffice.trace.store import VERSION, Store, store_place
+
+RICH = Round(
+    answer="Skien",
+    query="Where was Ibsen born?",
+    passages=(Passage(id="p1", title="", text="Skien is a town.", score=0.5),),
+    tokens=(Token("Sk", -0.25, top=(TopToken("Sk", -0.25), TopToken("Os", float("-inf")))),),
+    samples=("Skien", "Oslo"),
+    usage=Usage(llm_calls=1, prompt_tokens=600, latency_s=0.125),
+    signals={"own": float("nan")},
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "live.db"
+
+
+def record(file: Path, count: int = 3, *, name: str = "q", **settings: object) -> None:
+    """Questions of two rounds each."""
+    with Watch(record=file, **settings) as watch:  # type: ignore[arg-type]
+        for number in range(count):
+            with watch.question(f"{name} {number}?", question_id=f"{name}{number}") as loop:
+                loop.observe(answer="Oslo")
+                loop.observe(RICH)
+
+
+def kept(place: Path) -> dict[str, QuestionRecord]:
+    return {one.question.id: one for one in read_traces(place).records()}
+
+
+# --- what is kept -----------------------------------------------------------------------------------
+def test_a_round_comes_back_bit_for_bit(file: Path) -> None:
+    record(file, 1)
+    (first, second) = kept(file)["q0"].rounds
+    again = as_document(second)
+    assert again.pop("time") is not None
+    assert again.pop("signals") == {"own": "nan"}
+    whole = as_document(RICH)
+    whole.pop("signals")
+    assert again == whole
+    assert first.answer == "Oslo"
+
+
+def test_a_folder_holds_its_store_and_every_command_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "live")
+    assert [one.name for one in (tmp_path / "live").iterdir()] == ["record.db"]
+    for words in (["traces", "info"], ["traces", "validate"]):
+        assert main([*words, str(tmp_path / "live")]) == 0
+    told = capsys.readouterr().out
+    assert "questions                   3" in told
+    traces = suffice.read_traces(tmp_path / "live")
+    assert traces.question_ids == ("q0", "q1", "q2")
+    assert main(["replay", str(tmp_path / "live"), "--metric", "agreement", "--json"]) == 0
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_round_is_committed_before_the_decision(file: Path, *, durable: bool) -> None:
+    with Watch(record=file, durable=durable) as watch, watch.question("?") as loop:
+        for count in (1, 2, 3):
+            loop.observe(answer="Oslo")
+            with closing(sqlite3.connect(file)) as database:
+                assert database.execute("SELECT count(*) FROM rounds").fetchone() == (count,)
+            assert loop.kept()
+
+
+def test_what_never_ended_is_read_once_its_process_is_gone(file: Path) -> None:
+    code = """
+        import os, sys
+        from suffice import Watch
+        watch = Watch(record=sys.argv[1])
+        loop = watch.question("?", question_id="half").begin()
+        loop.observe(answer="Oslo")
+        print("said", flush=True)
+        sys.stdin.readline()
+        os._exit(1)
+        """
+    words = [sys.executable, "-c", textwrap.dedent(code), str(file)]
+    source = str(Path(suffice.__file__).parents[1])
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "said\n"
+        with pytest.raises(DataError, match="empty"):
+            read_traces(file)
+        child.communicate("\n")
+    (half,) = read_traces(file).records()
+    assert (half.stopped_by, len(half.rounds)) == ("error", 1)
+    record(file, 1)  # whoever writes next ends it
+    assert sum(run.turn > 0 for run in Store(file).runs(dead=False)) == 2
+
+
+# --- many at once -------------------------------------------------------------------------------------
+def test_threads_and_tasks_lose_nothing(file: Path) -> None:
+    with Watch(record=file, max_rounds=3) as watch:
+
+        def one(number: int) -> str:
+            with watch.question("?", question_id=f"q{number}") as loop:
+                while not loop.done:
+                    loop.observe(answer=f"{number}")
+            return loop.question_id
+
+        async def many() -> None:
+            async def task() -> None:
+                async with watch.question("?") as loop:
+                    while not loop.done:
+                        await asyncio.sleep(0)
+                        loop.observe(answer="Oslo")
+
+            await asyncio.gather(*(task() for _ in range(1000)))
+
+        with ThreadPoolExecutor(64) as pool:
+            names = list(pool.map(one, range(64)))
+            pool.submit(asyncio.run, many()).result()
+    assert len(set(names)) == 64
+    found = kept(file)
+    assert len(found) == 1064
+    for number, name in enumerate(names):
+        assert [held.answer for held in found[name].rounds] == [f"{number}"] * 3
+    assert watch.counts.lost_rounds == 0
+
+
+def _child(file: str, name: str) -> None:
+    record(Path(file), 40, name=name)
+
+
+def test_processes_share_a_store_and_its_names(file: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    children = [spawn.Process(target=_child, args=(str(file), "q")) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    found = kept(file)
+    assert len(found) == 120
+    assert {f"q{number}{end}" for number in range(40) for end in ("", "#2", "#3")} == found.keys()
+
+
+def test_a_fork_in_the_middle_breaks_neither_process(file: Path) -> None:
+    watch = Watch(record=file)
+    with watch.question("?", question_id="parent") as loop:
+        loop.observe(answer="Oslo")
+        busy = threading.Event()
+
+        def writes() -> None:
+            while not busy.is_set():
+                with watch.question("?") as other:
+                    other.observe(answer="Rome")
+
+        thread = threading.Thread(target=writes)
+        thread.start()
+        children = []
+        for number in range(8):
+            child = os.fork()
+            if child == 0:
+                try:
+                    with watch.question("?", question_id=f"child{number}") as own:
+                        own.observe(answer="Skien")
+                    with watch.question(f"unnamed {number}") as own:
+                        for _ in range(3):
+                            own.observe(answer="Skien")
+                    watch.close()
+                finally:
+                    os._exit(0)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        busy.set()
+        thread.join()
+        loop.observe(answer="Oslo")
+    watch.close()
+    found = kept(file)
+    assert len(found["parent"].rounds) == 2
+    assert {f"child{number}" for number in range(8)} <= found.keys()
+    unnamed = [one for one in found.values() if one.question.text.startswith("unnamed")]
+    assert [(len(one.rounds), one.stopped_by) for one in unnamed] == [(3, "end")] * 8
+    assert watch.counts.lost_questions == 0
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# --- what is refused ------------------------------------------------------------------------------------
+def test_a_newer_store_and_what_is_none_are_refused(tmp_path: Path, file: Path) -> None:
+    record(file)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    text, other = tmp_path / "text.db", tmp_path / "other.db"
+    text.write_text("no database at all " * 100)
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE t (x)")
+    for place, said in (
+        (file, f"version {VERSION + 1}"),
+        (text, "no record"),
+        (other, "no record"),
+    ):
+        before = place.read_bytes()
+        for use in (read_traces, lambda place: Watch(record=place)):
+            with pytest.raises(DataError, match=said) as refused:
+                use(place)
+            assert refused.value.file == str(place)
+        assert place.read_bytes() == before
+
+
+def test_an_empty_file_is_no_record_and_may_become_one(file: Path) -> None:
+    file.touch()
+    with pytest.raises(DataError, match="empty"):
+        read_traces(file)
+    assert not file.stat().st_size
+    record(file)
+    assert len(kept(file)) == 3
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_a_damaged_store_is_read_or_refused_with_its_name(
+    file: Path, tmp_path: Path, times: int
+) -> None:
+    record(file)
+    content, draw = file.read_bytes(), random.Random(3)
+    damaged = tmp_path / "damaged.db"
+    refused: list[str] = []
+    for _ in range(times):
+        copy = bytearray(content)
+        at, length = draw.randrange(len(copy)), draw.choice((1, 1, 8, 200))
+        copy[at : at + length] = draw.randbytes(len(copy[at : at + length]))
+        damaged.write_bytes(
+            copy[: draw.choice((len(copy), len(copy), draw.randrange(1, len(copy))))]
+        )
+        for beside in ("-wal", "-shm"):
+            damaged.with_name(f"damaged.db{beside}").unlink(missing_ok=True)
+        try:
+            read_traces(damaged)
+        except SufficeError as error:
+            refused.append(str(error))
+    assert len(refused) > times / 10
+    assert all(str(damaged) in said for said in refused)
+
+
+@pytest.mark.parametrize("name", ["r.parquet", "notes.txt"])
+def test_a_place_that_is_no_database_is_refused_with_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    with pytest.raises(UsageError, match=r"\.db"):
+        store_place(tmp_path / name)
+
+
+def test_a_folder_with_another_record_is_refused(tmp_path: Path) -> None:
+    write_traces([make_record("q", ["Oslo"])], tmp_path / "live")
+    with pytest.raises(UsageError, match="another record"):
+        Watch(record=tmp_path / "live")
+    record(tmp_path / "live.db")  # a store beside a folder of its name
+    assert kept(tmp_path / "live").keys() == {"q"}
+    assert kept(tmp_path / "live.db").keys() == {"q0", "q1", "q2"}
+
+
+def test_a_lock_that_is_held_too_long_is_told_with_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(file, 1)
+    for place in ("loop_record", "store"):
+        monkeypatch.setattr(f"suffice.trace.{place}.BUSY_S", 0.05)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        watch = Watch(record=file)
+        loop = watch.question("?", question_id="q0").begin()
+        assert loop.question_id == "q0#2"  # which can be read under the lock
+        loop.observe(answer="Oslo")
+        with pytest.warns(SufficeWarning, match="another process held the lock"):
+            loop.end()
+        assert watch.failing
+        assert str(file) in str(watch.problem)
+        begun = time.monotonic()
+        with watch.question("?") as further:  # waits no more
+            further.observe(answer="Oslo")
+        assert time.monotonic() - begun < 0.05
+        store = Store(file)
+        store.wait_s = 0.05
+        with pytest.raises(StorageError, match="lock"), store.transaction():
+            pass
+        other.execute("ROLLBACK")
+    assert not watch.failing
+    watch.close()
+    assert watch.counts.lost_rounds == 0
+    assert len(kept(file)) == 3
+
+
+# --- places that refuse -----------------------------------------------------------------------------------
+def test_a_clock_set_back_changes_nothing_but_the_times(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Watch(record=file) as watch:
+        for number, moment in enumerate((2e9, 1e9, 1.5e9)):
+            monkeypatch.setattr(time, "time", lambda now=moment: now)
+            with watch.question("?", question_id=f"q{number}") as loop:
+                loop.observe(answer="Oslo")
+    (run,) = Store(file).runs()
+    assert [one.question.id for one in run.records] == ["q0", "q1", "q2"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_may_not_be_written_breaks_no_loop(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    watch = Watch(record=tmp_path / "live.db")
+    with pytest.warns(SufficeWarning, match="not recorded"), watch.question("?") as loop:
+        loop.observe(answer="Oslo")
+    tmp_path.chmod(0o700)
+    assert loop.answer == "Oslo"
+
+
+def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(
+    file: Path,
+) -> None:
+    watch = Watch(record=file)
+    with watch.question("?", question_id="q") as loop:
+        loop.observe(answer="Oslo")
+        (pages,) = watch._watching.writer._store._connection.execute(  # type: ignore[union-attr]
+            "PRAGMA max_page_count = 1"
+        ).fetchone()
+        loop.observe(answer="Bergen " * 20_000)
+        assert not loop.kept()
+        with pytest.warns(SufficeWarning, match="full"):
+            watch._watching.complain()
+        assert watch.failing
+        watch._watching.writer._store._connection.execute(  # type: ignore[union-attr]
+            f"PRAGMA max_page_count = {pages + 10_000}"
+        )
+        loop.observe(answer="Skien")
+    watch.close()
+    assert watch.counts.lost_rounds == 0
+    assert [held.answer_text[:6] for held in kept(file)["q"].rounds] == ["Oslo", "Bergen", "Skien"]
+
+
+def test_a_store_that_is_removed_is_made_anew_with_what_is_under_way(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "live.db"
+    with Watch(record=file) as watch, watch.question("?", question_id="q") as loop:
+        loop.observe(answer="Oslo")
+        shutil.rmtree(file.parent)
+        loop.observe(answer="Bergen")
+    assert [held.answer for held in kept(file)["q"].rounds] == ["Oslo", "Bergen"]
+    assert watch.counts.lost_rounds == 0
+
+
+# --- labels, export, import ---------------------------------------------------------------------------------
+def test_a_file_of_labels_goes_into_the_store_once(file: Path, tmp_path: Path) -> None:
+    record(file)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"question_id": "q1", "gold_answers": ["Oslo"], "score": 0.5}\n')
+    assert main(["traces", "label", str(file), str(labels)]) == 0
+    assert main(["traces", "label", str(file), str(labels)]) == 0
+    assert len(Store(file).labels()[0]) == 1
+    assert kept(file)["q1"].gold.answers == ("Oslo",)
+    assert kept(file)["q1"].scores == {2: 0.5}
+    with pytest.raises(DataError) as refused:
+        label_traces(file, [Label(question_id="q1", gold_answers=("Rome",))])
+    assert refused.value.column == "gold_answers"
+    with pytest.raises(UsageError):
+        label_traces(tmp_path, [Label(question_id="q1", score=1.0)])
+
+
+def test_measures_of_a_store_that_went_on_are_refused(file: Path, tmp_path: Path) -> None:
+    record(file)
+    out = tmp_path / "m"
+    for change in (
+        lambda: record(file, 1),
+        lambda: label_traces(file, [Label(question_id="q0", score=1.0)]),
+    ):
+        write_measures(read_traces(file), out, again=True)
+        assert Measures(read_traces(out)).traces.n_questions >= 3
+        change()
+        with pytest.raises(DataError, match="has changed"):
+            Measures(read_traces(out))
+
+
+def test_an_export_is_repeated_by_what_ended_since(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "traces"
+    with Watch(record=file) as watch:
+        for number in range(4):
+            with watch.question("?", question_id=f"q{number}") as loop:
+                loop.observe(RICH)
+            if number == 1:
+                watch.label("q0", gold_answers=["Skien"])
+                assert export_traces(file, out, format="parquet").questions == 2
+                record(file, 2, name="r")
+        watch.label("q1", gold_answers=["Oslo"])
+        with watch.question("?", question_id="under way") as loop:
+            loop.observe(RICH)
+            assert export_traces(file, out, format="parquet").questions == 4
+            assert export_traces(file, out, format="parquet").questions == 0
+            assert kept(out) == kept(file)
+    assert kept(out)["q1"].gold.answers == ("Oslo",)
+    assert len(list(out.glob("*.parquet"))) == 3
+
+
+def test_a_large_export_is_several_files(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suffice.trace.export._IN_A_FILE", 2)
+    record(file, 5)
+    written = export_traces(file, tmp_path / "out", format="parquet")
+    assert (written.questions, written.rounds) == (5, 10)
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 3
+    assert kept(tmp_path / "out") == kept(file)
+
+
+def test_an_export_into_its_own_folder_doubles_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "live"
+    record(folder)
+    before = kept(folder)
+    assert export_traces(folder, folder, format="parquet").questions == 3
+    assert list(folder.glob("*.parquet"))
+    assert kept(folder) == before
+    record(folder, 1, name="new")
+    assert kept(folder).keys() == {*before, "new0"}
+
+
+def test_an_old_folder_of_journals_is_imported(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    write_traces([make_record("done", ["Oslo"])], old / "watch-a-00000.parquet")
+    lines: list[dict[str, object]] = [{"suffice_journal": 1, "run": {"pipeline": "mine"}}]
+    for name in ("done", "half"):
+        begun = {"id": name, "text": f"{name}?"}
+        lines.append({"begin": begun, "gold": {}, "propensity": 0.5, "policy_hash": "h"})
+        lines.append({"id": name, "round": {"answer": "Oslo"}, "score": 1.0})
+    lines.append({"id": "done", "end": "policy", "last": {"answer": "Skien"}})
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (old / "watch-a-00001.jsonl").write_text(text + "damaged\n" + '{"begin": {"id"')
+    (old / "labels.jsonl").write_text('{"question_id": "half", "gold_answers": ["Oslo"]}\n')
+    for refused in (lambda: read_traces(tmp_path / "old2"), lambda: Watch(record=old)):
+        shutil.copytree(old, tmp_path / "old2", dirs_exist_ok=True)
+        (tmp_path / "old2" / "watch-a-00000.parquet").unlink()
+        with pytest.raises((DataError, UsageError), match="watch-1"):
+            refused()
+    written = import_traces(old, tmp_path / "new", format="watch-1")
+    assert written.questions == 3
+    found = kept(tmp_path / "new")
+    assert [held.answer for held in found["done#2"].rounds] == ["Skien"]
+    assert (found["done#2"].stopped_by, found["half"].stopped_by) == ("policy", "error")
+    assert found["half"].gold.answers == ("Oslo",)
+    assert found["half"].propensity == 0.5
