@@ -562,13 +562,13 @@ class Produced(Tabular):
                 "No question ran on past its stop: what stopping loses is unknown (explore=0.05)."
             ]
         elif not self.loss.explored:
-            notes.append(
-                "The loss is unknown: no question that ran on has a label and both answers."
-            )
+            notes.append("The loss is unknown: no question that ran on was scored at its stop and end.")
         if self.counts["unanswered"]:
+            ran_on = f"{counted(self.counts['unanswered'], 'question')} that ran on have no"
             notes.append(
-                f"{counted(self.counts['unanswered'], 'question')} that ran on have no answer at the stop; "
-                "suffice probe asks for it."
+                f"{ran_on} score of yours at the stop: observe(..., score=...), or --metric em."
+                if self.promised.metric.against == "scores"
+                else f"{ran_on} answer at the stop; suffice probe asks for it."
             )
         if self.counts["cut"]:
             notes.append(
