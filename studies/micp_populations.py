@@ -1,4 +1,4 @@
-"""MiCP on fresh questions of known kinds, by grid and preset: ``python -m studies.micp_populations``."""
+"""MiCP on fresh questions of known kinds, by grid and preset."""
 
 from __future__ import annotations
 
