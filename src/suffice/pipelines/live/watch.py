@@ -146,9 +146,9 @@ class Watch:
             policy = policy.policy
         if policy is None and mode == "live":
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
-        if policy is not None and not hasattr(policy, "needs"):
+        if policy is not None and not callable(getattr(policy, "fires", None)):
             raise UsageError(
-                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write a rule, a "
+                f"a policy (it has fires), its file or path is wanted, found {policy!r:.60}; write a rule, a "
                 "name such as fixed-3, or the file's path"
             )
         if policy is not None and policy.needs.refusal:
