@@ -562,7 +562,7 @@ class Produced(Tabular):
                 "No question ran on past its stop: what stopping loses is unknown (explore=0.05)."
             ]
         elif not self.loss.explored:
-            notes.append("The loss is unknown: no question that ran on was scored at its stop and end.")
+            notes.append("The loss is unknown: no question that ran on was scored at both ends.")
         if self.counts["unanswered"]:
             ran_on = f"{counted(self.counts['unanswered'], 'question')} that ran on have no"
             notes.append(

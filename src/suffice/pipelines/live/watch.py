@@ -148,8 +148,8 @@ class Watch:
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
         if policy is not None and not callable(getattr(policy, "fires", None)):
             raise UsageError(
-                f"a policy (it has fires), its file or path is wanted, found {policy!r:.60}; write a rule, a "
-                "name such as fixed-3, or the file's path"
+                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write a rule, a "
+                "name such as fixed-3, or the file's path; a policy of your own has fires(table)"
             )
         if policy is not None and policy.needs.refusal:
             raise UsageError(policy.needs.refusal)
