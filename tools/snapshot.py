@@ -129,6 +129,7 @@ KIND_TRACES = {
 
 def make_inputs(folder: Path) -> None:
     """Traces, plans, a corpus, answers to watch, and policy files."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # what only tests use lies beside tools
     from tests.stop_rag_traces import stop_rag_records
 
     from suffice.testing.plans import make_plan
