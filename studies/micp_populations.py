@@ -6,15 +6,14 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.cli.output import add_format, print_result, say
-from suffice.cli.parser import Parser
-from suffice.cli.settings_options import add_settings, read_settings
-from suffice.errors import SufficeError, UsageError
+from studies.command import run_study
+from suffice.bench.study import Options, Study
+from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_grid
@@ -153,6 +152,8 @@ class PopulationStudy(Tabular):
     settings: PopulationSettings
     values: dict[tuple[Kind, float, Preset, Way], Array]
 
+    notes: ClassVar[tuple[str, ...]] = ()
+
     def figures(self, kind: Kind, alpha: float, preset: Preset, way: Way) -> tuple[Interval, ...]:
         """Means over populations with their 95% intervals, in this order."""
         return _intervals(self.values[kind, alpha, preset, way])
@@ -264,20 +265,11 @@ def _fitted(
     yield "no early stop", calibrate_without_stopping(held, level, preset)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the study and print its tables."""
-    parser = Parser(prog="python -m studies.micp_populations", description=__doc__)
-    add_settings(parser, PopulationSettings)
-    add_format(parser)
-    try:
-        arguments = parser.parse_args(argv)
-        found = micp_populations(read_settings(arguments, PopulationSettings))
-        print_result(arguments, found.tables(), found.to_json)
-    except SufficeError as error:
-        say(str(error), lead=f"{parser.prog}:")
-        return error.exit_code
-    return 0
-
+STUDY = Study(
+    description="Fits MiCP on fresh questions of known kinds and scores it on others, by grid and preset.",
+    options=(Options(settings=PopulationSettings),),
+    run=lambda request: micp_populations(request.read(PopulationSettings)),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study(STUDY, "micp_populations"))

@@ -9,9 +9,7 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,17 +135,6 @@ def test_ended_at_random_moments(
         shutil.rmtree(folder)
     tried(f"{name} of choose into a folder that holds a choice", times)
     assert kept >= times // 4
-
-
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A disk of 8 MiB."""
-    place = tmp_path_factory.mktemp("disk")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def fill(traces: Path, chosen: Path, folder: Path, level: int, conditions: Conditions) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +77,6 @@ def test_no_file_may_grow(
     times = fill(work, given, tmp_path / "out", clean(work), limited)
     tried("no file may grow past 0, 1, 4,096, ... bytes", times)
     assert times >= 1
-
-
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A disk of 8 MiB."""
-    place = tmp_path_factory.mktemp("disk")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.mark.slow

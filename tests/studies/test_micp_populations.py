@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from studies.command import run_study
 from studies.micp_populations import (
     KINDS,
     PRESETS,
+    STUDY,
     WAYS,
     Kind,
     PopulationSettings,
-    main,
     micp_populations,
     population,
 )
@@ -83,8 +84,8 @@ def test_the_box_saves_no_more_than_shares_in_the_corrected_preset(small: Any) -
 
 def test_the_command_prints_every_cell(capsys: Any) -> None:
     few = ["--populations", "2", "--optimize", "30", "--calibrate", "40", "--fresh", "50"]
-    assert main([*few, "--alphas", "0.2,0.3", "--json"]) == 0
+    assert run_study(STUDY, "micp_populations", [*few, "--alphas", "0.2,0.3", "--json"]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["settings"]["fresh"] == 50
     assert len(document["cells"]) == len(KINDS) * 2 * len(PRESETS) * len(WAYS)
-    assert main(["--alphas", "0.1,2"]) == 2
+    assert run_study(STUDY, "micp_populations", ["--alphas", "0.1,2"]) == 2

@@ -15,7 +15,7 @@ from suffice.policies.kind import PolicyKind
 from suffice.protocols import Certainty, StopPolicy
 from suffice.scoring import F1Kind
 
-if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
+if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
     from suffice.policies.rules.policy import RulePolicy
     from suffice.trace.plans.plan_set import PlanSet

@@ -46,7 +46,7 @@ from suffice.signals.samples import (
 )
 from suffice.trace.rounds.records import Round
 
-if TYPE_CHECKING:  # deciding live must not load pyarrow
+if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
 StopOn = Literal["entropy", "top-confidence"]

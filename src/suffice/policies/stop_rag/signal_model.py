@@ -191,7 +191,7 @@ def free_inputs(
     a judge's verdict, for a policy that reads those pays for them in every round, and the record's own
     signals, which the loop must give. :data:`ALL` alone names these too, as far as the record has them.
     """
-    from suffice.measures.measures import Measures  # deciding live must not load pyarrow
+    from suffice.measures.measures import Measures
 
     measures = Measures.of(questions)
     traces = measures.traces

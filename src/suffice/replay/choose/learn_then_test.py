@@ -522,11 +522,6 @@ def mean_of(half: Half, bound: Bound) -> Array:
     return plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
 
 
-def losses_of(half: Half, bound: Bound) -> Array:
-    """What a bound is of, on its own scale, of every member, (n_questions, n_members)."""
-    return plain(half.losses(np.arange(len(half.costs)), bound.of), bound, half)
-
-
 def _p_values(half: Half, members: NDArray[np.intp], bound: Bound, level: float) -> Array:
     """Of "the mean is above the bound", (n_members,)."""
     return _over_members(

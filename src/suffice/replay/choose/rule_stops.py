@@ -94,15 +94,6 @@ class RuleStops:
             len(rules), self.shape[1], lambda some, rows: self._compute(rules[some], rows)
         )
 
-    def reordered(self, order: NDArray[np.intp]) -> RuleStops:
-        """The same of the questions in another order; all are computed, whichever are asked for."""
-        everything = slice(0, self.shape[1])
-        return RuleStops(
-            self.shape[0],
-            len(order),
-            lambda rules, rows: self._compute(rules, everything)[:, order[rows]],
-        )
-
     def by_questions(self) -> Iterator[tuple[slice, Stops]]:
         """Blocks of questions, in which all rules are written out; all of a small record."""
         everyone = np.arange(self.shape[0])

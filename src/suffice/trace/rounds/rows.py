@@ -204,25 +204,6 @@ def evidence_sha256(traces: TraceSet) -> str:
     return digest.hexdigest()
 
 
-def record_sha256(traces: TraceSet) -> str:
-    """Tells these questions, as recorded, from others: of ids, last rounds and first answers.
-
-    Whatever gold answers, splits and files they come with; few enough to be read of a large record.
-    """
-    digest = hashlib.sha256(traces.last_rounds.astype("<i2").tobytes())
-    for column in ("question_id", "answer"):
-        texts = traces.first_rounds(column).cast(pa.large_binary())
-        lengths = pc.fill_null(pc.binary_length(texts), -1)
-        digest.update(lengths.to_numpy().astype("<i8").tobytes())
-        for chunk in texts.chunks:
-            _, offsets, data = chunk.fill_null(b"").buffers()
-            if data is None or not len(chunk):
-                continue
-            ends = np.frombuffer(offsets, np.int64)[chunk.offset :][[0, len(chunk)]]
-            digest.update(memoryview(data)[slice(*ends.tolist())])
-    return digest.hexdigest()
-
-
 class _Tables(RowSet[pa.Table]):
     """Records that are tables of the schema already."""
 
