@@ -169,9 +169,8 @@ class ComparisonSettings(ScoredSettings):
     weights: Annotated[
         Weights,
         Option(
-            help="of records that were cut: past a cut what is expected of each question stands, and what an "
-            "explored one differs from that counts 1/propensity (augmented); each explored one counts "
-            "1/propensity itself (ht); or their mean stands for all (self-normalised)"
+            help="how explored questions stand for cut ones: augmented (predicted scores, corrected by "
+            "inverse-propensity weights), ht (Horvitz-Thompson) or self-normalised inverse-propensity weights"
         ),
     ] = "augmented"
     fit_on: Traces | None = None

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 import pytest
-from tests.signal_twins import answer_tokens, token_margin
 
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
@@ -32,6 +31,27 @@ def token(text: str, margin: float | None = 1.0) -> Token:
 
 def view(*tokens: Token) -> LoopView:
     return LoopView("q", (Round(answer="", tokens=tokens),))
+
+
+def margin_of(top: tuple[TopToken, ...]) -> float:
+    return ANSWER_TOKEN_MARGIN(view(token("Answer:"), Token(" a", -0.5, top)))
+
+
+def assert_answer(
+    pieces: list[str], expected: list[str], answer: str = "", starts: int | None = None
+) -> None:
+    """The margins read are those of the expected pieces, each piece having one of its own."""
+    there = [number for number, piece in enumerate(pieces) if piece]
+    told = [pieces[number] for number in there]
+    first = next((i for i in range(len(told)) if told[i : i + len(expected)] == expected), 0)
+    margins = [float(2**number) for number in there[first : first + len(expected)]]
+    tokens = tuple(token(piece, float(2**number)) for number, piece in enumerate(pieces))
+    said = Round(answer=answer, tokens=tokens, answer_starts=starts)
+    found = [
+        spec(LoopView("q", (said,))) for spec in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_MEAN)
+    ]
+    wanted = [margins[0], min(margins), sum(margins) / len(margins)] if margins else [math.nan] * 3
+    assert found == pytest.approx(wanted, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +82,19 @@ def view(*tokens: Token) -> LoopView:
 def test_the_answer_runs_from_the_first_non_blank_to_the_end_of_its_line(
     pieces: list[str], expected: list[str]
 ) -> None:
-    found = answer_tokens([token(piece) for piece in pieces])
-    assert [each.token for each in found] == expected
+    assert_answer(pieces, expected)
 
 
 def test_the_margin_is_the_gap_between_the_two_best_in_any_order() -> None:
     top = (TopToken("c", -4.0), TopToken("a", -0.5), TopToken("b", -2.25))
-    assert token_margin(Token("a", -0.5, top)) == 1.75
+    assert margin_of(top) == 1.75
 
 
 def test_an_impossible_alternative_is_none() -> None:
     impossible = TopToken("b", -math.inf)
-    assert math.isnan(token_margin(Token("a", -0.5, (TopToken("a", -0.5), impossible))))
-    three = (TopToken("a", -0.5), impossible, TopToken("c", -2.0))
-    assert token_margin(Token("a", -0.5, three)) == 1.5
-    assert math.isnan(token_margin(Token("a", -0.5)))
+    assert math.isnan(margin_of((TopToken("a", -0.5), impossible)))
+    assert margin_of((TopToken("a", -0.5), impossible, TopToken("c", -2.0))) == 1.5
+    assert math.isnan(margin_of(()))
 
 
 def test_the_first_margin_is_that_of_the_first_answer_token() -> None:
@@ -184,8 +202,7 @@ def test_anything_else_is_undefined_not_three(rating: float | None) -> None:
 def test_tokens_that_are_the_answer_count(
     pieces: list[str], answer: str, starts: int | None, expected: list[str]
 ) -> None:
-    found = answer_tokens([token(piece) for piece in pieces], answer, starts)
-    assert [piece.token for piece in found] == expected
+    assert_answer(pieces, expected, answer, starts)
 
 
 def test_a_reply_that_is_the_answer_has_margins_and_a_sentence_says_why_not() -> None:
