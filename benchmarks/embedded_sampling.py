@@ -17,8 +17,8 @@ from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
 from suffice.llm.llama_api import quiet_params, start_server
 from suffice.llm.wire import request_body
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.protocols import Generation, GenerationRequest
 
 QUESTIONS = 4

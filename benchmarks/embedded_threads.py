@@ -17,8 +17,8 @@ from pathlib import Path
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.llama_api import processors
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.protocols import GenerationRequest
 
 QUESTIONS = 6

@@ -17,11 +17,11 @@ from pathlib import Path
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+from suffice.loops.answers.calls import parse_reply
+from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
+from suffice.loops.answers.prompts import Prompt, SearchStep, render_prompt
+from suffice.loops.follow_up import parse_verdict
 from suffice.numbers.tests.tails import exact_interval
-from suffice.pipelines.answers.calls import parse_reply
-from suffice.pipelines.answers.follow_up_prompts import FollowUpPrompts
-from suffice.pipelines.answers.prompts import Prompt, SearchStep, render_prompt
-from suffice.pipelines.loops.follow_up import parse_verdict
 from suffice.protocols import ChatModel, GenerationRequest, Message
 from suffice.scoring import accuracy
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.table import GrowingRecord
 from suffice.testing.traces import make_record

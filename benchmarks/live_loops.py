@@ -28,16 +28,16 @@ from typing import Any, Literal, TypedDict
 
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
+from suffice.live.answering import Answered, Answering, answer
+from suffice.live.controller import Controller
 from suffice.llm.embedded import EmbeddedModel
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.pipelines.answers.calls import AnswerCall, ask_greedy
-from suffice.pipelines.answers.prompts import render_prompt
-from suffice.pipelines.live.answering import Answered, Answering, answer
-from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.loops.follow_up import IterativeSettings
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.loops.settings import LoopSettings
+from suffice.loops.answers.calls import AnswerCall, ask_greedy
+from suffice.loops.answers.prompts import render_prompt
+from suffice.loops.follow_up import IterativeSettings
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.settings import LoopSettings
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import ChatModel, Generation, GenerationRequest, LoopNeeds, StopPolicy

@@ -24,8 +24,8 @@ from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel
 from suffice.llm.llama_api import processors
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.protocols import ChatModel, Generation, GenerationRequest
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces

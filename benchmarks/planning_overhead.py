@@ -12,10 +12,10 @@ from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.errors import SufficeWarning
-from suffice.pipelines.planning.agent import PlanningAgent
-from suffice.pipelines.planning.controls import agent_control
-from suffice.pipelines.planning.parsing import PLAN_SCHEMA
-from suffice.pipelines.planning.prompts import PlanText
+from suffice.loops.planning.agent import PlanningAgent
+from suffice.loops.planning.controls import agent_control
+from suffice.loops.planning.parsing import PLAN_SCHEMA
+from suffice.loops.planning.prompts import PlanText
 from suffice.protocols import Generation, GenerationRequest
 from suffice.retrieval.lexical.tfidf import TfidfIndex
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import best_cpu_seconds
-from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.live.reported import round_of
+from suffice.live.controller import Controller
+from suffice.live.reported import round_of
 from suffice.policies.file import PolicyFile
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.records import Round

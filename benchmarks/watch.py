@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.live.watch import Watch
+from suffice.live.controller import Controller
+from suffice.live.watch import Watch
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.records import Passage, Round, Token, Usage
 

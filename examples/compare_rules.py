@@ -7,8 +7,8 @@ from pathlib import Path
 
 import suffice
 from suffice.datasets.registry import load
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.models import ScriptedModel

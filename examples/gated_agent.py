@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import suffice
-from suffice.pipelines.planning.controls import gated
-from suffice.pipelines.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
+from suffice.loops.planning.controls import gated
+from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
 from suffice.policies.gate.risk import RiskModel
 from suffice.protocols import GenerationRequest
 from suffice.retrieval.lexical.bm25 import BM25Index

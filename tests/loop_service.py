@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suffice.errors import SufficeError
-from suffice.pipelines.live.watch import Watch
+from suffice.live.watch import Watch
 from suffice.policies.file import PolicyFile
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy

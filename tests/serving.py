@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suffice.pipelines.live.ask import AskSettings
+from suffice.live.ask import AskSettings
 from suffice.protocols import ChatModel, Retriever, StopPolicy
 from suffice.serve.app import make_app
 from suffice.serve.events import Event, Observer

@@ -27,7 +27,7 @@ save_policy           writes a policy file, which Controller, replay and ask tak
 
 ``dir(suffice)`` lists all others. They live in folders: ``suffice.trace`` and ``suffice.policies``
 (records, policies), ``suffice.replay``, ``suffice.signals`` and ``suffice.costs`` (what is compared,
-read and paid), ``suffice.pipelines``, ``suffice.retrieval`` and ``suffice.llm`` (loops, retrievers,
+read and paid), ``suffice.loops``, ``suffice.retrieval`` and ``suffice.llm`` (loops, retrievers,
 models), ``suffice.monitor`` (promises in use).
 """
 
@@ -47,22 +47,22 @@ if TYPE_CHECKING:
     from suffice.errors import SufficeError as SufficeError
     from suffice.errors import SufficeWarning as SufficeWarning
     from suffice.errors import UsageError as UsageError
+    from suffice.live.answering import Answered as Answered
+    from suffice.live.ask import AskSettings as AskSettings
+    from suffice.live.ask import ask as ask
+    from suffice.live.budgets import Budgets as Budgets
+    from suffice.live.controller import Controller as Controller
+    from suffice.live.loop import Loop as Loop
+    from suffice.live.redact import redact_traces as redact_traces
+    from suffice.live.watch import Watch as Watch
+    from suffice.loops.answers.calls import AnswerSettings as AnswerSettings
+    from suffice.loops.answers.drafts import answer_probe as answer_probe
+    from suffice.loops.planning.agent import PlanningAgent as PlanningAgent
+    from suffice.loops.record.probe import ProbeSettings as ProbeSettings
+    from suffice.loops.record.probe import probe_traces as probe_traces
     from suffice.measures.contents import traces_info as traces_info
     from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
     from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor
-    from suffice.pipelines.answers.calls import AnswerSettings as AnswerSettings
-    from suffice.pipelines.answers.drafts import answer_probe as answer_probe
-    from suffice.pipelines.live.answering import Answered as Answered
-    from suffice.pipelines.live.ask import AskSettings as AskSettings
-    from suffice.pipelines.live.ask import ask as ask
-    from suffice.pipelines.live.budgets import Budgets as Budgets
-    from suffice.pipelines.live.controller import Controller as Controller
-    from suffice.pipelines.live.loop import Loop as Loop
-    from suffice.pipelines.live.redact import redact_traces as redact_traces
-    from suffice.pipelines.live.watch import Watch as Watch
-    from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
-    from suffice.pipelines.record.probe import ProbeSettings as ProbeSettings
-    from suffice.pipelines.record.probe import probe_traces as probe_traces
     from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
     from suffice.policies.file import load_policy as load_policy
     from suffice.policies.file import save_policy as save_policy
@@ -123,16 +123,16 @@ _HOMES = {
     "ABRagPolicy": "policies.ab_rag.policy",
     "Action": "protocols",
     "AnswerSet": "protocols",
-    "AnswerSettings": "pipelines.answers.calls",
-    "Answered": "pipelines.live.answering",
-    "AskSettings": "pipelines.live.ask",
+    "AnswerSettings": "loops.answers.calls",
+    "Answered": "live.answering",
+    "AskSettings": "live.ask",
     "BackendError": "errors",
-    "Budgets": "pipelines.live.budgets",
+    "Budgets": "live.budgets",
     "CertifiedSettings": "replay.choose.certified",
     "CertifySettings": "replay.choose.learn_then_test",
     "ChoiceSettings": "replay.settings",
     "ComparisonSettings": "replay.settings",
-    "Controller": "pipelines.live.controller",
+    "Controller": "live.controller",
     "CostModel": "costs.usage",
     "CoverageMonitor": "monitor.alarms",
     "DataError": "errors",
@@ -148,13 +148,13 @@ _HOMES = {
     "GateSettings": "policies.gate.settings",
     "Gold": "trace.rounds.records",
     "Label": "trace.rounds.labels",
-    "Loop": "pipelines.live.loop",
+    "Loop": "live.loop",
     "MiCPPolicy": "policies.micp.policy",
     "Passage": "trace.rounds.records",
     "PlanAction": "policies.gate.settings",
     "PlanTask": "trace.plans.records",
-    "PlanningAgent": "pipelines.planning.agent",
-    "ProbeSettings": "pipelines.record.probe",
+    "PlanningAgent": "loops.planning.agent",
+    "ProbeSettings": "loops.record.probe",
     "Question": "trace.rounds.records",
     "QuestionRecord": "trace.rounds.records",
     "Round": "trace.rounds.records",
@@ -170,9 +170,9 @@ _HOMES = {
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
-    "Watch": "pipelines.live.watch",
-    "answer_probe": "pipelines.answers.drafts",
-    "ask": "pipelines.live.ask",
+    "Watch": "live.watch",
+    "answer_probe": "loops.answers.drafts",
+    "ask": "live.ask",
     "choose": "replay.choose.procedure",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
@@ -189,10 +189,10 @@ _HOMES = {
     "merge_traces": "trace.rounds.derive",
     "pool_traces": "trace.rounds.derive",
     "prices_of": "costs.prices",
-    "probe_traces": "pipelines.record.probe",
+    "probe_traces": "loops.record.probe",
     "read_plans": "trace.plans.file",
     "read_traces": "trace.rounds.reader",
-    "redact_traces": "pipelines.live.redact",
+    "redact_traces": "live.redact",
     "save_policy": "policies.file",
     "search": "replay.choose.search",
     "signal": "signals.registry",

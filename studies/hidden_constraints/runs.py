@@ -12,7 +12,7 @@ from suffice.bench.hidden_constraints.checker import satisfies
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.planning.recorder import UNREADABLE
+from suffice.loops.planning.recorder import UNREADABLE
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord

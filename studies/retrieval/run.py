@@ -14,8 +14,8 @@ from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError, did_you_mean
+from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.options import Option
-from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.pairs.training_record import trained_on
 

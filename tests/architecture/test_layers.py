@@ -27,8 +27,8 @@ LEVEL: dict[str, int] = {
     **dict.fromkeys(("costs", "datasets", "llm", "retrieval", "signals"), 2),
     "measures": 3,
     "policies": 4,
-    **dict.fromkeys(("replay", "pipelines", "monitor"), 5),
-    **dict.fromkeys(("report", "web"), 6),
+    **dict.fromkeys(("replay", "loops", "monitor"), 5),
+    **dict.fromkeys(("live", "report", "web"), 6),
     **dict.fromkeys(("integrations", "testing", "bench", "serve", "view", "cli"), 7),
 }
 WITHOUT_MODELS = BASE | {
@@ -50,11 +50,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "policies": WITHOUT_MODELS,
     "replay": WITHOUT_MODELS | {"replay"},
     "monitor": WITHOUT_MODELS | {"monitor"},
-    "pipelines": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "pipelines", "retrieval"},
+    "loops": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "loops", "retrieval"},
+    "live": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "live", "loops", "retrieval"},
     "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
     "web": BASE | {"results", "trace", "web"},
     "serve": EVERYTHING - {"bench", "cli", "testing", "view"},
-    "view": EVERYTHING - {"bench", "cli", "testing", "serve", "llm", "pipelines", "retrieval"},
+    "view": EVERYTHING - {"bench", "cli", "testing", "serve", "llm", "live", "loops", "retrieval"},
     "integrations": EVERYTHING - {"bench", "cli"},
     "testing": EVERYTHING - {"bench", "cli"},
     "bench": EVERYTHING - {"cli"},
@@ -193,8 +194,9 @@ def test_the_table_is_free_of_cycles() -> None:
     for name, allowed in MAY_IMPORT.items():
         if LEVEL[name] < LEVEL["cli"]:
             assert all(LEVEL[other] < LEVEL[name] for other in allowed - {name} - BASE), name
-    assert "replay" not in MAY_IMPORT["pipelines"]
-    assert "pipelines" not in MAY_IMPORT["replay"]
+    for room in ("live", "loops"):
+        assert "replay" not in MAY_IMPORT[room]
+        assert room not in MAY_IMPORT["replay"]
 
 
 def test_no_file_is_imported_in_a_circle() -> None:
@@ -316,7 +318,7 @@ def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
 METHODS = ("tasr", "ab_rag", "micp", "gate", "stop_rag")
 """Folders of methods. Rules are the language that methods and searches write in, so anybody reads them."""
 KNOW_A_METHOD: dict[str, tuple[str, ...]] = {
-    "pipelines/planning/": ("gate",),  # an agent is built around a Gate, which is public for that
+    "loops/planning/": ("gate",),  # an agent is built around a Gate, which is public for that
 }
 
 
@@ -368,7 +370,7 @@ def test_nobody_else_asks_for_a_method_by_its_name() -> None:
 
 
 # somebody else's loop goes on whatever the policy, a probe or the disk does
-BOUNDARIES = {"pipelines/live/loop.py"}
+BOUNDARIES = {"live/loop.py"}
 # a question or an observer of the service that fails takes no other question along
 BOUNDARIES |= {"serve/service.py", "serve/under_way.py"}
 # what goes on beside the requests ends none of them

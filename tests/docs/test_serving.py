@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.serving import listening, service
 
-from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.loops.ranked import CumulativeSettings
 from suffice.serve.settings import load_settings
 
 ROOT = Path(__file__).parents[2]

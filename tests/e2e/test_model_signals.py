@@ -15,8 +15,8 @@ from tests.commands import run, run_json
 
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.signals.store import SignalModels, with_signals
 from suffice.trace.rounds.reader import read_traces
 

@@ -14,9 +14,9 @@ from tests.server import Answer, Body, Server
 from suffice.datasets.registry import load
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.servers import ServerPool
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.pipelines.record.session import Progress
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
+from suffice.loops.record.session import Progress
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import inspect_traces
 
@@ -27,8 +27,8 @@ import sys
 from pathlib import Path
 
 from suffice.datasets.registry import load
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.testing.models import ScriptedModel
 from suffice.trace.durable import Shard
 

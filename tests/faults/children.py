@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from suffice.cli.main import COMMANDS, main
 
-_WATCHING = ("pytest", "pyarrow.parquet", "numpy", "suffice.pipelines.live.watch", __name__)
+_WATCHING = ("pytest", "pyarrow.parquet", "numpy", "suffice.live.watch", __name__)
 _COMMANDS = (
     "pyarrow.compute",
     "pyarrow.dataset",

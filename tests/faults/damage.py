@@ -39,10 +39,10 @@ import pyarrow.parquet as pq
 from tests.gates import informative
 
 from suffice.errors import SufficeError
+from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
 from suffice.measures.contents import traces_info
 from suffice.monitor.coverage_watch import Watch, WatchSettings, promise_of
-from suffice.pipelines.live.controller import Controller
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy

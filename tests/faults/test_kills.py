@@ -16,7 +16,7 @@ import pytest
 from tests.faults.children import Child, Ended
 from tests.faults.work import LONG, WORKS, Tried, Work, result
 
-from suffice.pipelines.live.watch import Watch
+from suffice.live.watch import Watch
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -20,9 +20,9 @@ from tests.faulty_server import FAULTS, Amounts, FaultyServer, Misbehaviour
 from suffice.datasets.registry import load
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.pipelines.record.session import Progress, RecordSummary
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
+from suffice.loops.record.session import Progress, RecordSummary
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Round
 
@@ -37,7 +37,7 @@ QUICK = OpenAISettings(timeout_s=1.0, first_pause_s=0.01, max_reply_bytes=1 << 2
 @pytest.fixture(autouse=True)
 def _no_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr("suffice.pipelines.record.session._PAUSES_S", (0.0, 0.0, 0.0))
+        monkeypatch.setattr("suffice.loops.record.session._PAUSES_S", (0.0, 0.0, 0.0))
 
 
 def recorded(

@@ -19,7 +19,7 @@ import sys, time
 from pathlib import Path
 
 from suffice.errors import BackendError
-from suffice.pipelines.record.recorder import RecorderSettings, Task, record
+from suffice.loops.record.recorder import RecorderSettings, Task, record
 from suffice.trace.rounds.records import Gold, Passage, Question, Round, Usage
 
 root = Path(sys.argv[1])

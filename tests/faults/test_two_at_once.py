@@ -10,7 +10,7 @@ import pytest
 from tests.faults.children import Child
 from tests.faults.work import WORKS, Tried, Work, result
 
-from suffice.pipelines.live.watch import Watch
+from suffice.live.watch import Watch
 from suffice.trace.rounds.reader import read_traces
 
 TOLD = ("another recorder", "exists already", "another study", "is at it")

@@ -12,7 +12,7 @@ from suffice import Controller, FixedPolicy
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
+from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever

@@ -20,7 +20,7 @@ from tests.server import Server
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
 from suffice.integrations.own_retrievers import connect_own
-from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
+from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Question

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.pipelines.answers.prompts import SearchStep
-from suffice.pipelines.loops.query_loop import (
+from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.query_loop import (
     QueryChoice,
 )
 from suffice.trace.rounds.records import Passage, Question, Usage

@@ -13,7 +13,7 @@ from tests.loop_service import loop_app
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.file import PolicyFile
 from suffice.protocols import StopPolicy
 from suffice.signals.available import NOT_GIVEN

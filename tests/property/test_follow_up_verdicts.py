@@ -14,14 +14,14 @@ from tests.properties import examples
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
-from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.loops.follow_up import (
+from suffice.live.controller import Controller
+from suffice.loops.follow_up import (
     ChainSettings,
     FollowUpSettings,
     IterativeSettings,
     parse_verdict,
 )
-from suffice.pipelines.loops.registry import make_pipeline
+from suffice.loops.registry import make_pipeline
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, StopPolicy

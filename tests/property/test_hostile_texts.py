@@ -20,13 +20,13 @@ from suffice.costs.energy import parse_energy
 from suffice.costs.prices import parse_prices
 from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
+from suffice.loops.answers.calls import parse_reply
+from suffice.loops.answers.prompts import render_prompt
+from suffice.loops.answers.react_prompts import parse_action
+from suffice.loops.follow_up import parse_verdict
+from suffice.loops.planning.fields import plan_steps, read_fields
+from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_yes_no
 from suffice.options import read_grid, read_names
-from suffice.pipelines.answers.calls import parse_reply
-from suffice.pipelines.answers.prompts import render_prompt
-from suffice.pipelines.answers.react_prompts import parse_action
-from suffice.pipelines.loops.follow_up import parse_verdict
-from suffice.pipelines.planning.fields import plan_steps, read_fields
-from suffice.pipelines.planning.parsing import parse_candidate, parse_plan, parse_yes_no
 from suffice.policies.file import load_policy
 from suffice.policies.rules.syntax import parse as parse_rule
 from suffice.protocols import MAX_REPLY_LETTERS

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
+from suffice.live.controller import Controller
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
-from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import FitParts, fit_on

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.pipelines.planning.fields import plan_steps
-from suffice.pipelines.planning.loose_json import MAX_DEPTH, TooDeep, read_loose
-from suffice.pipelines.planning.parsing import (
+from suffice.loops.planning.fields import plan_steps
+from suffice.loops.planning.loose_json import MAX_DEPTH, TooDeep, read_loose
+from suffice.loops.planning.parsing import (
     parse_candidate,
     parse_plan,
     parse_yes_no,

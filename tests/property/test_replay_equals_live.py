@@ -13,7 +13,7 @@ from tests.every_policy import policies
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.protocols import ConfidentPolicy, PolicyTable

@@ -7,8 +7,8 @@ import pytest
 
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
-from suffice.pipelines.answers.calls import parse_reply
-from suffice.pipelines.answers.prompts import render_prompt
+from suffice.loops.answers.calls import parse_reply
+from suffice.loops.answers.prompts import render_prompt
 from suffice.protocols import ChatModel, GenerationRequest
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.scoring import exact_match

@@ -21,8 +21,8 @@ from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
 )
+from suffice.loops.planning.controls import AGENTS
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.pipelines.planning.controls import AGENTS
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
 

@@ -17,7 +17,7 @@ from tests.studies.stop_rag import ALONE, ROUNDS, study_records
 from studies.stop_rag import main, named, stop_rag_tables
 from suffice.bench.stop_rag.run import stop_rag_study
 from suffice.errors import UsageError
-from suffice.pipelines.live.redact import redact_traces
+from suffice.live.redact import redact_traces
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces

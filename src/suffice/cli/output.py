@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from suffice.errors import struck
 
 if TYPE_CHECKING:
-    from suffice.pipelines.record.session import Progress
+    from suffice.loops.record.session import Progress
     from suffice.policies.method import FitStep
     from suffice.results.table import Table, Tone
 

@@ -11,8 +11,8 @@ from suffice.cli.options import number, positive
 from suffice.cli.output import say, waiting
 from suffice.errors import UsageError, unknown_name, without_credentials
 from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
-from suffice.pipelines.loops.registry import LOOPS
-from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
+from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
+from suffice.loops.registry import LOOPS
 from suffice.protocols import Encoder
 from suffice.retrieval.corpus import CorpusReading, read_corpus
 from suffice.retrieval.retrievers import (

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from suffice._optional import require
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.reported import (
+from suffice.live.loop import Loop, Probe
+from suffice.live.reported import (
     draft_of,
     reported_passages,
     reported_tokens,

@@ -15,9 +15,9 @@ from typing import Any
 
 from suffice.errors import DataError, UsageError
 from suffice.integrations.agents import Framework, ToolResult, outcome, query_of, round_of_tools
-from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.reported import reported_tokens, reported_usage
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop, Probe
+from suffice.live.reported import reported_tokens, reported_usage
+from suffice.live.watch import Watch
 from suffice.trace.rounds.records import Draft, LoopView, Token, Usage
 
 _DSPY = Framework(name="DSPy", package="dspy", tested="3.4.1")

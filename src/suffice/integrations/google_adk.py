@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from suffice.integrations.agents import Framework, ToolResult, outcome, round_of_tools
-from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop, Probe
+from suffice.live.watch import Watch
 from suffice.trace.rounds.records import Draft, LoopView, Token, TopToken, Usage
 
 _ADK = Framework(name="Google ADK", package="google-adk", tested="2.13.0")

@@ -24,9 +24,9 @@ from suffice.integrations.agents import (
     tool_passages,
 )
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
-from suffice.pipelines.live.loop import Probe
-from suffice.pipelines.live.reported import draft_of, reported_tokens
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Probe
+from suffice.live.reported import draft_of, reported_tokens
+from suffice.live.watch import Watch
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Draft, LoopView, Passage
 

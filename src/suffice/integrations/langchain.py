@@ -17,9 +17,9 @@ from suffice.errors import UsageError
 from suffice.integrations.agents import Framework, ToolResult, outcome, readable, round_of_tools
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
 from suffice.integrations.langgraph import GraphLoops, run_of
-from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.reported import reported_tokens, reported_usage
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop, Probe
+from suffice.live.reported import reported_tokens, reported_usage
+from suffice.live.watch import Watch
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Token, Usage

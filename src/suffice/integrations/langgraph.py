@@ -12,8 +12,8 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.integrations.agents import Framework, outcome
-from suffice.pipelines.live.loop import Loop
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop
+from suffice.live.watch import Watch
 
 _LANGGRAPH = Framework(name="LangGraph", package="langgraph", tested="1.2.22")
 

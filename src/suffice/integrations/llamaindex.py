@@ -15,8 +15,8 @@ from suffice._optional import require
 from suffice.errors import UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, call_usage, outcome
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
-from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop, Probe
+from suffice.live.watch import Watch
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
-from suffice.pipelines.live.loop import Loop, Probe
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop, Probe
+from suffice.live.watch import Watch
 
 _SDK = Framework(name="the OpenAI Agents SDK", package="openai-agents", tested="0.24.0")
 _REQUEST = (

@@ -18,8 +18,8 @@ from suffice.integrations.agents import (
     ToolResult,
     outcome,
 )
-from suffice.pipelines.live.loop import Probe
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Probe
+from suffice.live.watch import Watch
 
 _PYDANTIC_AI = Framework(name="pydantic-ai", package="pydantic-ai-slim", tested="2.68.0")
 

@@ -13,7 +13,7 @@ from starlette.types import Message as Sent
 from starlette.types import Receive, Scope, Send
 
 from suffice.errors import unknown_name
-from suffice.pipelines.live.answering import Answered
+from suffice.live.answering import Answered
 from suffice.protocols import Message
 from suffice.serve.events import RoundEnded
 from suffice.serve.service import Served, Service, Wanted

@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from suffice.concurrency import room_for_a_thread
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.pipelines.live.controller import Decider, new_state
-from suffice.pipelines.live.loop import Loop, answer_round
-from suffice.pipelines.live.reported import PARTS, round_of
+from suffice.live.controller import Decider, new_state
+from suffice.live.loop import Loop, answer_round
+from suffice.live.reported import PARTS, round_of
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import Decision, Signal, StopPolicy
 from suffice.scoring import AnswerChoice

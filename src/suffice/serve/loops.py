@@ -20,9 +20,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from suffice.errors import DataError, SufficeError
-from suffice.pipelines.live.loop import Loop
-from suffice.pipelines.live.reported import OF_ANSWER
-from suffice.pipelines.live.watch import Watch
+from suffice.live.loop import Loop
+from suffice.live.reported import OF_ANSWER
+from suffice.live.watch import Watch
 from suffice.policies.file import PolicyFile
 from suffice.serve.decisions import (
     OBSERVED,

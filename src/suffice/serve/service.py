@@ -16,11 +16,11 @@ from types import MappingProxyType
 
 from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.pipelines.live.ask import AskSettings, LiveLoop
-from suffice.pipelines.live.chosen import choose_policy
-from suffice.pipelines.live.loop import Mode
-from suffice.pipelines.live.privacy import Texts
-from suffice.pipelines.live.watch import Watch
+from suffice.live.ask import AskSettings, LiveLoop
+from suffice.live.chosen import choose_policy
+from suffice.live.loop import Mode
+from suffice.live.privacy import Texts
+from suffice.live.watch import Watch
 from suffice.policies.file import PolicyFile, file_of, names_policy_file, policy_hash
 from suffice.protocols import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice._optional import require
-from suffice.pipelines.live.privacy import Privacy, Veiled
+from suffice.live.privacy import Privacy, Veiled
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.rounds.records import (
     STOPPED_BY,

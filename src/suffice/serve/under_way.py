@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.pipelines.answers.calls import ComingAnswer
-from suffice.pipelines.live.answering import Answered, total_usage
-from suffice.pipelines.live.ask import LiveLoop
-from suffice.pipelines.live.loop import Loop
+from suffice.live.answering import Answered, total_usage
+from suffice.live.ask import LiveLoop
+from suffice.live.loop import Loop
+from suffice.loops.answers.calls import ComingAnswer
 from suffice.protocols import Decision, Message, Retriever, StopPolicy
 from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.rounds.records import Passage, Round

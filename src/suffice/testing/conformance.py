@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal, NoReturn
 
 from suffice.errors import SufficeWarning
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.protocols import (
     ChatModel,
     Encoder,

@@ -11,7 +11,7 @@ import pytest
 
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
-from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
+from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel

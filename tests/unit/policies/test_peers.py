@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.pipelines.live.watch import Watch
+from suffice.live.watch import Watch
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.registry import fit_method, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.pipelines.models import (
+from suffice.loops.models import (
     connect_encoder,
 )
 from suffice.protocols import Retriever

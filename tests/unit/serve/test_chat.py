@@ -9,8 +9,8 @@ from tests.serving import Heard, chat, client, service
 
 from suffice.costs.prices import parse_prices
 from suffice.errors import BackendError
-from suffice.pipelines.live.ask import AskSettings
-from suffice.pipelines.live.budgets import Budgets
+from suffice.live.ask import AskSettings
+from suffice.live.budgets import Budgets
 from suffice.protocols import Generation, GenerationRequest
 from suffice.serve.settings import LimitSettings
 from suffice.testing.models import Failures, ScriptedModel

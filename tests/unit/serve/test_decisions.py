@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.loop_service import POLICIES, loop_app
 
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve.decisions import EXAMPLE

@@ -14,8 +14,8 @@ from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, servic
 
 from suffice.concurrency import may_be_cut
 from suffice.errors import UsageError
-from suffice.pipelines.live.ask import AskSettings, LiveLoop
-from suffice.pipelines.live.chosen import choose_policy
+from suffice.live.ask import AskSettings, LiveLoop
+from suffice.live.chosen import choose_policy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy

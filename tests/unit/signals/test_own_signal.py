@@ -13,9 +13,9 @@ import pytest
 from suffice.cli.commands import signals
 from suffice.cli.main import main
 from suffice.errors import UsageError
+from suffice.live.requirements import LoopOutput, check_policy
+from suffice.loops.ranked import CumulativeSettings
 from suffice.measures.costs import cost_reads
-from suffice.pipelines.live.requirements import LoopOutput, check_policy
-from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest
 from suffice.signals import registry

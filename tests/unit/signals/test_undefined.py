@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import SufficeWarning
+from suffice.live.controller import Controller
 from suffice.numbers.maps.isotonic import fit_per_round
 from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.pipelines.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import undefined_in_words, why_undefined

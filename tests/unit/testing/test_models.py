@@ -9,9 +9,9 @@ from typing import Literal
 import pytest
 
 from suffice.errors import BackendError, UsageError
-from suffice.pipelines.answers.calls import parse_reply
-from suffice.pipelines.answers.follow_up_prompts import FollowUpPrompts, render_reading
-from suffice.pipelines.answers.prompts import PROMPTS, PromptName, SearchStep
+from suffice.loops.answers.calls import parse_reply
+from suffice.loops.answers.follow_up_prompts import FollowUpPrompts, render_reading
+from suffice.loops.answers.prompts import PROMPTS, PromptName, SearchStep
 from suffice.protocols import ChatModel, Completion, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Passage

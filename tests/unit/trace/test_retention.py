@@ -10,7 +10,7 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.errors import UsageError
-from suffice.pipelines.live.watch import Watch
+from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
 from suffice.trace.retention import Retention, prune
 from suffice.trace.rounds.reader import read_traces

@@ -25,9 +25,9 @@ from suffice.cli.main import main
 from suffice.datasets.recordings.labels import label_traces
 from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
+from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
 from suffice.measures.narrow import write_measures
-from suffice.pipelines.live.watch import Watch
 from suffice.testing.traces import make_record
 from suffice.trace.export import export_traces
 from suffice.trace.rounds.labels import Label

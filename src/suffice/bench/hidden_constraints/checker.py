@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from suffice.bench.hidden_constraints.corpus.tasks import Constraint
 from suffice.bench.hidden_constraints.negation import LACKS, NAMED, Stance, clauses, reaches, stance
 from suffice.errors import UsageError
-from suffice.pipelines.planning.fields import plan_steps
+from suffice.loops.planning.fields import plan_steps
 from suffice.protocols import Verdict
 
 CHECKER = "checker"

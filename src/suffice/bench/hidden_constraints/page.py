@@ -24,7 +24,7 @@ from suffice.bench.hidden_constraints.show import (
     of_what,
     percent_estimate,
 )
-from suffice.pipelines.planning.controls import AGENTS, GATED
+from suffice.loops.planning.controls import AGENTS, GATED
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import key, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter

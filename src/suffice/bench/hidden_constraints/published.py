@@ -15,7 +15,7 @@ from suffice.bench.hidden_constraints.runs import (
     published_gate,
 )
 from suffice.errors import UsageError
-from suffice.pipelines.planning.controls import AGENTS
+from suffice.loops.planning.controls import AGENTS
 from suffice.policies.gate.settings import MARKERS
 from suffice.results.table import Column, Table
 

@@ -9,9 +9,9 @@ from typing import Any
 from suffice._version import VERSION
 from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.runs import VANILLA, HiddenConstraintsSettings, published_gate
+from suffice.loops.planning.controls import GATED
+from suffice.loops.record.session import RecordSummary
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.pipelines.planning.controls import GATED
-from suffice.pipelines.record.session import RecordSummary
 from suffice.policies.gate.settings import unreachable
 from suffice.results.as_json import as_json
 from suffice.results.table import Table

@@ -41,12 +41,12 @@ from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.study import ModelAccess, Options, Request, Study
 from suffice.concurrency import width_of
 from suffice.errors import InternalError, UsageError
+from suffice.loops.models import connect_detector, connect_encoder
+from suffice.loops.planning.agent import PlanningSettings
+from suffice.loops.planning.controls import GATED
+from suffice.loops.planning.recorder import UNREADABLE, PlanRecorderSettings, record_plans
+from suffice.loops.record.session import Progress, RecordSummary
 from suffice.options import Option
-from suffice.pipelines.models import connect_detector, connect_encoder
-from suffice.pipelines.planning.agent import PlanningSettings
-from suffice.pipelines.planning.controls import GATED
-from suffice.pipelines.planning.recorder import UNREADABLE, PlanRecorderSettings, record_plans
-from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unreachable

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, get_args
 from suffice._version import VERSION
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from suffice.errors import SufficeWarning, UsageError
+from suffice.loops.models import reranker_name
+from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
+from suffice.loops.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
+from suffice.loops.planning.recorder import PlanJob
 from suffice.options import Option, read_names
-from suffice.pipelines.models import reranker_name
-from suffice.pipelines.planning.agent import PlanningAgent, PlanningSettings
-from suffice.pipelines.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
-from suffice.pipelines.planning.recorder import PlanJob
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever

@@ -12,7 +12,7 @@ from suffice.bench.hidden_constraints.checker import CheckerJudge, names_token, 
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from suffice.bench.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
 from suffice.errors import UsageError
-from suffice.pipelines.planning.fields import joined_steps
+from suffice.loops.planning.fields import joined_steps
 from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.signals.candidates import agreement
 

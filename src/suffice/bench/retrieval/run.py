@@ -14,9 +14,9 @@ from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError
+from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_names
-from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import count

@@ -31,14 +31,14 @@ from suffice.cli.retrieval_options import (
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
-from suffice.pipelines.live.ahead import Wasted
-from suffice.pipelines.live.answering import Answered, Spent
-from suffice.pipelines.live.ask import AskSettings, LiveLoop
-from suffice.pipelines.live.budgets import Budgets
-from suffice.pipelines.live.chosen import ChosenPolicy, choose_policy
-from suffice.pipelines.live.requirements import check_confidence
-from suffice.pipelines.loops.registry import LOOPS
-from suffice.pipelines.loops.settings import LoopSettings
+from suffice.live.ahead import Wasted
+from suffice.live.answering import Answered, Spent
+from suffice.live.ask import AskSettings, LiveLoop
+from suffice.live.budgets import Budgets
+from suffice.live.chosen import ChosenPolicy, choose_policy
+from suffice.live.requirements import check_confidence
+from suffice.loops.registry import LOOPS
+from suffice.loops.settings import LoopSettings
 from suffice.protocols import AnswerSet, Retriever
 from suffice.results.formats import counted
 from suffice.results.markup import shorten

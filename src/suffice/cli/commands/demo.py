@@ -23,9 +23,9 @@ from suffice.concurrency import room_for_a_thread
 from suffice.datasets.generated import generate
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.measures.measures import Measures
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import save_policy
 from suffice.policies.registry import fit_method

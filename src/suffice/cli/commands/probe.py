@@ -18,7 +18,7 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import question_progress, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
-from suffice.pipelines.record.probe import (
+from suffice.loops.record.probe import (
     ProbePlan,
     ProbeSettings,
     probe_agreement,

@@ -53,12 +53,12 @@ from suffice.datasets.registry import (
     load,
 )
 from suffice.errors import UsageError
-from suffice.pipelines.live.requirements import not_recorded
-from suffice.pipelines.loops.ranked import CumulativeSettings
-from suffice.pipelines.loops.registry import LOOPS
-from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.record.dataset_run import CorpusKind, Recording, record_examples
-from suffice.pipelines.record.session import RecordSummary
+from suffice.live.requirements import not_recorded
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.dataset_run import CorpusKind, Recording, record_examples
+from suffice.loops.record.session import RecordSummary
+from suffice.loops.registry import LOOPS
+from suffice.loops.settings import LoopSettings
 from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import Shard, failures_file

@@ -181,9 +181,9 @@ def _ground(settings: ServeSettings) -> Ground:
         finds_its_own,
         tell_skipped,
     )
-    from suffice.pipelines.live.ask import AskSettings, LiveLoop
-    from suffice.pipelines.live.budgets import Budgets
-    from suffice.pipelines.live.chosen import choose_policy
+    from suffice.live.ask import AskSettings, LiveLoop
+    from suffice.live.budgets import Budgets
+    from suffice.live.chosen import choose_policy
     from suffice.retrieval.corpus import read_corpus
     from suffice.retrieval.indexes import IndexMaker
     from suffice.retrieval.retrievers import corpus_retriever

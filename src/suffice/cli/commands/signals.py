@@ -21,7 +21,7 @@ from suffice.cli.output import (
 )
 from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
-from suffice.pipelines.models import connect_encoder, connect_reranker
+from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.results.table import Column, Table
 from suffice.retrieval.pairs.nli import NliCrossEncoder
 from suffice.retrieval.pairs.training_record import trained_on

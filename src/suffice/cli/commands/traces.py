@@ -14,8 +14,8 @@ from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError, UsageError
+from suffice.live.redact import RedactedScore, redact_traces
 from suffice.measures.seen import record_banners
-from suffice.pipelines.live.redact import RedactedScore, redact_traces
 from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS

@@ -442,6 +442,20 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     )
 
 
+def without_answer(answered: Round) -> Round:
+    """The round as it was before it was asked for an answer."""
+    usage = answered.usage
+    changed: dict[str, Any] = {"answer_calls": None}
+    if usage.llm_calls is not None:
+        changed["llm_calls"] = usage.llm_calls - (usage.answer_calls or 0)
+    for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s"):
+        whole, part = getattr(usage, name), getattr(usage, f"answer_{name}")
+        changed[f"answer_{name}"] = None
+        if whole is not None and part is not None:
+            changed[name] = whole - part
+    return replace(answered, answer=None, usage=replace(usage, **changed))
+
+
 def answer_part(spent: Usage) -> dict[str, float | None]:
     """What an answer cost, samples apart, by the columns that hold it of a round."""
     calls, seconds = spent.llm_calls, spent.latency_s

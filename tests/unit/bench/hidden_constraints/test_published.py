@@ -9,7 +9,7 @@ import pytest
 from suffice.bench.hidden_constraints.published import arrangement, as_published
 from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
 from suffice.errors import UsageError
-from suffice.pipelines.planning.agent import PlanningSettings
+from suffice.loops.planning.agent import PlanningSettings
 
 
 def test_all_that_the_paper_states_is_set_and_the_rest_stays() -> None:

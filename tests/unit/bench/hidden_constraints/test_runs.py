@@ -19,7 +19,7 @@ from suffice.bench.hidden_constraints.runs import (
 )
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
-from suffice.pipelines.planning.controls import AGENTS
+from suffice.loops.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings
 from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import BM25Index

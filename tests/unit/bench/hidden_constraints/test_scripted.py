@@ -19,9 +19,9 @@ from suffice.bench.hidden_constraints.judge import (
 from suffice.bench.hidden_constraints.runs import OracleRetriever
 from suffice.bench.hidden_constraints.scripted import _PAUSES, ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
-from suffice.pipelines.planning.agent import PlanningAgent, PlanRun
-from suffice.pipelines.planning.controls import AGENTS, AgentControl, agent_control
-from suffice.pipelines.planning.prompts import PlanText
+from suffice.loops.planning.agent import PlanningAgent, PlanRun
+from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control
+from suffice.loops.planning.prompts import PlanText
 from suffice.protocols import ChatModel, Generation, GenerationRequest, Message
 from suffice.signals.candidates import agreement as shared
 from suffice.trace.rounds.records import Passage

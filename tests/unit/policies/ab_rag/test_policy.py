@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.ab_rag.fit import THRESHOLDS
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.chosen import choose_policy
-from suffice.pipelines.live.controller import Controller
+from suffice.live.chosen import choose_policy
+from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.gate.gate import chosen_action
 from suffice.policies.gate.policy import GatePolicy, executes

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.live.requirements import cluster_cosine
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER
-from suffice.pipelines.live.requirements import cluster_cosine
 from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UsageError
+from suffice.live.controller import Controller
 from suffice.numbers.conformal.order_statistics import NEVER, Threshold
-from suffice.pipelines.live.controller import Controller
 from suffice.policies.draws import lot
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.micp.policy import Clusters, MiCPPolicy

@@ -18,7 +18,7 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 from tests.stop_rag_traces import stop_rag_records
 
 from suffice.errors import DataError, StorageError, UsageError
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import build_network

@@ -17,11 +17,11 @@ from tests.properties import examples
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
+from suffice.live.loop import answer_round
+from suffice.live.redact import redact_traces
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.numbers.series import running_best
-from suffice.pipelines.live.loop import answer_round
-from suffice.pipelines.live.redact import redact_traces
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import PolicyTable

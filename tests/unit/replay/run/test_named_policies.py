@@ -11,7 +11,7 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.errors import UsageError
-from suffice.pipelines.live.controller import Controller
+from suffice.live.controller import Controller
 from suffice.policies.file import save_policy
 from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.registry import fit_method

@@ -14,8 +14,8 @@ from tests.properties import examples
 
 from suffice.costs.usage import CostReads, stop_costs
 from suffice.errors import UsageError
+from suffice.live.controller import Controller
 from suffice.measures.measures import Measures
-from suffice.pipelines.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.search import search

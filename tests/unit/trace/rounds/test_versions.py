@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.watch import Watch
+from suffice.live.watch import Watch
 from suffice.policies.rules.policy import RulePolicy
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.derive import merge_traces

@@ -1,0 +1,727 @@
+"""One question of a loop that is somebody else's: its rounds, what is decided, its answer and its end."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from suffice.concurrency import WorkAhead
+from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
+from suffice.live.budgets import Budgets, Spending
+from suffice.live.controller import Decider, new_state
+from suffice.live.privacy import Privacy
+from suffice.live.reported import OF_ANSWER, draft_of, named, round_of
+from suffice.numbers.series import occurrences, running_best
+from suffice.protocols import Action, Decision, StopPolicy, whole_text
+from suffice.scoring import AnswerChoice, answer_form
+from suffice.signals.registry import resolve
+from suffice.signals.table import loop_column
+from suffice.trace.loop_record import Begun, LoopRecord
+from suffice.trace.rounds.records import (
+    Draft,
+    Gold,
+    LoopView,
+    Question,
+    Round,
+    StoppedBy,
+    score_of,
+    with_draft,
+    without_answer,
+)
+
+OWN_ID = "give every question its own id, or none to have one made"
+Mode = Literal["shadow", "live"]
+Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
+"""Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
+
+_Made = TypeVar("_Made")
+_UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
+class Watching:
+    """What the loops of one watch share: how they are decided about, and where they are recorded."""
+
+    policy: StopPolicy | None
+    decider: Decider | None
+    policy_hash: str | None
+    mode: Mode
+    explore: float
+    seed: int
+    max_rounds: int | None
+    full_budget: int | None
+    budgets: Budgets
+    choice: AnswerChoice
+    writer: LoopRecord | None
+    privacy: Privacy | None = None
+    under_way: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+    said: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def explores(self, name: str) -> bool:
+        """Whether a question runs on, drawn by its id: asked again it is not drawn again."""
+        drawn = hashlib.sha256(f"{self.seed}:explore:{name}".encode(errors="surrogatepass"))
+        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.explore
+
+    def count(self, what: str, number: int = 1) -> None:
+        """So many more of a field of the watch's counts."""
+        with self._lock:
+            self.counts[what] = self.counts.get(what, 0) + number
+
+    def warn(self, what: str, said: str) -> None:
+        """Warn once of what may happen in every round."""
+        if what not in self.said:
+            self.said.add(what)
+            warnings.warn(f"{said} (said once)", SufficeWarning, stacklevel=4)
+
+    def close(self) -> None:
+        """End the recording and say what it lost."""
+        if self.writer is not None and (said := ended(self.writer)):
+            self.said.add("record")
+            self.warn("lost", said)
+        self.complain()
+
+    def complain(self) -> None:
+        """Say what the record's writer cannot say."""
+        if self.writer is not None and self.writer.problem is not None:
+            self.warn(
+                "record",
+                f"loops are not recorded as they should be: {self.writer.problem}. The loops go on; what is "
+                "not written by the end is lost and counted (lost_rounds)",
+            )
+
+
+def ended(writer: LoopRecord) -> str:
+    """Close a record; what it lost, in words."""
+    writer.close()
+    lost = writer.lost
+    if not lost.questions:
+        return ""
+    what = f"{lost.rounds:,} rounds of" if lost.rounds else "the ends of"
+    said = f"{what} {lost.questions:,} questions are not in the record"
+    return f"{said}: {writer.problem}"
+
+
+def answer_round(
+    choice: AnswerChoice,
+    view: LoopView,
+    decisions: Sequence[Decision],
+    signals: Mapping[str, Sequence[float]],
+) -> int | None:
+    """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
+
+    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
+    the first; without any value the latest. ``signals`` are those the policy read; others are computed.
+    """
+    there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
+    if choice.rule == "latest" or not there:
+        return there[-1] if there else None
+
+    def read(name: str) -> list[float]:
+        if name in signals:
+            return [signals[name][number - 1] for number in there]
+        column = loop_column(resolve(name, also=(name,)), view)
+        return [column[number - 1] for number in there]
+
+    if choice.rule == "majority":
+        forms: dict[str, int] = {}
+        given = [answer_form(view.rounds[number - 1].answer_text) for number in there]
+        codes = [forms.setdefault(form, len(forms)) for form in given]
+        abstain = np.array([read("abstained")]) != 0.0
+        values = occurrences(np.where(abstain, np.nan, [codes]))
+    elif choice.rule == "most-confident":
+        values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
+    else:
+        values = np.array([read(choice.signal)])
+        values = -values if choice.rule == "lowest" else values
+    values = np.where(np.isfinite(values), values, np.nan)
+    return there[int(running_best(values, first=choice.first)[0, -1]) - 1]
+
+
+class Loop:
+    """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
+
+    It begins where ``with`` enters it and ends with the block. An exception in the block after a round with
+    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Before, it
+    is raised; so are interrupts and wrong uses of Suffice always.
+    """
+
+    def __init__(self, watch: Watching, question: Question, gold: Gold, *, named: bool) -> None:
+        self._watch = watch
+        self._gold = gold
+        self._named = named
+        self._state = new_state(watch.decider)
+        self._ask_for(question)
+        self._decisions: list[Decision] = []
+        self._begun: list[WorkAhead[Any]] = []
+        self._ids: set[str] = set()
+        self._phase: Literal["new", "open", "over"] = "new"
+        self._stopped_by: StoppedBy | None = None
+        self._full = False
+        self._reason = ""
+        self._last: Round | None = None
+        self._ticked = self._took = 0.0
+        self._spending = Spending(watch.budgets)
+        self._limited = watch.budgets.limited
+        self.error: Exception | None = None
+        """What a later round failed with; ``None``: nothing."""
+        self.explored = watch.mode == "live" and watch.explores(question.id)
+        """Whether it runs to the full budget although the policy is live."""
+
+    # --- what is known ---------------------------------------------------------------------------
+    @property
+    def question(self) -> str:
+        """What was asked."""
+        return self._asked.text
+
+    @property
+    def question_id(self) -> str:
+        """Its id in the record, by which it is labelled; settled when the question is entered."""
+        return self._asked.id
+
+    @property
+    def policy_hash(self) -> str | None:
+        """What decides, as a record names it; ``None``: nothing does."""
+        return self._watch.policy_hash
+
+    @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read in its rounds, by the signal's name; NaN: undefined."""
+        return self._state.signals
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """As observed."""
+        rounds = self._state.loop.rounds
+        return rounds if self._last is None else (*rounds[:-1], self._last)
+
+    @property
+    def view(self) -> LoopView:
+        """What a probe is asked with."""
+        return LoopView(self.question, self.rounds)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The policy's after each round, whatever the mode made of them."""
+        return tuple(self._decisions)
+
+    @property
+    def would_stop(self) -> int | None:
+        """The round after which the policy said stop first; ``None``: in none so far."""
+        numbered = enumerate(self._decisions, start=1)
+        return next((number for number, decision in numbered if decision.stop), None)
+
+    @property
+    def done(self) -> bool:
+        """Whether the loop is to end: no further round is wanted."""
+        return self._stopped_by is not None or self._phase == "over"
+
+    @property
+    def stopped_by(self) -> StoppedBy | None:
+        """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
+        return self._stopped_by
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, or what the policy said last."""
+        return self._reason
+
+    @property
+    def answer(self) -> str | None:
+        """What is returned, by the watch's choice; ``None``: no round was asked for an answer."""
+        number = self.answer_round
+        return None if number is None else self.rounds[number - 1].answer
+
+    @property
+    def answer_round(self) -> int | None:
+        """The round, from 1, whose answer is returned, see :func:`answer_round`."""
+        view = LoopView(self.question, self.rounds)
+        return answer_round(self._watch.choice, view, self._decisions, self._state.signals)
+
+    # --- rounds ----------------------------------------------------------------------------------
+    def observe(
+        self,
+        finished: Round | None = None,
+        *,
+        score: float | None = None,
+        probe: Probe | None = None,
+        **held: Any,
+    ) -> Decision:
+        """Take in a finished round and decide.
+
+        Parameters
+        ----------
+        finished
+            The round, where the caller makes it; else it is made of what the loop has:
+        passages
+            What the round's search brought, as any framework gives it; found again, they are kept as such.
+        answer
+            What would be returned if the loop ended here; left out: the loop was not asked.
+        logprobs, tokens
+            Of the answer, in OpenAI's, LangChain's or llama.cpp's shape.
+        usage
+            What the round's calls cost, as they report it; several in a list.
+        answer_usage
+            The part of it that was spent on the answer alone; left out where the answer's call is all of it.
+        samples, response, query, action, signals, and other columns of a round
+            As in :class:`Round`; ``signals={"error": 3}`` are values of the caller's own.
+        score
+            Of what would be returned, in [0, 1]: kept for ``--metric score``, never seen by the policy.
+        probe
+            Asked for an answer where none was given and something needs one: in every round while recording
+            to the full budget, live where the policy reads answers, and at a stop. One that fails is counted
+            and warned of, once.
+
+        Returns
+        -------
+        Decision
+            What the loop is to do: in shadow, and where the question explores, it never stops for the policy.
+
+        Raises
+        ------
+        UsageError
+            Outside the ``with`` block, or under ``strict`` in a first round without what the policy reads.
+        DataError
+            For a value of another shape, naming it.
+        """
+        asked, score = self._round(finished, held), None if score is None else score_of(score)
+        if self.done:
+            return self._after_the_end(asked, score)
+        if probe is not None and self._wants_draft(asked):
+            asked = self._drafted(asked, self._ask(probe, asked))
+        decision = self._take(asked, score)
+        if probe is not None and self._wants_final():
+            self._replace_last(self._ask(probe, None))
+        return decision
+
+    async def aobserve(
+        self,
+        finished: Round | None = None,
+        *,
+        score: float | None = None,
+        probe: Probe | None = None,
+        **held: Any,
+    ) -> Decision:
+        """As :meth:`observe`, with a probe that may be a coroutine function."""
+        asked, score = self._round(finished, held), None if score is None else score_of(score)
+        if self.done:
+            return self._after_the_end(asked, score)
+        if probe is not None and self._wants_draft(asked):
+            draft = await self._aask(probe, asked)
+            asked = self._drafted(asked, draft)
+        decision = self._take(asked, score)
+        if probe is not None and self._wants_final():
+            self._replace_last(await self._aask(probe, None))
+        return decision
+
+    def answered(self, answer: str, **held: Any) -> None:
+        """What the loop answered at its end, from the rounds observed: the answer of the last of them.
+
+        For loops that answer once. Takes what ``observe`` takes of an answer: ``logprobs``, ``samples``,
+        ``response``, ``verbalized_confidence``, ``usage`` (of the answer alone).
+
+        Raises
+        ------
+        UsageError
+            Before a round was observed, or after the ``with`` block.
+        """
+        self._check_open()
+        if not self.rounds:
+            raise UsageError("answered() before a round was observed; call observe(...) first")
+        unknown = held.keys() - OF_ANSWER
+        if unknown:
+            raise UsageError(
+                f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
+            )
+        self._replace_last(draft_of(answer, held))
+
+    def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
+        """How a loop of this package ended, which keeps its own budgets; ``last`` is its last round then.
+
+        ``None``: that is as it was observed.
+        """
+        self._check_open()
+        self._last = last
+        if self._stopped_by is None:
+            self._stopped_by, self._reason = stopped_by, reason
+
+    def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
+        """Begin what the next round needs while this one is answered and decided about.
+
+        ``work`` runs in a thread of its own, with calls by this package or by whatever lets itself be cut
+        (:func:`suffice.concurrency.may_be_cut`); its ``result()`` waits for it and raises its error. What
+        nobody has asked for when the question ends is cut, waited for, and counted in
+        :attr:`WatchCounts.wasted`. In asyncio a task of your own, cancelled at a stop, does the same.
+
+        >>> from suffice.live.watch import Watch
+        >>> with Watch().question("Where was Ibsen born?") as loop:
+        ...     found = loop.ahead(lambda: ["Skien is a town."])
+        ...     decision = loop.observe(answer="Oslo")
+        ...     found.result()
+        ['Skien is a town.']
+        """
+        self._check_open()
+        begun = WorkAhead(work)
+        self._begun.append(begun)
+        return begun
+
+    def stop(self, reason: str = "") -> None:
+        """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
+        self._check_open()
+        if not self.done:
+            self._stopped_by, self._reason = "user", reason or "the caller ended it"
+
+    def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
+        self._check_open()
+        if finished is not None:
+            if not isinstance(finished, Round):
+                raise DataError(
+                    f"observe() takes a suffice.Round or named values, found {type(finished).__name__}; "
+                    "write observe(passages=..., answer=...)"
+                )
+            if held:
+                raise UsageError(f"give the round or its parts, not both; found {named(held)}")
+            made = finished
+        else:
+            made = round_of(held, self._ids)
+        now = time.perf_counter()
+        self._took, self._ticked = now - self._ticked, now
+        return made
+
+    def _take(self, asked: Round, score: float | None) -> Decision:
+        """Decide, record, and say what the loop is to do."""
+        decision = self._decide(asked)
+        self._ids.update(passage.id for passage in asked.passages or ())
+        self._decisions.append(decision)
+        if self._limited:
+            self._spending.add_round(asked.usage)
+        decision = self._effective(decision)
+        self._reason = decision.reason
+        if decision.stop:
+            self._stopped_by = decision.stopped_by
+        self._record(asked, score)
+        return decision
+
+    def _decide(self, asked: Round) -> Decision:
+        """What the policy says; one that fails stops nothing."""
+        decider, state = self._watch.decider, self._state
+        if decider is not None:
+            try:
+                return decider.decide(state, asked)
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                self._watch.count("failed_decisions")
+                said = f"the policy could not decide: {type(error).__name__}: {error}"
+                self._watch.warn("decide", said)
+                for column in state.signals.values():
+                    column.append(math.nan)
+                failed = replace(_UNASKED, reason=said)
+        else:
+            failed = _UNASKED
+        state.record.see(LoopView(self.question, (*state.loop.rounds, asked)))
+        return failed
+
+    def _effective(self, decision: Decision) -> Decision:
+        """What the mode and the budgets make of it."""
+        watch, number = self._watch, len(self._decisions)
+        if watch.max_rounds is None and number - 1 == watch.full_budget:
+            watch.warn(
+                "past",
+                f"a loop in shadow goes past round {watch.full_budget}, the full budget by the policy file, "
+                f"and nothing ends it; to end it there, give max_rounds={watch.full_budget}",
+            )
+        if watch.max_rounds is not None and number >= watch.max_rounds:
+            self._full = not decision.stop or not self._stops
+            if self._full:
+                return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
+        elif decision.stop and not self._stops:
+            why = "in shadow" if watch.mode == "shadow" else "exploring"
+            decision = replace(
+                decision,
+                action=Action.CONTINUE,
+                reason=f"{why}, so it goes on; {decision.reason}",
+                stopped_by=None,
+            )
+        if decision.stop or not self._limited:
+            return decision
+        spent = self._spending.spent()
+        if spent is None:
+            return decision
+        if not self._spending.counted and "cannot be kept" in spent:
+            watch.warn("budget", f"{spent}: give observe(usage=...)")
+            return decision
+        return _budget(decision, spent)
+
+    @property
+    def _stops(self) -> bool:
+        """Whether the policy's stop ends the loop."""
+        return self._watch.mode == "live" and not self.explored
+
+    def _after_the_end(self, asked: Round, score: float | None) -> Decision:
+        """Record what the loop did all the same; what ended it stays what it was."""
+        self._watch.warn(
+            "after",
+            f"a loop that was told to end ({self._reason}) went on, and its further rounds are recorded. End "
+            "the loop where loop.done is true",
+        )
+        ended = self._stopped_by, self._reason, self._full
+        self._state.record.see(self.view)
+        self._last = None
+        decision = self._take(asked, score)
+        self._stopped_by, self._reason, self._full = ended
+        by: Literal["policy", "budget"] | None = None
+        if self._stopped_by == "policy" or self._stopped_by == "budget":  # noqa: PLR1714
+            by = self._stopped_by
+        return replace(decision, action=Action.STOP, reason=self._reason, stopped_by=by)
+
+    # --- answers asked for -----------------------------------------------------------------------
+    def _wants_draft(self, asked: Round) -> bool:
+        if asked.answer is not None:
+            return False
+        if self._stops:
+            return self._reads_answers
+        return self._watch.writer is not None or self._reads_answers
+
+    @property
+    def _reads_answers(self) -> bool:
+        """Whether the policy does, or the choice among them."""
+        policy, chooses = self._watch.policy, self._watch.choice.rule != "latest"
+        return chooses or (policy is not None and policy.needs.answers)
+
+    def _wants_final(self) -> bool:
+        return self.done and self.rounds[-1].answer is None
+
+    def _ask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        begun = time.perf_counter()
+        try:
+            draft = probe(self._with(asked))
+        except Exception as error:  # noqa: BLE001
+            self._probe_failed(f"{type(error).__name__}: {error}")
+            return None
+        if inspect.isawaitable(draft):
+            close = getattr(draft, "close", None)
+            if close is not None:
+                close()
+            raise UsageError(
+                "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
+            )
+        return self._drafted_by(draft, begun)
+
+    async def _aask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        begun = time.perf_counter()
+        try:
+            draft = probe(self._with(asked))
+            if inspect.isawaitable(draft):
+                draft = await draft
+        except Exception as error:  # noqa: BLE001
+            self._probe_failed(f"{type(error).__name__}: {error}")
+            return None
+        return self._drafted_by(draft, begun)
+
+    def _with(self, asked: Round | None) -> LoopView:
+        rounds = self.rounds
+        return LoopView(self.question, rounds if asked is None else (*rounds, asked))
+
+    def _drafted_by(self, draft: object, begun: float) -> Draft | None:
+        if isinstance(draft, str):
+            draft = Draft(draft)
+        if not isinstance(draft, Draft):
+            self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
+            return None
+        if draft.usage.latency_s is None:
+            took = time.perf_counter() - begun
+            draft = replace(draft, usage=replace(draft.usage, latency_s=took))
+        try:
+            with_draft(Round(answer=None), draft, probed=True)
+        except SufficeError as error:
+            self._probe_failed(f"it gave a Draft that no round can hold: {error}")
+            return None
+        return draft
+
+    def _probe_failed(self, why: str) -> None:
+        self._watch.count("failed_probes")
+        self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
+
+    def _drafted(self, asked: Round, draft: Draft | None) -> Round:
+        """The round with the draft; a policy that reads answers would have asked for it anyway."""
+        self._ticked = time.perf_counter()
+        return asked if draft is None else with_draft(asked, draft, probed=not self._stops)
+
+    def _replace_last(self, draft: Draft | None) -> None:
+        """The last round with an answer of its own."""
+        if draft is None:
+            return
+        last = self.rounds[-1]
+        bare = last if last.answer is None else without_answer(last)
+        self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
+        self._spending.add_round(draft.usage)
+
+    # --- recording and the end -------------------------------------------------------------------
+    def kept(self) -> bool:
+        """Whether a kill loses none of the rounds observed, or nothing is recorded."""
+        return self._watch.writer is None or self._watch.writer.kept(self.question_id)
+
+    def _record(self, asked: Round, score: float | None) -> None:
+        watch = self._watch
+        if watch.writer is None:
+            return
+        veiled, began = self._veiled, None
+        if len(self._decisions) == 1:
+            began = Begun(
+                question=self._asked if veiled is None else veiled.question,
+                gold=self._gold if veiled is None else veiled.gold,
+                propensity=watch.explore or None,
+                policy_hash=watch.policy_hash,
+                explored=self.explored,
+            )
+        watch.writer.observe(
+            self.question_id,
+            asked if veiled is None else veiled.round(self.view),
+            began=began,
+            took_s=self._took,
+            stop=None if watch.policy is None else self.would_stop is not None,
+            score=score,
+        )
+
+    def restate(self, question: str) -> None:
+        """Take another text for the question's, before its first round; that is what is recorded.
+
+        Raises
+        ------
+        UsageError
+            After a round.
+        """
+        if self.rounds:
+            raise UsageError("a question has its text before its first round")
+        self._ask_for(replace(self._asked, text=whole_text(question)))
+
+    def _ask_for(self, question: Question) -> None:
+        self._asked, privacy = question, self._watch.privacy
+        self._state.record.see(LoopView(question.text, ()))
+        self._state.question_id = question.id
+        self._veiled = None if privacy is None else privacy.question(question, self._gold)
+
+    def begin(self) -> Loop:
+        """Enter the question, where a ``with`` block cannot stand; its id in the record is settled here.
+
+        Raises
+        ------
+        UsageError
+            When it was entered before.
+        """
+        if self._phase != "new":
+            raise UsageError("a question is entered once; ask watch.question(...) for another")
+        if self.question_id in self._watch.under_way:
+            raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
+        if self._watch.writer is not None and self._named:
+            name = self._watch.writer.settle(self.question_id)
+            self._ask_for(replace(self._asked, id=name))
+        self._watch.under_way.add(self.question_id)
+        self._watch.count("questions")
+        self._phase = "open"
+        self._ticked = time.perf_counter()
+        return self
+
+    def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
+        """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
+
+        On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
+        """
+        self._leave(error)
+        return self._ended(error if mend else None)
+
+    async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
+        """As :meth:`end`."""
+        return self.end(error, mend=mend)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Say how it ended."""
+        if self._phase != "open":
+            return
+        self._phase = "over"
+        for begun in self._begun:
+            begun.cut()
+        self._watch.count("wasted", sum(not begun.wanted for begun in self._begun))
+        self._watch.under_way.discard(self.question_id)
+        self._watch.count("rounds", len(self._decisions))
+        if error is not None:
+            if isinstance(error, Exception):
+                self.error = error
+            if self._stopped_by is None:
+                self._stopped_by, self._reason = "error", f"{type(error).__name__}: {error}"
+        elif self._stopped_by is None:
+            self._stopped_by, self._reason = "end", "the loop ended by itself"
+        writer = self._watch.writer
+        if writer is not None and self._decisions:
+            last = self._last
+            if last is not None and self._veiled is not None:
+                last = self._veiled.round(self.view)
+            writer.end(self.question_id, None if self._full else self._stopped_by, last)
+            self._watch.complain()
+        elif writer is not None and self._named:
+            writer.release(self.question_id)
+
+    def _ended(self, error: BaseException | None) -> bool:
+        mended = (
+            isinstance(error, Exception)
+            and not isinstance(error, UsageError | DataError)
+            and self.answer is not None
+        )
+        if mended:
+            warnings.warn(
+                f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
+                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
+                SufficeWarning,
+                stacklevel=4,
+            )
+        return mended
+
+    def _check_open(self) -> None:
+        if self._phase == "new":
+            raise UsageError(
+                "the question was not entered; write: with watch.question(...) as loop: ..."
+            )
+        if self._phase == "over":
+            raise UsageError(
+                f"the question {self.question_id!r} ended ({self._reason}); a round of another one is "
+                "observed in its own: with watch.question(...) as loop: ..."
+            )
+
+    __enter__ = begin
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return self.end(error)
+
+    async def __aenter__(self) -> Loop:
+        return self.begin()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return await self.aend(error)
+
+
+def _budget(decision: Decision, why: str) -> Decision:
+    return replace(
+        decision, action=Action.STOP, reason=f"{why}; {decision.reason}", stopped_by="budget"
+    )

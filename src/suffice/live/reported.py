@@ -1,0 +1,311 @@
+"""What a user's loop holds, in the shapes of others: documents, log-probabilities, usage; as records."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from functools import reduce
+from typing import Any
+
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
+from suffice.loops.answers.calls import usage_sum
+from suffice.trace.rounds.records import (
+    Draft,
+    Passage,
+    Round,
+    Token,
+    TopToken,
+    Usage,
+    answer_part,
+)
+
+_TEXTS = ("text", "page_content", "content", "contents")
+_IDS = ("id", "_id", "node_id", "doc_id", "source_doc_id")
+_METADATA = ("metadata", "meta")
+
+
+# --- passages ------------------------------------------------------------------------------------
+def reported_passages(documents: Iterable[Any], what: str = "passages") -> tuple[Passage, ...]:
+    """Documents of any framework as passages, in their order; of equal ids the first.
+
+    Read are texts, :class:`Passage`, mappings and objects with ``text``, ``page_content`` or ``content``
+    (LangChain, Haystack), LlamaIndex' nodes with scores, and pairs of a document and its score. The id is the
+    document's own, else a hash of its text.
+    """
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+        raise DataError(
+            f"must be a list of documents, found {type(documents).__name__}; write [document]",
+            column=what,
+        )
+    read: dict[str, Passage] = {}
+    for position, document in enumerate(documents):
+        passage = _passage(document)
+        if passage is None:
+            raise DataError(
+                f"number {position} is {document!r:.60}; allowed are texts, suffice.Passage, mappings with "
+                "'text', and the documents of LangChain, LlamaIndex and Haystack",
+                column=what,
+            )
+        read.setdefault(passage.id, passage)
+    return tuple(read.values())
+
+
+def _passage(document: Any) -> Passage | None:
+    if isinstance(document, Passage):
+        return document
+    if isinstance(document, str):
+        return Passage(id=_hash(document), text=document)
+    if isinstance(document, tuple) and len(document) == 2:
+        own, score = _passage(document[0]), _score(document[1])
+        return None if own is None else replace(own, score=score)
+    part = _reader(document)
+    score = _score(part("score"))
+    node = part("node")
+    if node is not None:
+        part = _reader(node)
+    text = next((held for name in _TEXTS if isinstance(held := part(name), str)), None)
+    name = next((held for key in _IDS if (held := part(key)) not in (None, "")), None)
+    if text is None and name is None:
+        return None
+    title = part("title")
+    if title is None:
+        metadata = next((held for key in _METADATA if isinstance(held := part(key), Mapping)), {})
+        title = metadata.get("title")
+    return Passage(
+        id=_hash(text or "") if name is None else str(name),
+        text=text,
+        title=title if isinstance(title, str) else "",
+        score=score,
+    )
+
+
+def _reader(value: Any) -> Callable[[str], Any]:
+    """What gives the parts of a mapping or an object by name, ``None`` where it has none."""
+    if isinstance(value, Mapping):
+        return value.get
+    return lambda name: getattr(value, name, None)
+
+
+def _score(value: Any) -> float | None:
+    if value is None or isinstance(value, bool | str):
+        return None
+    with suppress(TypeError, ValueError, OverflowError):
+        score = float(value)
+        return score if math.isfinite(score) else None
+    return None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- log-probabilities ---------------------------------------------------------------------------
+def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
+    """Tokens with log-probabilities, in whatever shape they come; ``None``: there are none.
+
+    Read are OpenAI's ``logprobs`` (of chats and of completions, which vLLM and llama-cpp-python give too),
+    the list inside, llama.cpp's ``completion_probabilities``, LangChain's ``response_metadata``, and whole
+    replies that hold one of them; as dictionaries or as the clients' objects.
+    """
+    if reported is None:
+        return None
+    if isinstance(reported, Sequence) and not isinstance(reported, str | bytes):
+        if all(isinstance(token, Token) for token in reported):
+            return tuple(reported)
+        entries = [_document(entry) for entry in reported]
+        if all("probs" in entry for entry in entries):
+            return tuple(map(_llama_token, entries))
+        return _tokens({"content": [_openai_entry(entry) for entry in entries]}, reported)
+    if isinstance(reported, str | bytes | int | float):
+        raise _unreadable(reported)
+    document = _document(reported)
+    for within in ("response_metadata", "logprobs", "completion_probabilities"):
+        if within in document:
+            return reported_tokens(document[within])
+    choices = document.get("choices")
+    if isinstance(choices, Sequence) and choices:
+        return reported_tokens(_document(choices[0]).get("logprobs"))
+    if "content" in document and document["content"] is None:
+        return None
+    if isinstance(document.get("content"), Sequence) and "tokens" not in document:
+        return reported_tokens(document["content"])
+    if not document and isinstance(reported, Mapping):
+        return None
+    return _tokens(document, reported)
+
+
+def _tokens(document: Mapping[str, Any], reported: Any) -> tuple[Token, ...] | None:
+    try:
+        tokens = tokens_of(document, MAX_TOP_LOGPROBS, "the loop")
+    except BackendError as error:
+        raise _unreadable(reported) from error
+    known = document.get("content", document.get("tokens"))
+    if tokens is None and not isinstance(known, list):
+        raise _unreadable(reported)
+    return tokens
+
+
+def _openai_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry whose alternatives may be the client's objects."""
+    return {**entry, "top_logprobs": [_document(top) for top in entry.get("top_logprobs") or ()]}
+
+
+def _llama_token(entry: Mapping[str, Any]) -> Token:
+    """Of llama.cpp's older form, in probabilities."""
+    try:
+        top = [TopToken(one["tok_str"], _log(one["prob"])) for one in entry["probs"]]
+        token = entry["content"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(entry) from error
+    own = next((one.logprob for one in top if one.token == token), math.nan)
+    if math.isnan(own):
+        raise _unreadable(entry)
+    return Token(token, own, tuple(top))
+
+
+def _log(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf
+
+
+def _unreadable(reported: Any) -> DataError:
+    return DataError(
+        f"log-probabilities of another shape: {reported!r:.80}; allowed are suffice.Token, OpenAI's "
+        "choice.logprobs, LangChain's response_metadata and llama.cpp's completion_probabilities",
+        column="logprobs",
+    )
+
+
+def _document(value: Any) -> Mapping[str, Any]:
+    """A mapping, a client's object (pydantic, dataclass or plain) as one."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        held: Mapping[str, Any] = dump()
+        return held
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: getattr(value, part.name) for part in fields(value)}
+    return vars(value) if hasattr(value, "__dict__") else {}
+
+
+# --- usage ---------------------------------------------------------------------------------------
+_PROMPT = ("prompt_tokens", "input_tokens", "tokens_evaluated")
+_COMPLETION = ("completion_tokens", "output_tokens", "tokens_predicted")
+_CACHED = ("cached_tokens", "cache_read_tokens", "tokens_cached")
+_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+
+
+def reported_usage(reported: Any) -> Usage:
+    """What calls cost, as they report it; a list of replies or usages is added up.
+
+    Read are :class:`Usage` as it stands, and the usage of OpenAI's chats and responses, Anthropic,
+    LangChain's ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is a call.
+    """
+    if reported is None:
+        return Usage()
+    if isinstance(reported, Usage):
+        return reported
+    if isinstance(reported, Sequence) and not isinstance(reported, str | bytes):
+        return reduce(usage_sum, map(reported_usage, reported)) if reported else Usage()
+    document = _document(reported)
+    for within in ("usage_metadata", "usage"):
+        if document.get(within) is not None:
+            return reported_usage(document[within])
+    prompt, completion = _count(document, _PROMPT), _count(document, _COMPLETION)
+    if prompt is None and completion is None:
+        raise DataError(
+            f"a usage of another shape: {reported!r:.80}; allowed are suffice.Usage and what OpenAI, "
+            "Anthropic, LangChain, pydantic-ai and llama.cpp report, as prompt_tokens or input_tokens",
+            column="usage",
+        )
+    cached = _count(document, _CACHED)
+    for name in _DETAILS:
+        details = document.get(name)
+        if details is not None and cached is None:
+            cached = _count(_document(details), (*_CACHED, "cache_read"))
+    read, made = (_count(document, (f"cache_{how}_input_tokens",)) for how in ("read", "creation"))
+    if read is not None or made is not None:  # Anthropic counts these apart from the prompt
+        prompt, cached = (prompt or 0) + (read or 0) + (made or 0), read
+    if cached is not None and prompt is not None:
+        cached = min(cached, prompt)
+    return Usage(
+        llm_calls=1, prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion
+    )
+
+
+def _count(document: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    for name in names:
+        value = document.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
+
+
+# --- rounds of what a loop has -------------------------------------------------------------------
+_PLAIN = ("query", "action", "intermediate_answer", "candidate_scores", "signals")
+_ANSWERED = ("response", "answer_starts", "samples", "sample_clusters", "verbalized_confidence")
+OF_ANSWER = frozenset({*_ANSWERED, "logprobs", "tokens", "usage"})
+PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
+"""What ``observe`` takes of a round."""
+
+
+def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
+    """A round of what a loop has, by the names ``observe`` takes; ``earlier``: ids of passages before."""
+    unknown = held.keys() - PARTS
+    if unknown:
+        raise UsageError(f"observe() takes {', '.join(sorted(PARTS))}; found {named(unknown)}")
+    if not any(value is not None for value in held.values()):
+        raise DataError("a round without anything was observed; give at least passages= or answer=")
+    passages, refound = _divided(held.get("passages"), earlier)
+    usage = reported_usage(held.get("usage"))
+    parts = {name: held[name] for name in _PLAIN if held.get(name) is not None}
+    if held.get("answer") is not None:
+        parts |= _answered(held)
+        part = held.get("answer_usage")
+        # where nothing is said of it, the answer's call is all of it
+        if part is not None or usage.answer_calls is None:
+            of_answer = answer_part(usage if part is None else reported_usage(part))
+            usage = replace(usage, **of_answer)  # type: ignore[arg-type]
+    return Round(
+        answer=held.get("answer"), passages=passages, refound=refound, usage=usage, **parts
+    )
+
+
+def _divided(
+    documents: Any, earlier: Collection[str]
+) -> tuple[tuple[Passage, ...] | None, tuple[Passage, ...] | None]:
+    """New passages, and those of earlier rounds without their texts."""
+    if documents is None:
+        return None, None
+    passages = reported_passages(documents)
+    new = tuple(passage for passage in passages if passage.id not in earlier)
+    again = tuple(
+        Passage(id=passage.id, score=passage.score) for passage in passages if passage.id in earlier
+    )
+    return new, again
+
+
+def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:
+    """An answer with what is known of it; its usage is that of all its calls."""
+    if not isinstance(answer, str):
+        raise DataError(
+            f"must be text, found {answer!r:.60}; write an empty string where the model gave none",
+            column="answer",
+        )
+    return Draft(answer, usage=reported_usage(held.get("usage")), **_answered(held))
+
+
+def _answered(held: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of an answer, apart from its cost."""
+    reported = held.get("tokens") if held.get("logprobs") is None else held.get("logprobs")
+    parts = {name: held[name] for name in _ANSWERED if held.get(name) is not None}
+    return {**parts, "tokens": reported_tokens(reported)}
+
+
+def named(names: Iterable[str]) -> str:
+    """Names in a message."""
+    return ", ".join(map(repr, sorted(names)))

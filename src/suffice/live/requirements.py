@@ -1,0 +1,176 @@
+"""Whether a policy can run over what a loop produces; refused before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import UsageError
+from suffice.loops.answers.prompts import asks_rating
+from suffice.loops.settings import LoopSettings
+from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
+from suffice.signals.asking.whole_record import Asking
+from suffice.signals.available import Lack, in_words, policy_lacks
+from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.registry import SIGNALS
+from suffice.signals.spec import given_by
+from suffice.signals.table import SignalTable
+
+_PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
+_AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
+_UNASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "--encoder": ("no encoder is loaded", "type --encoder minilm"),
+        "--reranker": (
+            "no reranker scores the passages",
+            "type --retriever hybrid+rerank --reranker PATH",
+        ),
+        "--nli": ("it asks no entailment model", ""),
+        "--llm": ("it asks no {who}", ""),
+    }
+)
+"""Why a model is not asked, and what to type, by the option of ``suffice signals`` that names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOutput:
+    """What the rounds of a loop will hold."""
+
+    settings: LoopSettings
+    logprobs: bool = True
+    encoder: bool = False
+    reranker: bool = False
+    called: str = "this loop"
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Those that its rounds hold of what signals need."""
+        settings = self.settings
+        there = {
+            "samples": settings.samples > 0,
+            "sample_clusters": settings.cluster_cosine is not None,
+            "verbalized_confidence": asks_rating(settings.prompt),
+            "tokens": self.logprobs and not settings.majority,
+        }
+        return _PROVIDED | {column for column, given in there.items() if given}
+
+    def lack(self, spec: Signal) -> Lack | None:
+        """Why its rounds do not give a signal; ``None``: they do."""
+        spec = given_by(spec)
+        if spec.name in self.settings.writes:
+            return None
+        columns = tuple(column for column in spec.needs if column not in self.columns)
+        because, give = self._why(spec, columns)
+        recorded = spec.recorded_only and _asking(spec) is None
+        if not (columns or because or recorded):
+            return None
+        return Lack(spec=spec, columns=columns, source=self.called, because=because, give=give)
+
+    def _why(self, spec: Signal, columns: tuple[str, ...]) -> tuple[str, str]:
+        """Why it is not given, where more is to say than that, and what to type."""
+        asked = {
+            "encoder": self.encoder,
+            "novelty": self.encoder,
+            "rerank": self.reranker,
+            "judge": self.settings.judge,
+        }
+        prompt = self.settings.prompt
+        asking = _asking(spec)
+        if asking is not None and not asked.get(asking.name, False):
+            because, give = _UNASKED[asking.option]
+            return because.format(who=asking.who), give
+        if spec.name in _AGENTS:
+            return (
+                "only a loop whose model chooses the queries records it",
+                "type --pipeline react, iterative or chain",
+            )
+        if "samples" in columns:
+            return "", "type --samples 3"
+        if "tokens" in columns:
+            return "the model's server gives no log-probabilities, or the answers are sampled", ""
+        if "verbalized_confidence" in columns:
+            return f"the prompt {prompt} asks for no confidence", "type --prompt answer-first"
+        return "", ""
+
+
+def _asking(spec: Signal) -> Asking[Any] | None:
+    """How a model is asked for it; ``None``: none is."""
+    return SIGNALS[spec.name].asking if spec.name in SIGNALS else None
+
+
+def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
+    """Refuse, before the first call, a policy that reads what this loop does not produce."""
+    lacks = [lack for spec in policy.specs if (lack := output.lack(spec)) is not None]
+    if lacks:
+        raise UsageError(policy_lacks(policy, lacks))
+
+
+def not_recorded(settings: LoopSettings) -> str:
+    """Which signals a recording under these settings will hold no inputs of, and what to type; may be empty.
+
+    To be said before it starts: what was not recorded is had by recording again.
+    """
+    output = LoopOutput(settings=settings, called="this recording")
+    lacks = map(output.lack, SIGNALS.values())
+    return in_words(lack for lack in lacks if lack is not None and lack.columns)
+
+
+def has_confidence(policy: StopPolicy) -> bool:
+    """Whether the policy estimates how likely its answers are right."""
+    none = np.empty((0, 1))
+    values = dict.fromkeys(policy.signals, none)
+    table = SignalTable(values=values, exists=none.astype(bool))
+    return isinstance(policy, ConfidentPolicy) and policy.confidence(table) is not None
+
+
+def check_confidence(
+    policy: StopPolicy, *, choose: str = "latest", decline_below: float | None = None
+) -> None:
+    """Refuse to go by the confidence of a policy that has none."""
+    wanted = "--answer most-confident" if choose == "most-confident" else ""
+    if decline_below is not None:
+        wanted = "--decline-below"
+    if wanted and not has_confidence(policy):
+        raise UsageError(
+            f"{wanted} goes by the policy's confidence, and one of kind {policy.kind!r} without "
+            "calibrated parts has none; use --policy ab-rag, or a fitted one: suffice fit tasr TRACES "
+            "--out policy.json"
+        )
+
+
+def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float | None:
+    """The cosine a loop must cluster samples at; ``None``: no such clusters are needed."""
+    if needs is None:
+        return None
+    if encoder is None:
+        raise UsageError(
+            "the policy clusters samples by meaning and no encoder is loaded; type --encoder minilm"
+        )
+    if needs.cosine is None:
+        raise UsageError(
+            "the policy's samples were clustered at a cosine its record does not state, so a loop cannot "
+            "cluster them alike; cluster them with suffice signals --cluster-cosine and fit again"
+        )
+    if needs.encoder not in (None, encoder.name):
+        raise UsageError(
+            f"the policy's samples were clustered by {needs.encoder!r} and this encoder is "
+            f"{encoder.name!r}; name the same one with --encoder"
+        )
+    return needs.cosine
+
+
+def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
+    """Where a loop is not the one a promise was calibrated on, each in words; none without a promise.
+
+    ``loop`` says of it what a run document says.
+    """
+    facts = policy.facts
+    most = facts.max_rounds
+    differences = facts.differences(loop)
+    if facts.promise and most is not None and loop.get("rounds", most) < most:
+        differences.append(f"up to {most} rounds there, {loop['rounds']} here")
+    return differences

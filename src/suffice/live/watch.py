@@ -1,0 +1,353 @@
+"""Watch loops that are somebody else's: decide after each round, record, stop or only look on."""
+
+from __future__ import annotations
+
+import json
+import uuid
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, get_args
+
+from suffice._version import VERSION
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.live.budgets import Budgets
+from suffice.live.chosen import named_policy
+from suffice.live.controller import Decider
+from suffice.live.loop import OWN_ID, Loop, Mode, Watching, ended
+from suffice.live.privacy import Privacy, Texts, without_secrets
+from suffice.live.requirements import has_confidence
+from suffice.options import settings_of
+from suffice.policies.file import PolicyFile, policy_hash
+from suffice.protocols import StopPolicy
+from suffice.scoring import AnswerChoice
+from suffice.trace.loop_record import LoopRecord
+from suffice.trace.rounds.records import (
+    LEAST_PROPENSITY,
+    MOST_INT16,
+    Gold,
+    Question,
+    in_unicode,
+    whole,
+)
+from suffice.trace.store import store_place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchCounts:
+    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
+
+    ``lost_questions`` are those of which anything is not in the record. ``wasted`` counts what was begun
+    ahead for a round that was not wanted.
+    """
+
+    questions: int = 0
+    rounds: int = 0
+    lost_rounds: int = 0
+    lost_questions: int = 0
+    failed_probes: int = 0
+    failed_decisions: int = 0
+    wasted: int = 0
+
+
+class Watch:
+    """A policy over many loops at once, in threads and asyncio tasks, with a record of what they did.
+
+    Parameters
+    ----------
+    policy
+        A policy, a policy file or its path, a name such as ``fixed-3``, or a rule's text. ``None``: nothing
+        decides, loops are recorded.
+    record
+        The database that rounds are recorded in, which several processes may share: ``FILE.db``, or a
+        folder, which holds it as ``record.db``; ``None``: none.
+    mode
+        ``shadow``: decides and never stops. ``live``: stops.
+    explore
+        In ``live``, the share of questions, in [0, 1), that run on to the full budget whatever the policy
+        says, drawn by the question's id. With it a record that was cut keeps telling what stopping costs.
+    max_rounds
+        The full budget, which ends a loop in every mode. ``None``: live, that of a policy file; else none.
+    budgets
+        Further limits. They end a loop in every mode.
+    answer
+        Which answer is returned: ``latest``, ``majority`` (the one given most often, abstentions apart),
+        ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
+        given to ``observe``, or one that the policy reads).
+    strict
+        Whether a loop that does not give what the policy decides by is refused in its first round.
+    seed
+        Of the draws of ``explore``.
+    texts
+        What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
+        are kept; ``hashes``: keyed ones, whose key stands beside the record in ``RECORD.key``, for its owner
+        alone. Signals are stored with such rounds, since they cannot be computed from them.
+    durable
+        Whether a recorded round outlives a power cut too, and not only a kill of the process.
+    run
+        What to say of the loop in the record's run document, such as ``{"pipeline": "my-agent"}``.
+
+    Raises
+    ------
+    UsageError
+        When built: an exploration outside [0, 1), in shadow, or of a policy that never stops before the
+        full budget; an unknown mode or choice of an answer, a policy that cannot stop a loop, a place that is
+        no database.
+    DataError
+        For a record that is no store, or one of a newer version.
+
+    Examples
+    --------
+    >>> from suffice.policies.rules.policy import RulePolicy
+    >>> watch = Watch(RulePolicy(rule="answer_stable"), mode="live", max_rounds=5)
+    >>> with watch.question("Where was Ibsen born?") as loop:
+    ...     for answer in ("Oslo", "Skien", "Skien.", "Skien"):
+    ...         if not loop.done:
+    ...             decision = loop.observe(answer=answer)
+    >>> loop.answer, len(loop.rounds), loop.stopped_by
+    ('Skien.', 3, 'policy')
+    """
+
+    def __init__(
+        self,
+        policy: StopPolicy | PolicyFile | str | Path | None = None,
+        *,
+        record: str | Path | None = None,
+        mode: Mode = "shadow",
+        explore: float = 0.0,
+        max_rounds: int | None = None,
+        budgets: Budgets | None = None,
+        answer: str = "latest",
+        strict: bool = False,
+        seed: int = 42,
+        texts: Texts = "all",
+        durable: bool = False,
+        run: Mapping[str, Any] | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise UsageError(f"no mode {mode!r}; allowed: {', '.join(get_args(Mode))}")
+        share: Any = explore
+        if isinstance(share, str) or not (share == 0.0 or LEAST_PROPENSITY <= share < 1.0):
+            raise UsageError(
+                f"explore is 0, or a share of questions from 0.000001 to below 1, found {explore!r}; with 1 "
+                'nothing would ever be stopped: mode="shadow"'
+            )
+        if explore and mode == "shadow":
+            raise UsageError(
+                'in shadow every question runs to the full budget; explore goes with mode="live"'
+            )
+        if isinstance(policy, str | PurePath):
+            policy = named_policy(policy)
+        full_budget = max_rounds
+        if isinstance(policy, PolicyFile):
+            full_budget = policy.max_rounds if max_rounds is None else max_rounds
+            policy = policy.policy
+        if policy is None and mode == "live":
+            raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
+        if policy is not None and not callable(getattr(policy, "fires", None)):
+            raise UsageError(
+                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write a rule, a "
+                "name such as fixed-3, or the file's path; a policy of your own has fires(table)"
+            )
+        if policy is not None and policy.needs.refusal:
+            raise UsageError(policy.needs.refusal)
+        if max_rounds is not None and whole(max_rounds, MOST_INT16, "max_rounds") < 1:
+            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
+        if explore and policy and full_budget and policy.facts.earliest >= full_budget:
+            raise UsageError(
+                "explore lets questions run on past the policy's stop, and this policy never stops before "
+                f"the full budget of {full_budget} rounds ({policy.facts.summary}); leave explore out, or "
+                "state the loop's full budget if it is larger: max_rounds=N"
+            )
+        choice = AnswerChoice.parse(answer)
+        if policy is not None:
+            choice = choice.or_own(policy.needs.returns)
+        if choice.rule == "most-confident" and (policy is None or not has_confidence(policy)):
+            raise UsageError(
+                'answer="most-confident" goes by the policy\'s confidence, and this one has none; choose '
+                "by a signal of yours: answer='highest:NAME'"
+            )
+        place = None if record is None else store_place(record)
+        self._watching = watching = Watching(
+            policy=policy,
+            decider=None if policy is None else Decider(policy, max_rounds=None, strict=strict),
+            policy_hash=None if policy is None else policy_hash(policy),
+            mode=mode,
+            explore=explore,
+            seed=seed,
+            max_rounds=full_budget if mode == "live" else max_rounds,
+            full_budget=full_budget,
+            budgets=settings_of(Budgets, budgets),
+            choice=choice,
+            writer=None,
+            privacy=Privacy.of(texts, None if record is None else Path(record)),
+        )
+        if place is not None:
+            document = self._document(answer, run or {})
+            watching.writer = LoopRecord(place, document, durable=durable)
+            weakref.finalize(watching, _left_behind, watching.writer)
+
+    @property
+    def policy(self) -> StopPolicy | None:
+        """What decides."""
+        return self._watching.policy
+
+    def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the record's files say of where they come from."""
+        watched: dict[str, Any] = {
+            "mode": self._watching.mode,
+            "explore": self._watching.explore,
+            "answer": answer,
+            "policy_hash": self._watching.policy_hash,
+        }
+        if self._watching.privacy is not None:
+            watched["texts"] = self._watching.privacy.texts
+        document = {"watch": watched, "rounds": self._watching.full_budget, "version": VERSION}
+        try:
+            document |= run if self._watching.privacy is None else without_secrets(run)
+            json.dumps(document, ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"run is what JSON holds by name, as {{'pipeline': 'my-agent'}}; found {run!r:.80}"
+            ) from error
+        return document
+
+    # --- questions -------------------------------------------------------------------------------
+    def question(
+        self,
+        text: str,
+        *,
+        question_id: str | None = None,
+        question_type: str | None = None,
+        split: str | None = None,
+        gold_answers: Iterable[str] = (),
+        gold_passage_ids: Iterable[str] = (),
+    ) -> Loop:
+        """The loop of one question, to be entered with ``with`` or ``async with``.
+
+        Parameters
+        ----------
+        text
+            What was asked.
+        question_id
+            Its id in the record, with a number where that is recorded already; ``None``: a new one. Once the
+            question is entered :attr:`Loop.question_id` tells it.
+        question_type, split, gold_answers, gold_passage_ids
+            Columns of the record. No policy sees them.
+
+        Raises
+        ------
+        UsageError
+            When a question of that id is under way.
+        DataError
+            For an id, a text or a gold answer that is no text.
+        """
+        for what, given in (("text", text), ("question_id", question_id)):
+            if not isinstance(given, str) and not (what == "question_id" and given is None):
+                raise DataError(f"must be text, found {given!r:.60}", column=what)
+        named = question_id is not None
+        name = uuid.uuid4().hex[:20] if question_id is None else in_unicode(question_id)
+        if not name or name in self._watching.under_way:
+            what = f"the question {name!r} is under way" if name else "an empty question_id"
+            raise UsageError(f"{what}; {OWN_ID}")
+        gold = Gold(
+            answers=gold_answers,  # type: ignore[arg-type]
+            passage_ids=gold_passage_ids,  # type: ignore[arg-type]
+        )
+        asked = Question(id=name, text=text, type=question_type, split=split)
+        return Loop(self._watching, in_unicode(asked), in_unicode(gold), named=named)
+
+    def label(
+        self,
+        question_id: str,
+        *,
+        gold_answers: Iterable[str] = (),
+        question_type: str | None = None,
+        score: float | None = None,
+    ) -> None:
+        """Say later what was right of a recorded question: a label in the record.
+
+        Parameters
+        ----------
+        question_id
+            See :attr:`Loop.question_id`.
+        gold_answers
+            Accepted answers.
+        question_type
+            Its type.
+        score
+            Of what was returned, in [0, 1].
+
+        Raises
+        ------
+        UsageError
+            Without a record, or without a label; for gold answers of a record that keeps no texts.
+        DataError
+            For a score outside [0, 1], or answers that are no texts; for a question of which no round is
+            recorded (column ``question_id``), and for what differs from the label that it has.
+        """
+        writer = self._watching.writer
+        if writer is None:
+            raise UsageError("nothing is recorded, so nothing can be labelled; give record=FILE.db")
+        from suffice.trace.rounds.labels import Label
+
+        if self._watching.privacy is not None:
+            gold = Gold(answers=gold_answers)  # type: ignore[arg-type]
+            gold_answers = self._watching.privacy.gold_answers(gold.answers)
+        label = Label(
+            question_id=question_id,
+            gold_answers=gold_answers,  # type: ignore[arg-type]
+            question_type=question_type,
+            score=score,
+        )
+        if not any(label.parts()):
+            raise UsageError("a label needs gold_answers=[...], a question_type or a score")
+        writer.label(label)
+
+    @property
+    def problem(self) -> str | None:
+        """Why loops were not all recorded as they should be, the first cause; ``None``: they were."""
+        writer = self._watching.writer
+        return None if writer is None else writer.problem
+
+    @property
+    def failing(self) -> bool:
+        """Whether the record could not be written when it was last tried."""
+        writer = self._watching.writer
+        return writer is not None and writer.failing
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is recorded any more."""
+        writer = self._watching.writer
+        return writer is None or writer.closed
+
+    @property
+    def counts(self) -> WatchCounts:
+        """What was seen so far, in this process."""
+        counts, writer = dict(self._watching.counts), self._watching.writer
+        if writer is not None:
+            counts |= {"lost_rounds": writer.lost.rounds, "lost_questions": writer.lost.questions}
+        return WatchCounts(**counts)
+
+    def close(self) -> None:
+        """End the recording; loops under way end as unfinished.
+
+        Done at the end of the process, too. What cannot be written by then is lost: it is counted in
+        :attr:`counts`, and a warning says how much.
+        """
+        self._watching.close()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _left_behind(writer: LoopRecord) -> None:
+    """Close the record of a watch that nobody closed, once its last loop is gone."""
+    if not writer.closed and (said := ended(writer)):
+        warnings.warn(said, SufficeWarning, stacklevel=2)

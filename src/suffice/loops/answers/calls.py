@@ -1,0 +1,354 @@
+"""One round's calls to the model, greedy with samples beside or a majority of samples, and what they say."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from suffice.errors import UsageError
+from suffice.loops.answers.prompts import Prompt, PromptName, asks_marker
+from suffice.options import Option
+from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
+from suffice.scoring import answer_form
+from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
+from suffice.trace.rounds.records import Round, Usage
+
+_CONFIDENCE = re.compile(
+    r"^(?:[ \t]*[-+>•#]+[ \t])?[ \t*_`]*Confidence[*_`]*:[\s*_`]*+(?P<value>[^\n]*)", re.MULTILINE
+)
+_LONE_RATING = re.compile(r"([1-5])[\s*_`]*+\.?+[\s*_`]*+")
+_SIGNS = re.compile(rf"[{MARKUP}]+")
+
+_SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+_STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
+_THOUGHT_STOP = ("\n\n", "\nFollow-up:", "\nIntermediate answer:")
+NOTHING_ASKED = Usage(
+    llm_calls=0,
+    answer_calls=0,
+    sample_calls=0,
+    judge_calls=0,
+    rerank_calls=0,
+    retrievals=0,
+    prompt_tokens=0,
+    cached_tokens=0,
+    completion_tokens=0,
+    latency_s=0.0,
+)
+"""What a round costs in which no model and no retriever was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSettings:
+    """How a model is asked for an answer.
+
+    Parameters
+    ----------
+    samples
+        Stochastic answers beside the greedy one; 0: none.
+    prompt
+        Which of the prompts.
+    top_logprobs
+        Alternatives asked for a token; 0 when the model gives none.
+    temperature, top_p
+        Of the samples; the greedy call has none.
+    max_tokens, max_sample_tokens
+        Length limits of a reply.
+    seed
+        Of the samples, mixed with question and round.
+    """
+
+    samples: Annotated[
+        int,
+        Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0),
+    ] = 0
+    prompt: Annotated[
+        PromptName,
+        Option(
+            help="in what order answer and confidence are asked for; no-confidence: the answer after its "
+            "marker and no rating; bare: the answer alone"
+        ),
+    ] = "answer-first"
+    top_logprobs: int = 5
+    temperature: float = 0.8
+    top_p: float = 0.95
+    max_tokens: int = 48
+    max_sample_tokens: int = 24
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        least = {"samples": 0, "top_logprobs": 0, "seed": 0}
+        check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+
+    @property
+    def reasons(self) -> bool:
+        """Whether a chain of thought stands before the answer."""
+        return False
+
+
+def check_least(settings: object, least: dict[str, int]) -> None:
+    """Refuse settings below their least value, by name."""
+    for name, low in least.items():
+        if getattr(settings, name) < low:
+            raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCall:
+    """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""
+
+    prompt: Prompt
+    question_id: str
+    number: int
+
+
+def ask_greedy(
+    model: ChatModel,
+    call: AnswerCall,
+    settings: AnswerSettings,
+    *,
+    samples: int = 0,
+    tell: Callable[[str], None] | None = None,
+) -> Round:
+    """A round of the greedy reply, with that many stochastic answers beside it; no passages.
+
+    ``tell`` is told of the reply as it comes, where the model does so.
+    """
+    greedy = model.generate(
+        GenerationRequest(
+            prompt=call.prompt,
+            max_tokens=settings.max_tokens,
+            top_logprobs=settings.top_logprobs,
+            stop=_stop(settings, model),
+            soon=_sampling(model, call, settings, samples) if samples else None,
+            tell=tell,
+        )
+    )
+    sampled = _sampled(model, call, settings, samples) if samples else None
+    answered = _answered(greedy.completions[0], answer_usage(greedy, calls=1))
+    return answered if sampled is None else _with_samples(answered, sampled)
+
+
+def ask_samples(
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
+) -> Round:
+    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages."""
+    nothing = Round(answer=None, usage=NOTHING_ASKED)
+    return _with_samples(nothing, _sampled(model, call, settings, samples))
+
+
+def _with_samples(asked: Round, sampled: Generation) -> Round:
+    drawn = len(sampled.completions)
+    usage = replace(
+        asked.usage,
+        llm_calls=(asked.usage.llm_calls or 0) + drawn,
+        sample_calls=drawn,
+        sample_prompt_tokens=sampled.prompt_tokens,
+        sample_cached_tokens=sampled.cached_tokens,
+        sample_completion_tokens=sampled.completion_tokens,
+        sample_latency_s=sampled.latency_s,
+    )
+    return replace(asked, samples=_answers(sampled), usage=usage)
+
+
+def ask_majority(
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
+) -> Round:
+    """A round of the most frequent of that many stochastic answers; no passages.
+
+    Answers are compared normalised, as they are scored. Of equally frequent ones the first drawn
+    wins, and of those that normalise alike the first drawn is the answer. Whoever wants the answer
+    needs all of these calls: they all count as answering calls, none as sample calls, and the plain
+    token counts hold all of them.
+    """
+    drawn = _sampled(model, call, settings, samples)
+    answers = _answers(drawn)
+    normalized = [answer_form(answer) for answer in answers]
+    mode, _ = Counter(normalized).most_common(1)[0]  # of equal counts the one seen first
+    chosen = drawn.completions[normalized.index(mode)]
+    return replace(_answered(chosen, answer_usage(drawn, calls=len(answers))), samples=answers)
+
+
+def _sampled(
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
+) -> Generation:
+    return model.generate(_sampling(model, call, settings, samples))
+
+
+def _sampling(
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
+) -> GenerationRequest:
+    return GenerationRequest(
+        prompt=call.prompt,
+        n=samples,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        max_tokens=settings.max_sample_tokens,
+        seed=sampling_seed(settings.seed, call.question_id, call.number),
+        stop=_stop(settings, model, sampled=True),
+    )
+
+
+def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
+    """What ends a reply before the model does."""
+    if not asks_marker(settings.prompt):
+        # a base model goes on with the next example; a chat model ends by itself, and its end counts
+        return ("\n",) if model.api == "completion" else _STOP
+    # a rating is not read of a sample, nor where none was asked for
+    unread = settings.prompt == "no-confidence" or (sampled and settings.prompt == "answer-first")
+    stop: tuple[str, ...] = _STOP
+    if settings.reasons:  # a chat model may put blank lines between its thoughts
+        stop = () if model.api == "chat" else _THOUGHT_STOP
+    return ("\nConfidence", *stop) if unread else stop
+
+
+def _answers(generation: Generation) -> tuple[str, ...]:
+    return tuple(parse_reply(completion.text).answer for completion in generation.completions)
+
+
+def _answered(completion: Completion, usage: Usage) -> Round:
+    parsed = parse_reply(completion.text)
+    return Round(
+        answer=parsed.answer,
+        response=completion.text,
+        tokens=completion.tokens,
+        verbalized_confidence=parsed.confidence,
+        usage=usage,
+        parse_failure=parsed.failure,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedReply:
+    """``answer`` is empty exactly when ``failure`` says why; ``confidence`` is 1-5 or ``None``."""
+
+    answer: str
+    confidence: float | None
+    failure: str | None
+
+
+def parse_reply(text: str) -> ParsedReply:
+    r"""Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
+
+    Where that is a lower line that begins with ``Confidence:``, there is none. Confidence: a lone 1-5
+    behind ``Confidence:``; "10", "4/5" or words leave it undefined (METHODS 1; corrected).
+
+    >>> parse_reply("**Answer:** Oslo\n**Confidence:** 4")
+    ParsedReply(answer='Oslo', confidence=4.0, failure=None)
+    >>> parse_reply("Answer:\nConfidence: 10")
+    ParsedReply(answer='', confidence=None, failure='empty answer line')
+    """
+    rating = _CONFIDENCE.search(text)
+    lone = _LONE_RATING.fullmatch(rating.group("value")) if rating else None
+    answer, failure = _answer_line(text)
+    return ParsedReply(
+        answer=answer, confidence=float(lone.group(1)) if lone else None, failure=failure
+    )
+
+
+def _answer_line(text: str) -> tuple[str, str | None]:
+    if not text.strip():
+        return "", "empty reply"
+    if span := labelled_span(text):
+        answer = _with_own_signs(text, span)
+        return answer, None if answer else "empty answer line"
+    if _CONFIDENCE.match(text.lstrip()):
+        return "", "no answer line"
+    answer = _with_own_signs(text, span_behind(text, 0))
+    return answer, None if answer else "no answer line"
+
+
+def _with_own_signs(text: str, span: tuple[int, int]) -> str:
+    """The answer with signs at one end that belong to no markup, as in "A*" and "*args"."""
+    start, end = span
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    runs = _SIGNS.findall(line)
+    opened = {run for run, times in Counter(runs).items() if times % 2}
+    closing = _SIGNS.match(text, end)
+    after = closing.group() if closing and start < end else ""
+    if not set(after) & set("".join(opened)):
+        end += len(after)
+    if start < end and line[-1:] in MARKUP and runs and not set(runs[-1]) & set(after):
+        start -= len(runs[-1]) if runs[-1] in opened else 0
+    return text[start:end]
+
+
+class ComingAnswer:
+    r"""The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give.
+
+    >>> coming = ComingAnswer()
+    >>> [coming.feed(piece) for piece in ("Ans", "wer: Os", "lo, ", "Norway ", "\nConfidence: 4")]
+    ['', 'Os', 'lo,', ' Norway', '']
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._over = False
+        self.told = ""
+
+    def feed(self, piece: str) -> str:
+        """What is certain of the answer now and was not before."""
+        if self._over:
+            return ""
+        self._text += piece
+        more = self._certain().removeprefix(self.told)
+        self.told += more
+        return more
+
+    def _certain(self) -> str:
+        span = labelled_span(self._text)
+        if span is None:
+            return ""
+        line = self._text[span[0] :]
+        self._over = "\n" in line
+        if self._over:
+            return _with_own_signs(self._text, span)
+        said = self._text[span[0] : span[1]]
+        # what follows may close a mark, or make it a list's sign or the line of the rating
+        bare = said in "-+>•" or not said.strip("#") or "Confidence".startswith(said)
+        held = bare or self._text[span[0] - 1] in MARKUP
+        return "" if held else said
+
+
+def sampling_seed(seed: int, question_id: str, number: int) -> int:
+    """A sampling seed that depends on nothing but its arguments, 31 bits."""
+    digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def usage_of(generation: Generation, *, calls: int) -> Usage:
+    """What so many calls to the model cost; none of them samples, verdicts or retrievals."""
+    return Usage(
+        llm_calls=calls,
+        sample_calls=0,
+        judge_calls=0,
+        rerank_calls=0,
+        retrievals=0,
+        prompt_tokens=generation.prompt_tokens,
+        cached_tokens=generation.cached_tokens,
+        completion_tokens=generation.completion_tokens,
+    )
+
+
+def answer_usage(generation: Generation, *, calls: int) -> Usage:
+    """The same where all of them make a round's answer."""
+    return replace(
+        usage_of(generation, calls=calls),
+        answer_calls=calls,
+        answer_prompt_tokens=generation.prompt_tokens,
+        answer_cached_tokens=generation.cached_tokens,
+        answer_completion_tokens=generation.completion_tokens,
+        answer_latency_s=generation.latency_s,
+    )
+
+
+def usage_sum(first: Usage, second: Usage) -> Usage:
+    """The first with calls, plain tokens and seconds of the second added; unknown with unknown."""
+    added: dict[str, int | float | None] = {}
+    for name in _SUMMED:
+        one, other = getattr(first, name), getattr(second, name)
+        added[name] = None if one is None or other is None else one + other
+    return replace(first, **added)  # type: ignore[arg-type]

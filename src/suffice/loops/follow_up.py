@@ -1,0 +1,277 @@
+"""Loops that ask follow-up questions, read what each finds, and answer from the whole of it (METHODS 2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+from suffice.errors import UsageError
+from suffice.loops.answers.calls import check_least, usage_of, usage_sum
+from suffice.loops.answers.follow_up_prompts import (
+    FINAL_ANSWERS,
+    FOLLOW_UP,
+    VERDICT,
+    FinalAnswer,
+    FollowUpPrompts,
+    render_reading,
+)
+from suffice.loops.answers.prompts import Prompt, SearchStep
+from suffice.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    QueryReading,
+    Roles,
+    StopVerdict,
+)
+from suffice.options import Option
+from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
+from suffice.scoring import normalize_answer
+from suffice.signals.evidence import one_line
+from suffice.trace.rounds.records import Passage, Usage
+
+_NEXT_STEP = ("\n\n", "\nMain question:", "\nDocument:", f"\n{FOLLOW_UP}")
+_NEXT_QUESTION = ("\nMain question:", f"\n{FOLLOW_UP}")
+_TAGS = re.compile(r"<(STOP|CONTINUE)>")
+_LABEL = re.compile(rf"^\s*(?:{FOLLOW_UP}|Question:)\s*", re.IGNORECASE)
+_UNKNOWN = "unknown"
+_THOUGHT_TOKENS = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpSettings(QueryLoopSettings):
+    """How rounds are made: a follow-up question, at most ``step`` new passages, what they answer.
+
+    Parameters
+    ----------
+    final_answer
+        Whether the answer, and each sample, is a ``short`` phrase alone, or comes behind a chain of thought:
+        ``ircot``, as IRCoT's reader gives it, with at least 160 tokens for each reply.
+    max_query_tokens, max_intermediate_tokens, max_verdict_tokens
+        Length limits of a follow-up question, of its answer, and of a verdict with its analysis.
+
+    The others are those of :class:`suffice.loops.query_loop.QueryLoopSettings`. The samples are the
+    final answers that Stop-RAG's rewards are scored from: 8 a round at temperature 0.7 and top-p 0.9.
+    """
+
+    sees_documents: ClassVar[bool]
+    """Whether the next follow-up question is asked for with the earlier documents in view."""
+
+    rounds: int = 10
+    samples: int = 8
+    temperature: float = 0.7
+    top_p: float = 0.9
+    verdicts: bool = False
+    final_answer: Annotated[
+        FinalAnswer,
+        Option(
+            help="short: the answer alone; ircot: behind a chain of thought, after 'So the answer is:', "
+            "as in Stop-RAG's paper",
+            otherwise="other loops answer by --prompt alone",
+        ),
+    ] = "short"
+    max_query_tokens: int = 48
+    max_intermediate_tokens: int = 32
+    max_verdict_tokens: int = 160
+
+    def __post_init__(self) -> None:
+        QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
+        names = ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens")
+        check_least(self, dict.fromkeys(names, 1))
+        if self.final_answer not in FINAL_ANSWERS:
+            raise UsageError(
+                f"no final_answer {self.final_answer!r}; allowed: {', '.join(FINAL_ANSWERS)}"
+            )
+        if self.reasons and self.prompt == "bare":
+            raise UsageError(
+                "final_answer 'ircot' gives its thoughts first, and prompt 'bare' the answer alone; type "
+                "--prompt no-confidence"
+            )
+
+    @property
+    def reasons(self) -> bool:
+        """Whether a chain of thought stands before the answer."""
+        return self.final_answer == "ircot"
+
+    @property
+    def own_calls(self) -> int:
+        """Calls a round that do not answer: its follow-up question, what that finds, the verdict."""
+        return 2 + self.verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterativeSettings(FollowUpSettings):
+    """The loop of Stop-RAG (paper 1, section 4.1): one passage a round, all earlier ones in view."""
+
+    pipeline: ClassVar[str] = "iterative"
+    summary: ClassVar[str] = (
+        "the model asks a follow-up question each round, with the sampled answers that stop-rag learns from"
+    )
+    sees_documents: ClassVar[bool] = True
+
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainSettings(FollowUpSettings):
+    """A chain in the manner of CoRAG (Wang et al. 2025), greedy.
+
+    The next follow-up question is asked for from the questions and answers so far, without their
+    documents; a question is answered from ``step`` passages; the final answer sees all of it.
+    """
+
+    pipeline: ClassVar[str] = "chain"
+    summary: ClassVar[str] = "the same from its earlier questions and answers alone"
+    sees_documents: ClassVar[bool] = False
+
+    step: int = 3
+
+
+class FollowUpAgent:
+    """Chooses queries by asking for the next follow-up question; safe to use from several threads.
+
+    One greedy call a choice, of which the first line counts. A question that was asked before is asked
+    for once more, with a reminder; if it is repeated all the same it is sent again, and finds what ranks
+    next. An empty reply makes the main question the query, and is counted.
+    """
+
+    def __init__(self, model: ChatModel, prompts: FollowUpPrompts, *, max_tokens: int) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._max_tokens = max_tokens
+
+    def choose(
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """The question after these steps; see :class:`suffice.loops.query_loop.QueryChooser`."""
+        del refused  # it never ends by itself
+        prompt = self._prompts.next_query(question, steps)
+        query, text, usage = self._ask(prompt)
+        if query and normalize_answer(query) in {normalize_answer(step.query) for step in steps}:
+            again, more, spent = self._ask(self._prompts.another_query(prompt, query))
+            query, text, usage = again or query, f"{text}\n\n{more}", usage_sum(usage, spent)
+        return QueryChoice(
+            query=query or one_line(question),
+            said=query,
+            action=text,
+            usage=usage,
+            unread=not query,
+        )
+
+    def _ask(self, prompt: Prompt) -> tuple[str, str, Usage]:
+        """The follow-up question in the reply, the reply, and what it cost."""
+        stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
+        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
+        return one_line(_LABEL.sub("", _first_line(text))), text, usage
+
+
+class DocumentReader:
+    """Answers a follow-up question from its documents alone; safe to use from several threads.
+
+    Where nothing new was found the answer is "unknown" and no call is made.
+    """
+
+    def __init__(self, model: ChatModel, *, max_tokens: int) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+
+    def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
+        """The intermediate answer; see :class:`suffice.loops.query_loop.QueryReader`."""
+        if not passages:
+            nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+            return QueryReading(answer=_UNKNOWN, usage=nothing)
+        prompt = render_reading(query, passages, api=self._model.api)
+        stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
+        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
+        answer = one_line(_first_line(text).removeprefix("Answer:"))
+        return QueryReading(answer=answer or _UNKNOWN, usage=usage)
+
+
+class SufficiencyAsker:
+    """Asks the model whether to stop: LLM-Stop (paper 1, section 5.2); safe to use from several threads."""
+
+    def __init__(self, model: ChatModel, prompts: FollowUpPrompts, *, max_tokens: int) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._max_tokens = max_tokens
+
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        """The verdict after these steps; see :class:`suffice.loops.query_loop.StopAsker`."""
+        prompt = self._prompts.verdict(question, steps)
+        # a chat model ends by itself, and what it writes before its decision is its own matter
+        stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
+        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
+        said = (f"{VERDICT}{text}" if isinstance(prompt, str) else text).rstrip()
+        stops = parse_verdict(said)
+        return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
+
+
+def parse_verdict(text: str) -> bool | None:
+    r"""Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither.
+
+    >>> parse_verdict("Analysis: the year is missing, no <STOP>.\nDecision: <CONTINUE>")
+    False
+    >>> parse_verdict("Everything is there. <STOP>") is None
+    True
+    """
+    _, decided, rest = text.partition("Decision:")
+    tags = _TAGS.findall(rest)
+    return tags[-1] == "STOP" if decided and tags else None
+
+
+class FollowUpPipeline(QueryLoop):
+    """The loop of :class:`suffice.loops.query_loop.QueryLoop` with follow-up questions."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: FollowUpSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        if settings.reasons:
+            settings = replace(
+                settings,
+                max_tokens=max(settings.max_tokens, _THOUGHT_TOKENS),
+                max_sample_tokens=max(settings.max_sample_tokens, _THOUGHT_TOKENS),
+            )
+        prompts = FollowUpPrompts(
+            api=model.api,
+            documents=settings.sees_documents,
+            form=settings.prompt,
+            final=settings.final_answer,
+        )
+        roles = Roles(
+            chooser=FollowUpAgent(model, prompts, max_tokens=settings.max_query_tokens),
+            reader=DocumentReader(model, max_tokens=settings.max_intermediate_tokens),
+            asker=SufficiencyAsker(model, prompts, max_tokens=settings.max_verdict_tokens),
+            prompt=prompts.answer,
+        )
+        super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)
+
+
+class IterativePipeline(FollowUpPipeline):
+    """The loop of :class:`IterativeSettings`."""
+
+    settings_type = IterativeSettings
+
+
+class ChainPipeline(FollowUpPipeline):
+    """The loop of :class:`ChainSettings`."""
+
+    settings_type = ChainSettings
+
+
+def _ask(
+    model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
+) -> tuple[str, Usage]:
+    """The greedy reply and what it cost."""
+    reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
+    return reply.completions[0].text, usage_of(reply, calls=1)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]

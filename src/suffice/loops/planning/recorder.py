@@ -1,0 +1,124 @@
+"""Record runs of planning agents: concurrent, resumable, nothing finished is ever lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from suffice.concurrency import tallies_of
+from suffice.errors import UsageError
+from suffice.loops.planning.agent import PlanningAgent
+from suffice.loops.record.session import RecordSummary, SessionSettings, record_all
+from suffice.protocols import Judge
+from suffice.trace.plans.file import plan_writer
+from suffice.trace.plans.records import PlanGold, PlanKey, PlanRecord, PlanTask
+
+UNREADABLE = "unreadable"
+"""Begins the recorded word of a judge whose reply could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanJob:
+    """One run to record. The gold record travels to the writer, and to the judge, unread by the agent.
+
+    Parameters
+    ----------
+    task, seed
+        What is planned, and what its draws depend on.
+    agent
+        Who plans, with its retriever; may serve many jobs at once.
+    retriever
+        The retriever's name; ``None``: the agent has none.
+    gold
+        The task's hidden constraints and the documents that carry them.
+    """
+
+    task: PlanTask
+    agent: PlanningAgent
+    retriever: str | None
+    seed: int
+    gold: PlanGold | None = None
+
+    @property
+    def key(self) -> PlanKey:
+        """What no two runs share."""
+        return self.task.id, self.agent.control.name, self.retriever, self.seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecorderSettings(SessionSettings):
+    """How a recording runs.
+
+    Parameters
+    ----------
+    judge
+        Asked about the final plan of a task with gold, once for each hidden constraint; ``None``: nobody
+        is.
+
+    The others are those of :class:`suffice.loops.record.session.SessionSettings`.
+    """
+
+    judge: Judge | None = None
+
+
+def record_plans(
+    jobs: Sequence[PlanJob], out: str | Path, settings: PlanRecorderSettings
+) -> RecordSummary:
+    """Record every run that ``out`` does not hold yet.
+
+    Each finished run is durable before the next is reported. One that fails is stored in
+    ``failures.jsonl`` and tried again by the next recording, after the others. An interrupt lets the steps
+    under way end, keeps the runs that are finished, and returns with ``interrupted``.
+    """
+    keys = [job.key for job in jobs]
+    if len(set(keys)) < len(keys):
+        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+        raise UsageError(
+            f"two jobs are the run {twice} (task, agent, retriever, seed); give one of them"
+        )
+    if not settings.tallies:
+        counted = (tally for job in jobs for tally in tallies_of(job.agent.model))
+        settings = replace(settings, tallies=tuple(dict.fromkeys(counted)))
+    with plan_writer(out, run=settings.run) as writer:
+        return record_all(jobs, _Plans(settings.judge), writer, settings)
+
+
+class _Plans:
+    """Fulfils :class:`suffice.loops.record.session.Recorder`."""
+
+    noun = "runs"
+
+    def __init__(self, judge: Judge | None) -> None:
+        self._judge = judge
+
+    def key(self, task: PlanJob) -> PlanKey:
+        return task.key
+
+    def record(self, task: PlanJob, stop: threading.Event) -> PlanRecord | None:
+        ran = task.agent.run_unless(stop, task.task, seed=task.seed)
+        if ran is None:
+            return None
+        record = PlanRecord(
+            task=task.task,
+            agent=task.agent.control.name,
+            retriever=task.retriever,
+            seed=task.seed,
+            steps=ran.steps,
+            outcome=ran.outcome,
+            gold=task.gold,
+        )
+        return _judged(record, self._judge)
+
+
+def _judged(record: PlanRecord, judge: Judge | None) -> PlanRecord:
+    """With the judge's word: a plan succeeds when it satisfies every hidden constraint."""
+    if judge is None or record.gold is None or not record.gold.constraints:
+        return record
+    verdicts = [judge.judge(token, record.outcome.plan) for token in record.gold.constraints]
+    said = "; ".join(f"{verdict.parsed or UNREADABLE}: {verdict.reason}" for verdict in verdicts)
+    outcome = replace(
+        record.outcome, semantic=all(verdict.ok for verdict in verdicts), verdict=said
+    )
+    return replace(record, outcome=outcome)

@@ -1,0 +1,189 @@
+"""Loops that rank once and show a growing head of the ranking: cumulative and budgeted (METHODS 1, 3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, ClassVar, Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.loops.answers.calls import NOTHING_ASKED, check_least
+from suffice.loops.answers.prompts import PromptName
+from suffice.loops.answers.round_answer import retrieved, timed
+from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
+from suffice.options import Option
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.trace.rounds.records import Question, Round
+
+
+class GrowingLoop(SteppedLoop):
+    """Runs the loop over one question at a time; safe to use from several threads.
+
+    The passage filter filters the ranking, once, before its head is shown.
+    """
+
+    def steps(
+        self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
+    ) -> Iterator[Step]:
+        """Rounds as they are come to, up to the budget or until a round would add no passage.
+
+        Where passages were found and the filter drops them all, round 1 answers without any.
+        """
+        loop, answerer = self.settings, self._answerer
+        started = time.perf_counter()
+        ranked = tuple(
+            retriever.retrieve(question.text, max(loop.candidates, loop.shown(loop.rounds)))
+        )
+        kept = answerer.kept(ranked)
+        before: tuple[Round, ...] = ()
+        already = 0
+        for number in range(1, loop.rounds + 1):
+            shown = kept[: loop.shown(number)]
+            if len(shown) == already and not (number == 1 and ranked):
+                return
+            found = Round(answer=None, passages=shown[already:], usage=NOTHING_ASKED)
+            if number == 1:
+                found = timed(retrieved(found, question.text, ranked), started)
+            prompt = partial(answerer.prompt, question, shown)
+            yield self._step(question, found, prompt, before=before, reads=reads)
+            before, already = (*before, found), len(shown)
+
+
+CertaintyChoice = Literal["auto", "token_probability", "self_consistency"]
+CERTAINTY_CHOICES: tuple[CertaintyChoice, ...] = get_args(CertaintyChoice)
+VOTES = 3
+"""Answers drawn a round under ``self_consistency`` unless ``samples`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetedSettings(LoopSettings):
+    """How rounds are made: round t shows the first ``start + (t - 1) * step`` passages (paper 2).
+
+    Parameters
+    ----------
+    start, step
+        Passages of round 1, and passages more in each later round.
+    certainty
+        Where S1 comes from. ``token_probability``: one greedy call a round, whose tokens carry it, and
+        ``samples`` stochastic answers beside it. ``self_consistency``: the round's answer is the most
+        frequent of ``samples`` stochastic ones (0: three), and the samples carry it. ``auto``: the first
+        where the model gives log-probabilities, else the second.
+    samples
+        See ``certainty``. Under ``self_consistency`` these are the answering calls: ``llm_calls``
+        counts them, ``sample_calls`` is 0, and the plain token counts hold all of them.
+
+    The others are those of :class:`suffice.loops.settings.LoopSettings`.
+    """
+
+    pipeline: ClassVar[str] = "budgeted"
+    ranks_once: ClassVar[bool] = True
+    summary: ClassVar[str] = "a few, then a few more, with the signals that ab-rag reads"
+    compares_evidence: ClassVar[bool] = True
+    settles: ClassVar[tuple[str, ...]] = ("certainty",)
+
+    rounds: int = 3
+    prompt: PromptName = "bare"
+    candidates: int = 40
+    temperature: float = 0.7
+    top_p: float = 1.0
+    max_tokens: int = 64
+    max_sample_tokens: int = 64
+    start: Annotated[int, Option(help="passages of round 1", metavar="K", at_least=1)] = 5
+    step: Annotated[
+        int, Option(help="passages more in each later round", metavar="K", at_least=1)
+    ] = 5
+    certainty: Annotated[
+        CertaintyChoice,
+        Option(
+            help="from the tokens of one greedy answer a round, or from several sampled answers put to the "
+            "vote; auto: the first where the model gives log-probabilities"
+        ),
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        LoopSettings.__post_init__(self)  # super() does not reach over slots
+        check_least(self, {"start": 1, "step": 1})
+        if self.certainty not in CERTAINTY_CHOICES:
+            raise UsageError(
+                f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTY_CHOICES)}"
+            )
+
+    def settled(self, model: ChatModel) -> tuple[BudgetedSettings, Mapping[str, str]]:
+        """The settings without ``auto``; see :func:`settle_certainty`."""
+        settings, why = settle_certainty(self, model)
+        return settings, {"certainty": why}
+
+    @property
+    def majority(self) -> bool:
+        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
+        return self.certainty == "self_consistency"
+
+    def shown(self, number: int) -> int:
+        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
+        return self.start + (number - 1) * self.step
+
+
+def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[BudgetedSettings, str]:
+    """The settings without ``auto``, and why S1 comes from where it does.
+
+    Asks the model whether it gives log-probabilities, unless ``self_consistency`` was chosen.
+    """
+    if settings.certainty == "self_consistency":
+        return _by_majority(settings), "as asked"
+    supports = getattr(model, "supports_logprobs", None)
+    supported = None if supports is None else bool(supports())
+    if settings.certainty == "token_probability":
+        if supported is False:
+            raise UsageError(
+                f"model {model.name!r} gives no log-probabilities, so there is no token_probability; "
+                "use --certainty self_consistency, or auto"
+            )
+        return settings, "as asked"
+    if supported:
+        why = "the model gives log-probabilities"
+        return replace(settings, certainty="token_probability"), why
+    says = "gives no" if supported is False else "does not say whether it gives"
+    return _by_majority(settings), f"the model {says} log-probabilities"
+
+
+def _by_majority(settings: BudgetedSettings) -> BudgetedSettings:
+    return replace(settings, certainty="self_consistency", samples=settings.samples or VOTES)
+
+
+class BudgetedPipeline(GrowingLoop):
+    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round.
+
+    ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
+    """
+
+    settings_type = BudgetedSettings
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: BudgetedSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        settled, why = settings.settled(model)
+        super().__init__(model, settled, encoder=encoder, passage_filter=passage_filter)
+        self.settled_by = why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CumulativeSettings(LoopSettings):
+    """How rounds are made: round t shows the first t passages."""
+
+    pipeline: ClassVar[str] = "cumulative"
+    ranks_once: ClassVar[bool] = True
+    summary: ClassVar[str] = "one more passage a round"
+
+
+class CumulativePipeline(GrowingLoop):
+    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, one passage more a round."""
+
+    settings_type = CumulativeSettings

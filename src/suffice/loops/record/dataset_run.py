@@ -1,0 +1,303 @@
+"""Record a data set: from examples and a model to a trace set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from suffice._version import VERSION
+from suffice.concurrency import tallies_of, width_of
+from suffice.datasets.example import Example
+from suffice.errors import DataError, UsageError
+from suffice.llm.cache import CachedModel, KeptReplies
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.record.recorder import (
+    RecorderSettings,
+    Task,
+    record,
+)
+from suffice.loops.record.session import Progress, RecordSummary
+from suffice.loops.registry import LOOPS, Pipeline, make_pipeline
+from suffice.loops.settings import LoopSettings
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.retrieval.indexes import IndexMaker
+from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.retrieval.retrievers import (
+    OwnParagraphs,
+    Retrieval,
+    pool_changes,
+    pooled_passages,
+    pooled_retriever,
+)
+from suffice.signals.asking.meaning_clusters import clustering_stated
+from suffice.trace.durable import Shard, in_turn
+from suffice.trace.rounds.derive import assign_splits
+from suffice.trace.rounds.records import Gold, Passage
+from suffice.trace.rounds.writer import check_goes_on
+from suffice.trace.units import keys_of
+
+CorpusKind = Literal["own", "pooled", "files", "retriever"]
+# a recording begun before these existed goes on as one without them
+_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
+# said of a run, and no part of what was recorded
+_MAY_DIFFER = frozenset(
+    {"version", "sample", *(f"{name}_reason" for loop in LOOPS.values() for name in loop.settles)}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What to record and how.
+
+    Parameters
+    ----------
+    dataset
+        Its name.
+    columns
+        Which columns of a file of questions hold what; ``None``: it is none.
+    settings
+        Of the loop; their class says which.
+    retrieval
+        Which retriever.
+    encoder
+        Gives each round the signals that compare its answer with its evidence; ``None``: left out.
+    passage_filter
+        Drops passages before the answerer sees them.
+    filter_document
+        What the run document says of the filter; needed where there is one.
+    corpus
+        Rank each question's own paragraphs, those of all questions pooled, or those of ``files``; or the
+        retrieval's ``source`` finds them.
+    pool
+        Where the pooled paragraphs come from; ``None``: the examples recorded. It does not depend on
+        how many questions are recorded, so that more can be added to a recording.
+    files
+        The passages of the user's own files.
+    sample
+        What the run document says of a sample that the examples are, ``questions`` drawn ``of`` how many by
+        which ``seed``; ``None``: they are none.
+    source
+        The file of the examples, named in errors.
+    concurrency
+        Questions under way at once; ``None``: what the model says suits it.
+    shard
+        Record its questions only, of those that are left of everything else here; ``None``: all.
+    keep_replies
+        Keep what the model said in a file beside the record until that is whole, so that a question that
+        failed, or was cut off, is not asked from its beginning. A model with a cache needs none.
+    on_encoded
+        Told how many pooled passages of how many are encoded.
+    on_start
+        Told how many questions are still to be recorded, once nothing speaks against it.
+    """
+
+    dataset: str
+    columns: Mapping[str, str] | None = None
+    settings: LoopSettings = field(default_factory=CumulativeSettings)
+    retrieval: Retrieval = field(default_factory=Retrieval)
+    encoder: Encoder | None = None
+    passage_filter: PassageFilter | None = None
+    filter_document: Mapping[str, Any] | None = None
+    corpus: CorpusKind = "own"
+    pool: Sequence[Example] | None = None
+    files: tuple[Passage, ...] | None = None
+    sample: Mapping[str, int] | None = None
+    source: str | None = None
+    splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
+    concurrency: int | None = None
+    skip_invalid: bool = False
+    shard: Shard | None = None
+    keep_replies: bool = True
+    on_encoded: Callable[[int, int], None] | None = None
+    on_start: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        given = {"files": self.files is not None, "retriever": self.retrieval.source is not None}
+        for kind, there in given.items():
+            if there != (self.corpus == kind):
+                raise UsageError(
+                    f"corpus is {self.corpus!r} and there are {'' if there else 'no '}passages of {kind}; "
+                    "corpus='files' goes with files=, corpus='retriever' with Retrieval(source=)"
+                )
+
+
+def record_examples(
+    examples: Sequence[Example],
+    model: ChatModel,
+    out: Path,
+    recording: Recording,
+    on_progress: Callable[[Progress], None],
+) -> RecordSummary:
+    """Record every example that ``out`` does not hold yet."""
+    if recording.shard is not None:
+        recording.shard.check_place(out)
+    if not recording.keep_replies or isinstance(model, CachedModel):
+        return _recorded(examples, model, out, recording, on_progress)
+    summary: RecordSummary | None = None
+    kept = KeptReplies(model, out, recording.shard)
+    with kept.until(lambda: summary is not None and summary.whole):
+        summary = _recorded(examples, kept, out, recording, on_progress)
+    return summary
+
+
+def _recorded(
+    examples: Sequence[Example],
+    model: ChatModel,
+    out: Path,
+    recording: Recording,
+    on_progress: Callable[[Progress], None],
+) -> RecordSummary:
+    usable = _usable(examples, recording)
+    units = keys_of([example.question for example in usable])
+    labels = assign_splits(units, recording.splits, seed=recording.settings.seed)
+    shown = recording.settings.shown(recording.settings.rounds)
+    recording = replace(recording, retrieval=recording.retrieval.reaching(shown))
+    pipeline = make_pipeline(model, recording.settings, recording.encoder, recording.passage_filter)
+    passages = _searched(usable, recording)
+    run = _run_document(model, recording, pipeline, passages)
+    if passages is not None:  # before they are indexed
+        _check_goes_on(passages, recording, run, out)
+    # of several shards one makes the indexes, which the others read
+    with in_turn(out, "index") if recording.shard else nullcontext():
+        shared = _shared(passages, recording, out)
+    known = (
+        None if recording.files is None else frozenset(passage.id for passage in recording.files)
+    )
+    tasks = [
+        Task(
+            question=replace(example.question, split=label),
+            gold=_found_in(known, example.gold),
+            retriever=shared or OwnParagraphs(example.passages, recording.retrieval),
+        )
+        for example, label in zip(usable, labels, strict=True)
+    ]
+    return record(
+        tasks,
+        pipeline,
+        out,
+        RecorderSettings(
+            run=run,
+            may_differ=_MAY_DIFFER,
+            rounds=recording.settings.rounds,
+            concurrency=recording.concurrency or width_of(model),
+            tallies=tallies_of(model),
+            kept=model if isinstance(model, KeptReplies) else None,
+            on_start=recording.on_start,
+            on_progress=on_progress,
+            closed_book=pipeline.closed_book if recording.settings.closed_book else None,
+            shard=recording.shard,
+        ),
+    )
+
+
+def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
+    empty = [row for row, example in enumerate(examples) if not example.passages]
+    if not empty or recording.corpus != "own":
+        usable = list(examples)
+    elif recording.skip_invalid:
+        usable = [example for example in examples if example.passages]
+    else:
+        row = empty[0]
+        more = f" ({len(empty) - 1} more)" if len(empty) > 1 else ""
+        raise DataError(
+            f"question {examples[row].question.id!r} has no passages{more}, so nothing can be "
+            "retrieved for it; mend the file, or pass --skip-invalid or --corpus pooled",
+            file=recording.source or recording.dataset,
+            row=row,
+            column="passages",
+        )
+    if not usable:
+        raise UsageError("no question to record")
+    return usable
+
+
+def _searched(usable: Sequence[Example], recording: Recording) -> tuple[Passage, ...] | None:
+    """The passages that every question is asked over; ``None``: its own, or what a source finds."""
+    if recording.corpus == "files":
+        return recording.files
+    if recording.corpus != "pooled":
+        return None
+    pool = usable if recording.pool is None else recording.pool
+    return pooled_passages(example.passages for example in pool)
+
+
+def _shared(
+    passages: tuple[Passage, ...] | None, recording: Recording, out: Path
+) -> Retriever | None:
+    """The retriever of all questions; ``None``: each has its own."""
+    if passages is None:
+        return None if recording.retrieval.source is None else recording.retrieval.over(())
+    make = IndexMaker(encoder=recording.retrieval.encoder)
+    if recording.on_encoded is not None:
+        make = replace(make, on_progress=recording.on_encoded)
+    return pooled_retriever(passages, recording.retrieval, _index_folder(out), make)
+
+
+def _index_folder(out: Path) -> Path:
+    return out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
+
+
+def _check_goes_on(
+    passages: tuple[Passage, ...], recording: Recording, run: Mapping[str, Any], out: Path
+) -> None:
+    """Refuse other settings than ``out`` was recorded with; of another corpus, say what changed."""
+    try:
+        check_goes_on(out, run=run, may_differ=_MAY_DIFFER)
+    except UsageError as error:
+        changed = pool_changes(passages, recording.retrieval, _index_folder(out))
+        if changed is not None:
+            raise UsageError(f"{error}. Of the passages: {changed}") from error
+        raise
+
+
+def _found_in(known: frozenset[str] | None, gold: Gold) -> Gold:
+    """Gold without its passages where the user's files, of the ids ``known``, lack one of them."""
+    if known is None or known.issuperset(gold.passage_ids):
+        return gold
+    return replace(gold, passage_ids=())
+
+
+def _run_document(
+    model: ChatModel,
+    recording: Recording,
+    pipeline: Pipeline,
+    passages: tuple[Passage, ...] | None,
+) -> dict[str, Any]:
+    retrieval = recording.retrieval
+    encoder = recording.encoder or retrieval.encoder
+    stated: dict[str, Any] = {} if recording.sample is None else {"sample": dict(recording.sample)}
+    if recording.columns is not None:
+        stated["columns"] = dict(recording.columns)
+    # a recording must not go on over another corpus without anybody noticing
+    if passages is not None:
+        stated["corpus_fingerprint"] = corpus_fingerprint(passages)
+    if encoder is not None:
+        stated["encoder"] = encoder.name
+        stated["evidence_consistency"] = recording.encoder is not None
+    cosine = pipeline.settings.cluster_cosine
+    if recording.encoder is not None and cosine is not None:
+        stated["sample_clusters"] = clustering_stated(recording.encoder, cosine)
+    if recording.filter_document is not None:
+        stated["passage_filter"] = dict(recording.filter_document)
+    settings = asdict(pipeline.settings)
+    for name in _STATED_WHEN_ON:
+        if not settings[name]:
+            del settings[name]
+    if (final := settings.pop("final_answer", "short")) != "short":
+        settings["prompt"] = f"{final}+{settings['prompt']}"
+    stated |= {f"{name}_reason": why for name, why in pipeline.settled_by.items()}
+    return {
+        "dataset": recording.dataset,
+        "model": model.name,
+        "api": model.api,
+        "pipeline": pipeline.settings.pipeline,
+        **retrieval.stated,
+        "corpus": recording.corpus,
+        **stated,
+        "splits": dict(recording.splits),
+        **settings,
+        "version": VERSION,
+    }

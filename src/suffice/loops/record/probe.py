@@ -1,0 +1,360 @@
+"""Probe a record: ask a model for an answer in every round, by one prompt."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.concurrency import tallies_of, width_of
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.loops.answers.calls import AnswerSettings
+from suffice.loops.answers.drafts import answer_probe
+from suffice.loops.record.session import (
+    Progress,
+    RecordSummary,
+    SessionSettings,
+    record_all,
+)
+from suffice.options import Option, settings_of
+from suffice.protocols import ChatModel
+from suffice.retrieval.corpus import read_corpus
+from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.scoring import answer_form
+from suffice.trace.durable import Shard
+from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
+from suffice.trace.rounds.records import (
+    Draft,
+    LoopView,
+    Passage,
+    Round,
+    Usage,
+    sampled_ids,
+    with_draft,
+    without_answer,
+)
+from suffice.trace.rounds.rows import (
+    OF_LOOP,
+    QuestionRows,
+    evidence_sha256,
+    question_rows,
+    rows_of,
+)
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import question_writer
+from suffice.trace.writer import RowSet
+
+LOOP_ANSWER = f"{OF_LOOP}answer"
+"""The column of what the loop answered itself, where the model's answer stands in its place."""
+_NO_TEXT = "have no text"
+_TEXTLESS = "have passages without a text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSettings(AnswerSettings):
+    """What is asked of a record, and how.
+
+    Parameters
+    ----------
+    missing_only
+        Ask in rounds without an answer alone. Answers by the loop's prompt and by this one then mix in one
+        record, so that a comparison of rounds compares prompts too.
+    limit, sample
+        Only the first so many questions, by id, or so many drawn by ``seed``; ``None``: all. A larger
+        number later adds to them.
+
+    The others are those of :class:`suffice.loops.answers.calls.AnswerSettings`.
+    """
+
+    missing_only: Annotated[
+        bool,
+        Option(
+            help="ask only in rounds without an answer; answers by two prompts, the loop's and this "
+            "one, then mix in one record"
+        ),
+    ] = False
+    limit: Annotated[
+        int | None, Option(help="only the first N questions, by id", metavar="N", at_least=1)
+    ] = None
+    sample: Annotated[
+        int | None,
+        Option(
+            help="only N questions, drawn by --seed; a larger N later adds to them",
+            metavar="N",
+            at_least=1,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        AnswerSettings.__post_init__(self)  # super() does not reach over slots
+        if self.limit is not None and self.sample is not None:
+            raise UsageError(
+                "limit and sample each say which questions are asked; name one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan:
+    """What a probe will ask.
+
+    Parameters
+    ----------
+    questions, rounds
+        How many there are still to write.
+    asked
+        How many of the rounds are asked.
+    own
+        How many rounds have an answer of the loop's own.
+    blind
+        Those asked up to which nothing was found, which are asked from the question alone.
+    calls
+        To the model: answers and samples.
+    left_out
+        How many questions cannot be asked, by why.
+    """
+
+    questions: int
+    rounds: int
+    asked: int
+    own: int
+    blind: int
+    calls: int
+    left_out: Mapping[str, int]
+
+
+def probe_traces(
+    source: str | Path,
+    out: str | Path,
+    model: ChatModel | Callable[[], ChatModel],
+    settings: ProbeSettings | None = None,
+    *,
+    corpus: str | Path | None = None,
+    skip_invalid: bool = False,
+    shard: Shard | None = None,
+    on_plan: Callable[[ProbePlan], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RecordSummary:
+    """Write the record again with an answer in every round, asked of the model now by one prompt.
+
+    Each is asked from the evidence as recorded, as :func:`suffice.answer_probe` does, and is marked
+    ``probed``; its calls and tokens stand in the ``answer_`` columns and are added to the others where these
+    are known. What the loop answered itself is kept in ``loop_answer``, ``loop_response`` and so on; where
+    the record does not tell what that answer cost, the round's costs stay. All other columns stay, signals
+    that are stored too. The run document is the record's own, with what was asked under ``derived``.
+    Resumable: see :func:`suffice.loops.record.recorder.record`.
+
+    Parameters
+    ----------
+    source
+        A Parquet file or a directory of them; left as it is.
+    out
+        Another directory or ``.parquet`` file; of a run that was cut, the same.
+    model
+        Answers; as many questions side by side as it says suit it. Or what connects to it, called once
+        nothing speaks against asking.
+    settings
+        ``None``: for the answer first and then its rating, without samples, in all questions.
+    corpus
+        Files of passages that give the texts of recorded ids; see
+        :func:`suffice.retrieval.corpus.read_corpus`.
+    skip_invalid
+        Leave out what is invalid, and questions that cannot be asked: without a text, or with passages
+        whose texts are not known.
+    shard
+        Probe its questions only, of those that the settings choose, beside the probes of the others.
+    on_plan
+        Told what will be asked, before the first call.
+    on_progress
+        Told after every question.
+
+    Raises
+    ------
+    DataError
+        For an invalid record, or questions that cannot be asked.
+    UsageError
+        When nothing is to be asked, ``out`` is a part of ``source`` or was written with other settings,
+        or the model cannot be used as asked.
+    BackendError
+        When the first questions all fail, with the reason, or the disk refuses.
+    """
+    wanted = settings_of(ProbeSettings, settings)
+    _refuse_inside(Path(out), Path(source))
+    inspection = inspect_traces(source, keep_unknown=True)
+    for remark in inspection.remarks:
+        warnings.warn(remark, SufficeWarning, stacklevel=2)
+    traces = _chosen(inspection.valid(skip_invalid=skip_invalid), wanted)
+    passages = () if corpus is None else read_corpus(corpus).passages
+    kind = rows_of(traces, beside=not wanted.missing_only)
+    tasks, left_out = _askable(question_rows(traces, passages), wanted, source, skip=skip_invalid)
+    if not any(_asked(task, wanted).any() for task in tasks):
+        raise UsageError(
+            f"every round of {source} has an answer, so nothing is missing; without --missing-only all are "
+            "asked again, by one prompt"
+        )
+    if shard is not None:
+        tasks = [task for task in tasks if shard.holds(task.id)]
+    connected: ChatModel = model() if callable(model) else model
+    prober = _Prober(connected, wanted, kind)
+    run = _run_document(inspection, connected, wanted, passages)
+    session = SessionSettings(
+        run=run, concurrency=width_of(connected), tallies=tallies_of(connected)
+    )
+    if on_progress is not None:
+        session = replace(session, on_progress=on_progress)
+    with question_writer(out, run=run, kind=kind, shard=shard) as writer:
+        if on_plan is not None:
+            left = [task for task in tasks if prober.key(task) not in writer.done]
+            on_plan(_plan(left, wanted, left_out))
+        return record_all(tasks, prober, writer, session)
+
+
+def _refuse_inside(out: Path, source: Path) -> None:
+    if source.resolve() in (out.resolve(), out.resolve().parent) and (
+        source.is_dir() or out.resolve() == source.resolve()
+    ):
+        raise UsageError(f"{out} is, or would become, a part of {source}; choose another --out")
+
+
+def _chosen(traces: TraceSet, settings: ProbeSettings) -> TraceSet:
+    if settings.sample is not None:
+        return traces.only_questions(
+            sampled_ids(traces.question_ids, settings.sample, seed=settings.seed)
+        )
+    return traces.only_questions(traces.question_ids[: settings.limit])
+
+
+def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
+    """Rounds that are asked, (n_rounds,)."""
+    return task.unanswered | (not settings.missing_only)
+
+
+def _askable(
+    tasks: Iterable[QuestionRows], settings: ProbeSettings, source: str | Path, *, skip: bool
+) -> tuple[list[QuestionRows], Mapping[str, int]]:
+    """The questions that can be asked, and how many cannot be, by why; refused unless these are skipped."""
+    kept: list[QuestionRows] = []
+    left_out: dict[str, list[QuestionRows]] = {_NO_TEXT: [], _TEXTLESS: []}
+    for task in tasks:
+        asked = bool(_asked(task, settings).any())
+        if asked and not task.question.strip():
+            left_out[_NO_TEXT].append(task)
+        elif asked and task.textless:
+            left_out[_TEXTLESS].append(task)
+        else:
+            kept.append(task)
+    for why, refused in left_out.items():
+        if refused and not (skip and kept):
+            way_out = (
+                "; give their texts by id with --corpus FILE.jsonl" if why == _TEXTLESS else ""
+            )
+            raise DataError(
+                f"{len(refused):,} questions {why}, so a model cannot be asked what the loop could have "
+                f"answered; the first: {refused[0].id!r}{way_out}, or leave such questions out with "
+                "--skip-invalid",
+                file=str(source),
+                column="question" if why == _NO_TEXT else "passages",
+            )
+    return kept, {why: len(refused) for why, refused in left_out.items() if refused}
+
+
+def _plan(
+    tasks: Sequence[QuestionRows], settings: ProbeSettings, left_out: Mapping[str, int]
+) -> ProbePlan:
+    asked = sum(int(_asked(task, settings).sum()) for task in tasks)
+    return ProbePlan(
+        questions=len(tasks),
+        rounds=sum(task.rows.num_rows for task in tasks),
+        asked=asked,
+        own=sum(int(task.own.sum()) for task in tasks),
+        blind=sum(int((_asked(task, settings) & task.blind).sum()) for task in tasks),
+        calls=asked * (1 + settings.samples),
+        left_out=left_out,
+    )
+
+
+# --- asking ---------------------------------------------------------------------------------------
+class _Prober:
+    """Fulfils :class:`suffice.loops.record.session.Recorder`; records are tables of rows."""
+
+    noun = "questions"
+
+    def __init__(self, model: ChatModel, settings: ProbeSettings, kind: RowSet[Any]) -> None:
+        self._ask = answer_probe(model, settings)
+        self._settings = settings
+        self._schema = kind.schema.arrow
+
+    def key(self, task: QuestionRows) -> tuple[str]:
+        return (task.id,)
+
+    def record(self, task: QuestionRows, stop: threading.Event) -> Any:
+        answered: dict[int, Round] = {}
+        for place in np.flatnonzero(_asked(task, self._settings)).tolist():
+            if stop.is_set():
+                return None
+            view = LoopView(task.question, task.rounds[: place + 1])
+            answered[place] = _redrafted(view.current, self._ask(view))
+        return task.filled(answered, self._schema)
+
+
+def _redrafted(asked: Round, draft: Draft) -> Round:
+    """The round with the draft in place of an answer that it may have; one of unknown cost stays paid for."""
+    if asked.answer is None or asked.usage.answer_calls is not None:
+        bare = asked if asked.answer is None else without_answer(asked)
+        return with_draft(bare, draft, probed=True)
+    spent, usage = draft.usage, asked.usage
+    if draft.samples is not None:
+        names = (part.name for part in fields(Usage) if part.name.startswith("sample_"))
+        drawn = {name: getattr(spent, name) for name in names}
+        for whole, part in (("llm_calls", "sample_calls"), ("latency_s", "sample_latency_s")):
+            if (own := getattr(usage, whole)) is not None:
+                drawn[whole] = own + (drawn[part] or 0)
+        usage = replace(usage, **drawn)
+    return replace(with_draft(asked, draft, probed=True), usage=usage)
+
+
+def _run_document(
+    inspection: TraceInspection,
+    model: ChatModel,
+    settings: ProbeSettings,
+    corpus: Sequence[Passage],
+) -> dict[str, Any]:
+    """The record's own, with what is asked of it as one more step."""
+    runs = [dict(part.run) for part in inspection.parts]
+    run = dict(inspection.traces.origin.run)
+    step: dict[str, Any] = {
+        "by": "probe",
+        "from": Path(inspection.traces.origin.source).resolve().name,
+        "record_sha256": evidence_sha256(inspection.traces),
+        "model": model.name,
+        "api": model.api,
+        **{setting.name: getattr(settings, setting.name) for setting in fields(AnswerSettings)},
+    }
+    step["missing_only"] = settings.missing_only
+    if corpus:
+        step["corpus_fingerprint"] = corpus_fingerprint(corpus)
+    done = run.get("derived")
+    run |= {"derived": [*(done if isinstance(done, list) else []), step], "version": VERSION}
+    return run if runs.count(runs[0]) == len(runs) else {**run, "runs": runs}
+
+
+def probe_agreement(path: str | Path) -> tuple[int, int]:
+    """In how many rounds the model that was asked gives the loop's own answer, and of how many.
+
+    Answers are compared normalised, as they are scored.
+    """
+    rows = read_traces(path, columns=(), keep_unknown=True).table
+    pairs = [
+        (own, asked)
+        for own, asked in zip(
+            *(rows.column(n).to_pylist() for n in (LOOP_ANSWER, "answer")), strict=True
+        )
+        if asked is not None and own is not None
+    ]
+    return sum(answer_form(own) == answer_form(asked) for own, asked in pairs), len(pairs)

@@ -1,1 +1,0 @@
-"""Loops that retrieve and answer, the recorder, and the live controller."""

@@ -1,0 +1,335 @@
+"""Answering one question: what ends the loop, and what is refused before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.costs.prices import Prices
+from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
+from suffice.live.answering import DECLINED, Answered, Answering, answer
+from suffice.live.budgets import Budgets
+from suffice.live.controller import Controller
+from suffice.live.requirements import LoopOutput, check_policy
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import (
+    Explanation,
+    Facts,
+    GenerationRequest,
+    LoopNeeds,
+    PolicyTable,
+    StopPolicy,
+)
+from suffice.retrieval.retrievers import OwnParagraphs
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.rounds.records import Passage
+
+PASSAGES = tuple(Passage(id=f"p{n}", title=f"Page {n}", text=f"Fact {n} of five") for n in range(5))
+CHANGING = [f"Answer: {word}" for word in ("a", "b", "c", "d", "e")]
+
+
+class Reads(FixedPolicy):
+    """Reads every answer, and does nothing with it."""
+
+    @property
+    def needs(self) -> LoopNeeds:
+        return LoopNeeds(answers=True)
+
+
+def ask(
+    policy: StopPolicy,
+    model: ScriptedModel,
+    *,
+    max_rounds: int | None = None,
+    budgets: Budgets | None = None,
+    rounds: int = 9,
+) -> Answered:
+    return answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        model,
+        Controller(policy, max_rounds=max_rounds),
+        Answering(loop=CumulativeSettings(rounds=rounds), budgets=budgets or Budgets()),
+    )
+
+
+def test_the_policy_stops_it() -> None:
+    model = ScriptedModel(["Answer: a", "Answer: b", "Answer: b", "Answer: c"])
+    found = ask(RulePolicy(rule="answer_stable"), model)
+    assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "policy", 3)
+    assert len(model.requests) == 3
+    assert [each.stop for each in found.decisions] == [False, False, True]
+
+
+def test_the_round_budget_stops_it() -> None:
+    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), max_rounds=2)
+    assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "budget", 2)
+    assert "budget of 2 rounds" in found.reason
+
+
+def test_the_token_budget_stops_it() -> None:
+    found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(tokens=1))
+    assert (found.stopped_by, len(found.rounds)) == ("budget", 1)
+    assert "1 tokens" in found.reason
+
+
+def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
+    """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
+    policy = RulePolicy(rule="judge_support >= 4")
+    settings = CumulativeSettings(rounds=9, judge=True)
+    check_policy(policy, LoopOutput(settings=settings))
+    script = ["Answer: a", "1", "Answer: b", "1", "Answer: c", "4", "Answer: d", "5"]
+
+    def run(budgets: Budgets) -> tuple[Answered, ScriptedModel]:
+        model = ScriptedModel(script)
+        found = answer(
+            "Which?",
+            OwnParagraphs(PASSAGES),
+            model,
+            Controller(policy),
+            Answering(loop=settings, budgets=budgets),
+        )
+        return found, model
+
+    found, model = run(Budgets())
+    assert (found.answer, found.stopped_by, len(model.requests)) == ("c", "policy", 6)
+    assert [each.signals["judge_support"] for each in found.rounds] == [1.0, 1.0, 4.0]
+    assert [each.usage.judge_calls for each in found.rounds] == [1, 1, 1]
+    answers = sum(
+        (each.usage.prompt_tokens or 0) + (each.usage.completion_tokens or 0)
+        for each in found.rounds[:2]
+    )
+    cut, _ = run(Budgets(tokens=answers + 1))
+    assert (cut.stopped_by, len(cut.rounds)) == ("budget", 2)
+
+
+def test_the_clock_stops_it() -> None:
+    found = ask(Reads(5), ScriptedModel(CHANGING, delay_s=0.02), budgets=Budgets(seconds=0.01))
+    assert (found.stopped_by, len(found.rounds)) == ("budget", 1)
+
+
+def test_the_end_of_the_passages_stops_it() -> None:
+    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING))
+    assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
+    assert found.reason.startswith("pool exhausted")
+
+
+def test_the_rounds_of_the_loop_are_a_budget_too() -> None:
+    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), rounds=3)
+    assert (found.answer, found.stopped_by, len(found.rounds)) == ("c", "budget", 3)
+    assert "budget of 3 rounds" in found.reason
+
+
+def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
+    model = ScriptedModel(CHANGING, failures=Failures(containing=("Fact 1",), times=99))
+    found = ask(Reads(5), model)
+    assert found.stopped_by == "error"
+    assert found.answer == "a"
+    assert len(found.rounds) >= 1
+    model = ScriptedModel(CHANGING, failures=Failures(first=99))
+    with pytest.raises(BackendError):
+        ask(Reads(5), model)
+
+
+def failing_from(number: int, error: SufficeError) -> ScriptedModel:
+    """A model whose ``number``-th call raises."""
+    calls: list[GenerationRequest] = []
+
+    def reply(request: GenerationRequest, _sample: int) -> str:
+        calls.append(request)
+        if len(calls) >= number:
+            raise error
+        return CHANGING[len(calls) - 1]
+
+    return ScriptedModel(reply)
+
+
+@pytest.mark.parametrize(
+    "error", [BackendError("down"), UsageError("prompt too long"), DataError("broken reply")]
+)
+def test_any_failure_after_a_round_keeps_what_was_answered(error: SufficeError) -> None:
+    found = ask(Reads(5), failing_from(3, error))
+    assert (found.answer, found.stopped_by, found.reason) == ("b", "error", str(error))
+    assert len(found.rounds) == len(found.decisions) == 2
+    with pytest.raises(type(error), match=str(error)):
+        ask(Reads(5), failing_from(1, error))
+
+
+def test_a_defect_is_never_an_answer() -> None:
+    with pytest.raises(InternalError, match="impossible"):
+        ask(Reads(5), failing_from(3, InternalError("impossible")))
+
+
+def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
+    class Refuses(Reads):
+        def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+            if table.n_rounds == self.refused:
+                raise DataError("a signal that cannot be")
+            return super().fires(table)
+
+        refused = 3
+
+    found = ask(Refuses(5), ScriptedModel(CHANGING))
+    assert (found.answer, found.stopped_by, found.answer_round) == ("b", "error", 2)
+    assert len(found.rounds) == len(found.decisions) == 2
+    Refuses.refused = 1
+    with pytest.raises(DataError, match="a signal that cannot be"):
+        ask(Refuses(5), ScriptedModel(CHANGING))
+
+
+def test_an_empty_question_is_refused_before_the_first_call() -> None:
+    model = ScriptedModel(CHANGING)
+    with pytest.raises(UsageError, match="question is empty"):
+        answer("  ", OwnParagraphs(PASSAGES), model, Controller(FixedPolicy(1)), Answering())
+    assert not model.requests
+
+
+# --- prices, confidence and declining ---------------------------------------------------------------
+def test_the_dollar_budget_stops_it() -> None:
+    """1 USD a completion token: each answer of two tokens costs 2 USD, prompts nothing."""
+    prices = Prices(input=0.0, cached=0.0, output=1e6, retrieval=0.5)
+    for usd, rounds, cost in ((0.1, 1, 2.5), (2.5, 1, 2.5), (2.6, 2, 4.5), (5.0, 3, 6.5)):
+        found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(usd=usd, prices=prices))
+        assert (found.stopped_by, len(found.rounds), found.usd) == ("budget", rounds, cost)
+        assert found.reason == f"the budget of {usd:g} USD is spent"
+    unpriced = ask(Reads(2), ScriptedModel(CHANGING))
+    assert unpriced.usd is None
+
+
+def test_whichever_budget_is_spent_first_ends_it() -> None:
+    prices = Prices(input=0.0, cached=0.0, output=1e6)
+    both = Budgets(usd=3.0, tokens=10**6, seconds=60.0, prices=prices)
+    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
+    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
+
+
+class Scores:
+    """Stops after ``rounds``; its confidence is one number a round, ``None``: undefined."""
+
+    kind = "scores"
+    preset = None
+    signals = ()
+    specs = ()
+    needs = LoopNeeds(answers=True)
+    facts = Facts()
+
+    def __init__(self, *values: float | None, rounds: int = 99) -> None:
+        self._values = values
+        self._rounds = rounds
+
+    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+        return np.tile(np.arange(1, table.n_rounds + 1) >= self._rounds, (table.n_questions, 1))
+
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        return Explanation(reason="as scored", values={})
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+        values = np.array(self._values[: table.n_rounds], np.float64)
+        return np.tile(values, (table.n_questions, 1))
+
+
+def scored(*values: float | None, **settings: Any) -> Answered:
+    return answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(CHANGING),
+        Controller(Scores(*values)),
+        Answering(loop=CumulativeSettings(rounds=len(values)), **settings),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "number"),
+    [
+        ((0.2, 0.9, 0.4), 2),
+        ((0.9, 0.2, 0.9), 3),  # of equal ones the one that saw more
+        ((None, 0.1, None), 2),
+        ((None, None, None), 3),
+    ],
+)
+def test_the_most_confident_answer(values: tuple[float | None, ...], number: int) -> None:
+    found = scored(*values, choose="most-confident")
+    assert (found.answer_round, found.answer) == (number, "abcde"[number - 1])
+    assert (found.confidence, len(found.rounds)) == (values[number - 1], 3)
+    assert scored(*values).answer_round == 3
+
+
+def test_the_most_confident_answer_is_returned_where_the_policy_stopped_too() -> None:
+    policy = Scores(0.9, 0.1, rounds=2)
+    found = answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(CHANGING),
+        Controller(policy),
+        Answering(choose="most-confident"),
+    )
+    assert (found.answer_round, found.stopped_by, found.confidence) == (1, "policy", 0.9)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "below", "declined"),
+    [(0.4, 0.5, True), (0.5, 0.5, False), (0.6, 0.5, False), (None, 0.0, True), (0.0, 0.0, False)],
+)
+def test_declining(confidence: float | None, below: float, *, declined: bool) -> None:
+    found = scored(0.9, confidence, decline_below=below)
+    assert (found.declined, found.confidence) == (declined, confidence)
+    assert found.answer == (DECLINED if declined else "b")
+    assert found.rounds[-1].answer == "b"
+
+
+def test_the_most_confident_answer_may_still_be_declined() -> None:
+    found = scored(0.3, 0.2, decline_below=0.5, choose="most-confident")
+    assert (found.declined, found.confidence, found.answer_round) == (True, 0.3, 1)
+
+
+class LazyScores(Scores):
+    """The same, reading no answers."""
+
+    needs = LoopNeeds()
+
+
+@pytest.mark.parametrize(("confidence", "told"), [(0.4, []), (0.6, ["Answer:", " Skien"])])
+def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
+    confidence: float, told: list[str]
+) -> None:
+    pieces: list[str] = []
+    answered = answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(lambda *_: "Answer: Skien"),
+        Controller(LazyScores(0.9, confidence)),
+        Answering(loop=CumulativeSettings(rounds=2), decline_below=0.5, tell=pieces.append),
+    )
+    assert answered.declined == (not told)
+    assert pieces == told
+
+
+@pytest.mark.parametrize("settings", [{"decline_below": 0.5}, {"choose": "most-confident"}])
+def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
+    settings: dict[str, Any],
+) -> None:
+    model = ScriptedModel(CHANGING)
+    for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
+        with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
+            answer("Q?", OwnParagraphs(PASSAGES), model, Controller(policy), Answering(**settings))
+    assert not model.requests
+    with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
+        Answering(decline_below=1.5)
+
+
+def test_the_budgeted_loop_answers_too() -> None:
+    found = answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(["a", "b"]),
+        Controller(Reads(3)),
+        Answering(loop=BudgetedSettings(start=3)),
+    )
+    assert [len(each.passages or ()) for each in found.rounds] == [3, 2]
+    assert (found.stopped_by, found.answer) == ("end", "b")
+    assert found.reason == "pool exhausted: no passage is left to show"

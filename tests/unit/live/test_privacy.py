@@ -1,0 +1,195 @@
+"""What reaches the record where texts are not to: names in their place, signals and scores as they were."""
+
+from __future__ import annotations
+
+import random
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.cli.main import main
+from suffice.errors import UsageError
+from suffice.live.privacy import Privacy, Texts
+from suffice.live.watch import Watch
+from suffice.policies.file import save_policy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.scoring import exact_match
+from suffice.signals.abstained import abstained_signal
+from suffice.signals.available import given_signals
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.store import Store
+
+SECRETS = ("Sonja", "Skien", "Ibsen", "salary", "hr/", "Henrik")
+STABLE = RulePolicy(rule="answer_stable")
+
+
+def loops(count: int = 6) -> list[QuestionRecord]:
+    """Questions whose texts are to stay where they are."""
+    rng = random.Random(7)
+    answers = ["Skien", "the Skien.", "Henrik Ibsen", "unknown", ""]
+    seen = [Passage(id=f"hr/{n}.md", text=f"Sonja's salary {n}", title="Ibsen") for n in range(6)]
+    return [
+        replace(
+            record,
+            rounds=tuple(
+                replace(
+                    round_,
+                    query=rng.choice(["Henrik?", "Henrik Ibsen?"]),
+                    action="search[Ibsen]",
+                    intermediate_answer="Skien",
+                    parse_failure="Sonja",
+                    usage=replace(round_.usage, latency_s=1.0),
+                    candidate_scores=(3.0, 2.0, rng.random()),
+                    refound=(replace(seen[0], text=None),),
+                )
+                for round_ in record.rounds
+            ),
+        )
+        for record in (
+            make_record(
+                f"q{number}",
+                [rng.choice(answers) for _ in range(4)],
+                gold=["Skien"],
+                gold_passages=["hr/2.md"],
+                margins=[rng.random() for _ in range(4)],
+                samples=[rng.choices(answers[:3], k=3) for _ in range(4)],
+                passages=[[seen[n], seen[5 - n]] for n in range(2)] * 2,
+            )
+            for number in range(count)
+        )
+    ]
+
+
+def watched(folder: Path, texts: Texts, records: Sequence[QuestionRecord]) -> TraceSet:
+    """What is recorded of these loops."""
+    with Watch(STABLE, record=folder, max_rounds=4, texts=texts) as watch:
+        for record in records:
+            asked = watch.question(
+                f"Where is Sonja's salary? {record.question.id}",
+                question_id=record.question.id,
+                gold_answers=record.gold.answers,
+                gold_passage_ids=record.gold.passage_ids,
+            )
+            with asked as loop:
+                for number, round_ in enumerate(record.rounds):
+                    loop.observe(round_, score=number / 4)
+    return read_traces(folder)
+
+
+@pytest.mark.parametrize("texts", ["no-texts", "hashes"])
+def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
+    tmp_path: Path, texts: Texts
+) -> None:
+    records = loops()
+    open_, veiled = (watched(tmp_path / kind, kind, records) for kind in ("all", texts))
+    content = b"".join(file.read_bytes() for file in (tmp_path / texts).rglob("*.*"))
+    assert not [secret for secret in SECRETS if secret.encode() in content]
+    table = veiled.table.to_pylist()
+    assert not [secret for secret in SECRETS if secret in str(table)]
+    names = given_signals(open_)
+    assert {"answer_stable", "abstained", "answer_in_evidence", "margin_min", "overlap"} <= {*names}
+    before, after = signal_table(open_, names), signal_table(veiled, names)
+    for name in names:
+        np.testing.assert_array_equal(after.signal(name), before.signal(name), err_msg=name)
+    rounds = zip(open_.records(), veiled.records(), strict=True)
+    for was, now in ((w, n) for a, b in rounds for w, n in zip(a.rounds, b.rounds, strict=True)):
+        assert now.usage == was.usage
+        assert now.candidate_scores == was.candidate_scores
+        assert (now.answer == "") == (was.answer == "")
+    assert [record.scores for record in veiled.records()] == [r.scores for r in open_.records()]
+
+
+@pytest.mark.parametrize("texts", ["no-texts", pytest.param("hashes", marks=pytest.mark.slow)])
+def test_commands_take_such_a_record(
+    tmp_path: Path, texts: Texts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(tmp_path / "r", texts, loops())
+    watched(tmp_path / "all", "all", loops())
+    folder, policy = str(tmp_path / "r"), tmp_path / "stable.json"
+    save_policy(STABLE, policy)
+    assert main(["traces", "validate", folder]) == 0
+    assert main(["monitor", folder, "--policy", str(policy)]) == 0
+    said = []
+    for place in (folder, str(tmp_path / "all")):
+        capsys.readouterr()
+        rule = ["--stop-when", "answer_stable", "--metric", "score", "--json"]
+        assert main(["replay", place, *rule]) == 0
+        said.append(capsys.readouterr().out.replace(place, "PLACE"))
+    assert said[0] == said[1]
+
+
+def test_hashes_are_equal_where_texts_are_and_answers_are_scored(tmp_path: Path) -> None:
+    records = loops(3)
+    records[1] = replace(records[1], gold=Gold())
+    one, two = (watched(tmp_path / "r", "hashes", r) for r in (records, ()))
+    assert one.n_questions == two.n_questions
+    for recorded, record in zip(one.records(), records, strict=True):
+        for held, was in zip(recorded.rounds, record.rounds, strict=True):
+            assert exact_match(held.answer_text, recorded.gold.answers) == exact_match(
+                was.answer_text, record.gold.answers
+            )
+    key = tmp_path / "r.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert not list((tmp_path / "r").glob("*key*"))
+    with Watch(STABLE, record=tmp_path / "r", texts="hashes") as watch:
+        watch.label("q1", gold_answers=["Henrik Ibsen!"])
+    assert "Ibsen" not in str(Store(tmp_path / "r" / "record.db").labels())
+    relabelled = {record.question.id: record for record in read_traces(tmp_path / "r").records()}
+    for held, was in zip(relabelled["q1"].rounds, records[1].rounds, strict=True):
+        right = exact_match(was.answer_text, ["Henrik Ibsen"])
+        assert exact_match(held.answer_text, relabelled["q1"].gold.answers) == right
+    key.chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        Privacy.of("hashes", tmp_path / "r")
+
+
+def test_an_answer_at_the_end_is_veiled_too(tmp_path: Path) -> None:
+    with Watch(record=tmp_path / "r", texts="no-texts") as watch, watch.question("Sonja?") as loop:
+        loop.observe(passages=["Sonja's salary"])
+        loop.answered("unknown")
+    (record,) = read_traces(tmp_path / "r").records()
+    assert (record.rounds[-1].answer, record.rounds[-1].signals["abstained"]) == ("answer1", 1.0)
+
+
+def test_labels_need_what_they_are_compared_with(tmp_path: Path) -> None:
+    with Watch(record=tmp_path / "r", texts="no-texts") as watch:
+        with watch.question("?", question_id="q") as loop:
+            loop.observe(Round(answer="Skien"))
+        with pytest.raises(UsageError, match="label it with a score"):
+            watch.label("q", gold_answers=["Skien"])
+        watch.label("q", score=1.0)
+    (record,) = read_traces(tmp_path / "r").records()
+    assert record.scores == {1: 1.0}
+
+
+def test_what_would_have_to_be_computed_from_texts_is_refused(tmp_path: Path) -> None:
+    traces = watched(tmp_path / "r", "no-texts", loops(2))
+    with pytest.raises(UsageError, match="its texts were not recorded"):
+        signal_table(traces, [abstained_signal(("no idea",))])
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_record_has_one_setting(tmp_path: Path, ended: bool) -> None:
+    for folder, before, after in (("a", "all", "hashes"), ("h", "hashes", "all")):
+        watch = Watch(record=tmp_path / folder, texts=before)  # type: ignore[arg-type]
+        with watch.question("Sonja?") as loop:
+            loop.observe(answer="Oslo")
+        if ended:
+            watch.close()
+        Watch(record=tmp_path / folder, texts=before).close()  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"was recorded with texts='{before}'"):
+            Watch(record=tmp_path / folder, texts=after)  # type: ignore[arg-type]
+        watch.close()
+
+
+def test_an_unknown_choice_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="all, no-texts, hashes"):
+        Watch(record=tmp_path, texts="none")  # type: ignore[arg-type]

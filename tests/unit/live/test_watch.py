@@ -1,0 +1,872 @@
+"""Watched loops: what is decided, returned and recorded, and what never breaks them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import suffice
+from suffice.concurrency import rest
+from suffice.costs.prices import Prices
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.live.budgets import Budgets
+from suffice.live.loop import Loop
+from suffice.live.watch import Watch
+from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.file import policy_hash, save_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
+from suffice.trace.reader import schema_of
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import (
+    Draft,
+    LoopView,
+    Passage,
+    QuestionRecord,
+    Round,
+    Usage,
+)
+from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.store import Store
+
+STABLE = RulePolicy(rule="answer_stable")
+NEWS = RulePolicy(rule="new_passages < 0.5")
+ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
+
+
+def walk(loop: Loop, answers: tuple[str, ...] = ANSWERS) -> None:
+    """The user's loop."""
+    for answer in answers:
+        if loop.done:
+            return
+        loop.observe(answer=answer)
+
+
+def in_a_thread(task: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """The coroutine's result; where a browser was opened, this thread has a running event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(task())).result()
+
+
+def records(folder: Path) -> dict[str, QuestionRecord]:
+    return {record.question.id: record for record in read_traces(folder).records()}
+
+
+# --- deciding ------------------------------------------------------------------------------------
+def test_live_stops_where_the_controller_does() -> None:
+    watch = Watch(STABLE, mode="live", max_rounds=5)
+    with watch.question("Where?") as loop:
+        walk(loop)
+    controller = suffice.Controller(STABLE, max_rounds=5).start("Where?")
+    decisions = [controller.observe(Round(answer=answer)) for answer in ANSWERS[: len(loop.rounds)]]
+    assert [decision.reason for decision in loop.decisions] == [
+        decision.reason for decision in decisions
+    ]
+    assert (len(loop.rounds), loop.answer, loop.stopped_by, loop.would_stop) == (
+        3, "Oslo", "policy", 3,
+    )  # fmt: skip
+
+
+def test_shadow_says_when_it_would_stop_and_goes_on() -> None:
+    with Watch(STABLE, max_rounds=5).question("Where?") as loop:
+        stops = [loop.observe(answer=answer).stop for answer in ANSWERS]
+        assert loop.done
+    assert stops == [False, False, False, False, True]
+    assert (loop.would_stop, loop.stopped_by) == (3, "budget")
+    assert "the budget of 5 rounds is spent" in loop.reason
+
+
+def test_the_explored_share_is_drawn_by_id_and_runs_on(tmp_path: Path) -> None:
+    with Watch(STABLE, record=tmp_path, mode="live", explore=0.25, max_rounds=5) as watch:
+        loops = []
+        for number in range(200):
+            with watch.question("Where?", question_id=f"q{number}") as loop:
+                walk(loop)
+            loops.append(loop)
+    explored = [loop for loop in loops if loop.explored]
+    assert 30 <= len(explored) <= 70
+    assert {len(loop.rounds) for loop in explored} == {5}
+    assert {len(loop.rounds) for loop in loops if not loop.explored} == {3}
+    again = Watch(STABLE, mode="live", explore=0.25).question("Where?", question_id="q7")
+    assert again.explored == loops[7].explored
+    kept = records(tmp_path)
+    assert {kept[loop.question_id].stopped_by for loop in explored} == {None}
+    assert {record.propensity for record in kept.values()} == {0.25}
+    run_on = kept[explored[0].question_id]
+    assert [held.signals["policy_stop"] for held in run_on.rounds] == [0, 0, 1, 1, 1]
+    assert run_on.policy_hash == policy_hash(STABLE)
+
+
+def test_shadow_stops_nothing_whatever_the_file_says_and_live_keeps_its_budget(
+    tmp_path: Path,
+) -> None:
+    file = save_policy(STABLE, tmp_path / "policy.json", max_rounds=2)
+    with Watch(file, record=tmp_path / "r").question("Where?", question_id="q") as loop:
+        loop.observe(answer="Bergen")
+        assert not loop.observe(answer="Rome").stop
+        with pytest.warns(SufficeWarning, match="max_rounds=2"):
+            assert not loop.observe(answer="Oslo").stop
+        assert not loop.observe(answer="Oslo").stop
+    assert (len(loop.rounds), loop.would_stop, loop.stopped_by) == (4, 4, "end")
+    for given in ({"mode": "live"}, {"max_rounds": 2}):  # the file live, the user's word always
+        with Watch(file, **given).question("Where?") as loop:
+            walk(loop, ("Bergen", "Rome", "Oslo"))
+        assert (len(loop.rounds), loop.stopped_by) == (2, "budget")
+
+
+def test_exploring_past_a_stop_that_is_the_full_budget_is_refused(tmp_path: Path) -> None:
+    whole = save_policy(FixedPolicy(3), tmp_path / "whole.json", max_rounds=3)
+    late = RulePolicy(rule="answer_stable and round >= 3")
+    for policy, rounds in ((whole, None), (FixedPolicy(4), 3), (late, 3)):
+        with pytest.raises(UsageError, match="3 rounds"):
+            Watch(policy, mode="live", explore=0.5, max_rounds=rounds)
+    for rounds in (4, None):
+        Watch(late, mode="live", explore=0.5, max_rounds=rounds)
+
+
+@pytest.mark.parametrize("budget", [5, None])
+def test_a_live_record_states_the_full_budget_that_no_question_ran_to(
+    budget: int | None, tmp_path: Path
+) -> None:
+    file = save_policy(FixedPolicy(3), tmp_path / "fixed.json", max_rounds=budget)
+    with Watch(file, record=tmp_path / "r", mode="live") as watch:
+        for number in range(8):
+            with watch.question("Where?", question_id=f"q{number}", gold_answers=["Oslo"]) as loop:
+                walk(loop)
+    result = compare(tmp_path / "r", ComparisonSettings(policies=("fixed-5",), resamples=20)).result
+    whole = next(policy for policy in result.policies if policy.name == "fixed-5")
+    said = " ".join(result.banners)
+    if budget:
+        assert (result.max_rounds, whole.at_stops.past.unseen) == (5, 8)  # type: ignore[union-attr]
+        assert "NOT KNOWN" not in said
+    else:
+        assert result.max_rounds == 3
+        assert "THE FULL BUDGET IS NOT KNOWN" in said
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [("latest", "d"), ("highest:error", "a"), ("lowest:error", "c"), ("majority", "b")],
+)
+def test_the_answer_is_chosen_as_in_replay(choice: str, wanted: str) -> None:
+    with Watch(mode="shadow", answer=choice).question("Where?") as loop:
+        for answer, error in (("B.", 0), ("b", 1), ("a", 3), ("c", 0), ("unknown", 1), ("d", 2)):
+            loop.observe(answer=answer, signals={"error": error})
+    assert loop.answer == wanted
+
+
+def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
+    given = iter(["Oslo", "Oslo", "Bergen"])
+    with Watch(FixedPolicy(3), mode="live", answer="majority").question("Where?") as loop:
+        while not loop.done:
+            loop.observe(passages=["text"], probe=lambda _: next(given))
+    assert (loop.answer, loop.answer_round) == ("Oslo", 2)
+
+
+def test_the_most_confident_answer_is_returned_and_one_without_confidence_refused() -> None:
+    policy = ABRagPolicy(weights={"token_probability": 1.0}, threshold=1.0)
+    with Watch(policy, answer="most-confident").question("Where?") as loop:
+        for answer, logprob in (("a", -0.5), ("b", -0.1), ("c", -2.0)):
+            tokens = [{"token": answer, "logprob": logprob}]
+            loop.observe(answer=answer, logprobs=tokens)
+    assert (loop.answer, loop.answer_round) == ("b", 2)
+    with pytest.raises(UsageError, match="goes by the policy's confidence"):
+        Watch(STABLE, answer="most-confident")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reason"),
+    [
+        (Budgets(tokens=250), "the budget of 250 tokens is spent"),
+        (Budgets(seconds=1e-9), "seconds is spent"),
+        (
+            Budgets(usd=2e-4, prices=Prices(input=1, cached=1, output=1)),
+            "the budget of 0.0002 USD is spent",
+        ),
+    ],
+)
+def test_budgets_end_a_loop_in_shadow_too(budgets: Budgets, reason: str, tmp_path: Path) -> None:
+    with Watch(STABLE, budgets=budgets, record=tmp_path) as watch, watch.question("Where?") as loop:
+        while not loop.done:
+            loop.observe(answer="a", usage={"prompt_tokens": 100, "completion_tokens": 1})
+    assert reason in loop.reason
+    assert loop.stopped_by == "budget"
+    (record,) = records(tmp_path).values()
+    assert record.stopped_by == "budget"
+
+
+def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
+    with Watch(STABLE, budgets=Budgets(tokens=1)).question("Where?") as loop:
+        with pytest.warns(SufficeWarning, match=r"counts no tokens.*give observe\(usage=\.\.\.\)"):
+            loop.observe(answer="a")
+        assert not loop.done
+
+
+def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
+    watch = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live")
+    with (
+        pytest.warns(SufficeWarning, match="token_probability.*tokens"),
+        watch.question("Where?") as loop,
+    ):
+        loop.observe(answer="Oslo")
+    with watch.question("Again?") as loop:
+        loop.observe(answer="Oslo")  # said once: warnings are errors here
+    strict = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live", strict=True)
+    with pytest.raises(UsageError, match="token_probability"), strict.question("Where?") as loop:
+        loop.observe(answer="Oslo")
+
+
+def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
+    loop = Watch(STABLE).question("Where?").begin()
+    loop.observe(answer="Oslo")
+    assert not loop.end(ConnectionError("gone"), mend=False)  # warnings are errors here
+    assert (loop.stopped_by, loop.answer) == ("error", "Oslo")
+
+
+# --- probes --------------------------------------------------------------------------------------
+def drafts(asked: list[int]) -> Callable[[LoopView], Draft]:
+    def ask(view: LoopView) -> Draft:
+        asked.append(len(view.rounds))
+        return Draft("Oslo", usage=Usage(llm_calls=1, prompt_tokens=50, completion_tokens=2))
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "recorded", "asked"),
+    [
+        (NEWS, "shadow", True, [1, 2, 3]),  # an answer in every round of the record
+        (NEWS, "shadow", False, [3]),  # nothing reads it: only what is returned
+        (NEWS, "live", True, [3]),  # at the stop
+        (STABLE, "live", False, [1, 2]),  # the policy reads it
+    ],
+)
+def test_a_probe_is_asked_only_where_something_needs_it(
+    tmp_path: Path, policy: Any, mode: Any, recorded: bool, asked: list[int]
+) -> None:
+    seen: list[int] = []
+    folder = tmp_path if recorded else None
+    with (
+        Watch(policy, record=folder, mode=mode, max_rounds=3) as watch,
+        watch.question("Where?") as loop,
+    ):
+        texts = iter(["one", "two", "two"] if policy is NEWS else ["one", "two", "three"])
+        while not loop.done:
+            loop.observe(passages=[next(texts)], probe=drafts(seen))
+    assert seen == asked
+    assert loop.answer == "Oslo"
+
+
+def test_what_a_probe_cost_stands_as_the_answers(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        usage = {"input_tokens": 30, "output_tokens": 4}
+        loop.observe(passages=["a"], query="q", usage=usage, probe=drafts([]))
+        loop.observe(passages=["b"], usage=usage)
+        loop.answered("Bergen", usage=Usage(llm_calls=1, prompt_tokens=7, completion_tokens=1))
+    (record,) = records(tmp_path).values()
+    first, last = record.rounds
+    assert (first.answer, first.probed) == ("Oslo", True)
+    assert (first.usage.llm_calls, first.usage.answer_calls) == (2, 1)
+    assert (first.usage.prompt_tokens, first.usage.answer_prompt_tokens) == (80, 50)
+    assert (last.answer, last.probed, record.stopped_by) == ("Bergen", None, "end")
+    assert (last.usage.prompt_tokens, last.usage.answer_prompt_tokens) == (37, 7)
+    assert loop.answer == "Bergen"
+
+
+def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        loop.observe(
+            passages=["a"],
+            usage={"prompt_tokens": 30, "completion_tokens": 4},
+            probe=drafts([]),
+        )
+        loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
+    (record,) = records(tmp_path).values()
+    (only,) = record.rounds
+    assert (only.answer, only.probed, only.usage.prompt_tokens) == ("Bergen", False, 37)
+    assert (only.usage.llm_calls, only.usage.answer_calls) == (2, 1)
+
+
+def broken(_view: LoopView) -> Draft:
+    raise ConnectionError("the server is gone")
+
+
+def no_draft(_view: LoopView) -> Any:
+    return 7
+
+
+def no_tokens(_view: LoopView) -> Draft:
+    return Draft("Oslo", tokens="abc")  # type: ignore[arg-type]
+
+
+def no_usage(_view: LoopView) -> Draft:
+    return Draft("Oslo", usage={"prompt_tokens": 3})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("probe", "why"),
+    [
+        (broken, "is gone"),
+        (no_draft, "it gave 7, and a"),
+        (no_tokens, r"no round can hold: column tokens.*'abc'"),
+        (no_usage, r"a draft's usage is a suffice\.Usage"),
+    ],
+)
+def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:
+    with Watch(record=tmp_path, max_rounds=2) as watch:
+        loop = watch.question("Where?").begin()
+        with pytest.warns(SufficeWarning, match=why):
+            loop.observe(passages=["a"], probe=probe)
+        loop.observe(passages=["a"], probe=probe)  # said once
+        loop.end()
+        assert watch.counts.failed_probes == 3
+    assert (loop.answer, len(loop.rounds)) == (None, 2)
+
+
+def test_a_coroutine_probe_needs_the_awaited_form() -> None:
+    async def ask(view: LoopView) -> str:
+        await asyncio.sleep(0)
+        return f"round {len(view.rounds)}"
+
+    async def run() -> Loop:
+        async with Watch(STABLE, mode="live", max_rounds=3).question("Where?") as loop:
+            while not loop.done:
+                await loop.aobserve(passages=["a"], probe=ask)
+        return loop
+
+    assert in_a_thread(run).answer == "round 3"
+    with (
+        pytest.raises(UsageError, match=r"await loop\.aobserve"),
+        Watch(STABLE).question("?") as loop,
+    ):
+        loop.observe(passages=["a"], probe=ask)
+
+
+# --- endings -------------------------------------------------------------------------------------
+def fail(loop: Loop, error: BaseException, **held: Any) -> None:
+    """A loop that fails after its first round."""
+    with loop:
+        loop.observe(**held)
+        raise error
+
+
+def test_a_failure_after_an_answer_returns_it(tmp_path: Path) -> None:
+    watch = Watch(record=tmp_path)
+    loop = watch.question("Where?")
+    with pytest.warns(SufficeWarning, match=r"failed after round 1 .TimeoutError: slow"):
+        fail(loop, TimeoutError("slow"), answer="Oslo")
+    watch.close()
+    assert (loop.answer, loop.stopped_by, loop.reason) == ("Oslo", "error", "TimeoutError: slow")
+    assert isinstance(loop.error, TimeoutError)
+    (record,) = records(tmp_path).values()
+    assert record.stopped_by == "error"
+
+
+def test_a_failure_without_an_answer_is_raised_and_its_rounds_are_kept(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch:
+        with pytest.raises(TimeoutError):
+            fail(watch.question("Where?"), TimeoutError("slow"), passages=["a"])
+        with pytest.raises(KeyboardInterrupt):
+            fail(watch.question("Where?"), KeyboardInterrupt(), answer="Oslo")
+    assert [record.stopped_by for record in records(tmp_path).values()] == ["error", "error"]
+
+
+def test_misuse_is_said() -> None:
+    watch = Watch(STABLE, mode="live", max_rounds=2)
+    loop = watch.question("Where?", question_id="a")
+    with pytest.raises(UsageError, match="was not entered"):
+        loop.observe(answer="Oslo")
+    with loop:
+        with pytest.raises(UsageError, match=r"'a' is under way"):
+            watch.question("Where?", question_id="a")
+        with pytest.raises(UsageError, match=r"takes .*'anser'"):
+            loop.observe(anser="Oslo")
+        with pytest.raises(DataError, match="without anything"):
+            loop.observe()
+        with pytest.raises(DataError, match=r"suffice\.Round or named values, found str"):
+            loop.observe("Oslo")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="before a round"):
+            loop.answered("Oslo")
+        walk(loop)
+        with pytest.warns(SufficeWarning, match="told to end"):
+            assert loop.observe(answer="Oslo").stop
+    with pytest.raises(UsageError, match="'a' ended"):
+        loop.observe(answer="Oslo")
+    with pytest.raises(UsageError, match="entered once"), loop:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({"score": 2}, "column score: must be a number from 0 to 1, found 2"),
+        ({"score": "good"}, "column score: .* found 'good'"),
+        ({"logprobs": "abc"}, "column logprobs: .* of another shape: 'abc'"),
+        ({"logprobs": object()}, "column logprobs: .* of another shape"),
+        ({"logprobs": [("Oslo", -0.1)]}, "column logprobs: .* of another shape"),
+        ({"signals": [3]}, r"column signals: values must be numbers by name, found \[3\]"),
+        ({"query": 3}, "column query: must be text, found 3"),
+    ],
+)
+def test_what_a_round_cannot_hold_is_named_and_leaves_the_loop_as_it_was(
+    held: dict[str, Any], said: str
+) -> None:
+    with Watch(STABLE).question("Where?") as loop:
+        with pytest.raises(DataError, match=said):
+            loop.observe(answer="Oslo", **held)
+        assert not loop.observe(answer="Oslo").stop
+    assert len(loop.rounds) == 1
+
+
+def test_questions_that_are_no_texts_are_refused() -> None:
+    watch: Any = Watch(STABLE)
+    for given, column in (
+        ({"text": None}, "text"),
+        ({"text": "?", "question_id": 3}, "question_id"),
+        ({"text": "?", "gold_answers": 3}, "gold_answers"),
+        ({"text": "?", "gold_answers": [3]}, "gold_answers"),
+    ):
+        with pytest.raises(DataError, match=f"column {column}: must be .* found"):
+            watch.question(**given)
+    first, second = (watch.question("?", question_id="a") for _ in range(2))
+    with first, pytest.raises(UsageError, match="under way; give every question its own id"):
+        second.begin()
+    with pytest.raises(UsageError, match="a policy file or its path is wanted, found 3"):
+        Watch(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mode": "on"}, "no mode 'on'; allowed: shadow, live"),
+        ({"explore": 1.0, "mode": "live"}, "to below 1, found 1.0"),
+        ({"explore": 0.1}, 'goes with mode="live"'),
+        ({"max_rounds": 0}, "at least 1, found 0"),
+        ({"answer": "best"}, "no choice of an answer"),
+        ({"record": "traces.parquet"}, "write record=traces"),
+        ({"mode": "live", "explore": "0.1"}, "to below 1, found '0.1'"),
+        ({"budgets": 3}, r"suffice\.Budgets\(...\), found int"),
+        ({"record": "traces/", "run": {"pipeline": object()}}, "run is what JSON holds by name"),
+    ],
+)
+def test_a_wrong_setting_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Watch(STABLE, **given)
+    with pytest.raises(UsageError, match="without a policy"):
+        Watch(mode="live")
+
+
+# --- recording -----------------------------------------------------------------------------------
+def test_passages_found_again_are_kept_as_such(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        loop.observe(passages=[{"id": "p1", "text": "one", "score": 2}, ("two", 1.5)])
+        loop.observe(passages=[{"id": "p1", "text": "one", "score": 1}, {"id": "p3", "text": "3"}])
+        loop.answered("Oslo")
+    (record,) = records(tmp_path).values()
+    first, second = record.rounds
+    assert [(p.text, p.score) for p in first.passages or ()] == [("one", 2.0), ("two", 1.5)]
+    assert [p.id for p in second.passages or ()] == ["p3"]
+    assert [(p.id, p.text, p.score) for p in second.refound or ()] == [("p1", None, 1.0)]
+
+
+def test_scores_are_recorded_and_never_seen(tmp_path: Path) -> None:
+    with Watch(STABLE, record=tmp_path, max_rounds=3) as watch:
+        asked = watch.question("Where?", gold_answers=["Oslo"], question_type="place")
+        with asked as loop:
+            for score in (0.0, 0.5, 1.0):
+                loop.observe(answer="Oslo", score=score)
+    (record,) = records(tmp_path).values()
+    assert record.scores == {1: 0.0, 2: 0.5, 3: 1.0}
+    assert (record.gold.answers, record.question.type) == (("Oslo",), "place")
+    assert all("score" not in held.signals for held in loop.rounds)
+
+
+def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
+    watch = Watch(record=tmp_path)
+    for number in range(3):
+        with watch.question("Where?", question_id=f"q{number}") as loop:
+            walk(loop)
+    under_way = watch.question("Where?").begin()
+    under_way.observe(answer="Oslo")
+    before = records(tmp_path)
+    assert set(before) == {"q0", "q1", "q2"}
+    copy = tmp_path / "copies" / "short.parquet"
+    filter_traces(tmp_path, copy, TraceFilter(max_rounds=2))
+    assert schema_of(tmp_path) is QUESTIONS
+    assert [len(record.rounds) for record in records(copy).values()] == [2, 2, 2]
+    under_way.end()
+    watch.close()
+    after = records(tmp_path)
+    assert len(after) == 4
+    assert {name: after[name] for name in before} == before
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["record.db"]
+
+
+def test_text_that_no_file_can_hold_spoils_no_record(tmp_path: Path) -> None:
+    half = "Os\ud800lo"
+    with Watch(STABLE, record=tmp_path) as watch:
+        with watch.question("Where?", question_id="before") as loop:
+            loop.observe(answer="Oslo")
+        with watch.question(half, question_id=half, gold_answers=[half]) as loop:
+            loop.observe(passages=[{"id": half, "text": half}])
+            assert loop.observe(passages=[{"id": half}], answer=half).stop is False
+            loop.answered(half)
+        assert records(tmp_path).keys() == {"before", "Os\ufffdlo"}
+    spoilt = records(tmp_path)["Os\ufffdlo"]
+    assert (spoilt.question.text, spoilt.gold.answers) == ("Os\ufffdlo", ("Os\ufffdlo",))
+    assert spoilt.rounds[-1].answer == "Os\ufffdlo"
+    assert spoilt.rounds[0].passages == (Passage(id="Os\ufffdlo", text="Os\ufffdlo"),)
+
+
+def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Path) -> None:
+    told: dict[str, str] = {}
+    for _ in range(2):
+        with Watch(record=tmp_path) as watch:
+            for _ in range(2):
+                with watch.question("Where?", question_id="q") as loop:
+                    name, answer = loop.question_id, f"Oslo {len(told)}"
+                    loop.observe(answer=answer)
+                watch.label(name, gold_answers=[answer])
+                told[name] = answer
+    assert sorted(told) == ["q", "q#2", "q#3", "q#4"]
+    for name, record in records(tmp_path).items():  # each has its own rounds, and its own label
+        assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
+
+
+def test_loops_of_one_id_in_two_processes_at_once_have_two_names(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from suffice.live.watch import Watch
+        with Watch(record=sys.argv[1]) as watch:
+            with watch.question("Where?", question_id="q") as loop:
+                print(loop.question_id, flush=True)
+                sys.stdin.readline()
+                loop.observe(answer="theirs")
+        """
+    other = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert other.stdout is not None
+    assert other.stdout.readline() == "q\n"
+    with Watch(record=tmp_path) as watch:
+        with watch.question("Where?", question_id="q") as loop:
+            loop.observe(answer="ours")
+        assert loop.question_id == "q#2"
+        other.communicate("\n", timeout=60)
+    kept = {name: record.rounds[0].answer for name, record in records(tmp_path).items()}
+    assert kept == {"q": "theirs", "q#2": "ours"}
+
+
+def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, Watch(record=tmp_path) as other:
+        for begins in (watch, other, watch):
+            with begins.question("Where?", question_id="q") as loop:
+                assert loop.question_id == "q"
+        loops = [begins.question("Where?", question_id="q").begin() for begins in (other, watch)]
+        assert [loop.question_id for loop in loops] == ["q", "q#2"]
+        for loop in loops:
+            loop.end()
+
+
+def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
+    watch = Watch(STABLE, record=tmp_path, mode="live", max_rounds=5)
+
+    def one(number: int) -> None:
+        with watch.question(f"{number}?", question_id=f"t{number}") as loop:
+            walk(loop)
+
+    async def many() -> None:
+        async def task(number: int) -> None:
+            async with watch.question(f"{number}?", question_id=f"a{number}") as loop:
+                while not loop.done:
+                    await asyncio.sleep(0)
+                    loop.observe(answer="Oslo")
+
+        await asyncio.gather(*map(task, range(1000)))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    in_a_thread(many)
+    for thread in threads:
+        thread.join()
+    watch.close()
+    kept = records(tmp_path)
+    assert len(kept) == 1064
+    assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
+    assert watch.counts.questions == 1064
+    assert watch.counts.lost_rounds == 0
+
+
+def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(28, "No space left on device")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise full
+
+    watch = Watch(record=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_connected", refuse)
+        with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
+            walk(loop)
+        with watch.question("?") as loop:  # said once
+            walk(loop)
+        assert loop.answer == "Oslo"
+        assert watch.failing
+    with watch.question("?") as loop:  # room again: nothing was lost, and a kill now loses nothing
+        walk(loop)
+    assert not watch.failing
+    assert len(records(tmp_path)) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        watch.close()
+    assert len(records(tmp_path)) == 3
+
+
+def test_a_loop_that_goes_on_after_its_stop_is_recorded_as_it_went(tmp_path: Path) -> None:
+    with Watch(STABLE, record=tmp_path, mode="live", max_rounds=5) as watch:
+        loop = watch.question("Where?").begin()
+        decisions = [loop.observe(answer=answer) for answer in ("Oslo", "Oslo")]
+        with pytest.warns(SufficeWarning, match="went on"):
+            decisions += [loop.observe(answer=answer) for answer in ("Skien", "Bergen", "Narvik")]
+        loop.end()
+    assert [decision.stop for decision in decisions] == [False, True, True, True, True]
+    assert {decision.stopped_by for decision in decisions[1:]} == {"policy"}
+    assert (loop.answer, loop.would_stop, loop.stopped_by) == ("Narvik", 2, "policy")
+    (kept,) = records(tmp_path).values()
+    assert [held.answer for held in kept.rounds] == ["Oslo", "Oslo", "Skien", "Bergen", "Narvik"]
+    assert kept.stopped_by == "policy"
+    assert watch.counts.rounds == 5
+
+
+def refusing(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_what_is_unwritten_at_the_close_is_lost_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(record=tmp_path)
+    with watch.question("kept?") as loop:
+        walk(loop)
+    with watch.question("half?") as half:
+        half.observe(answer="Oslo")
+        assert half.kept()
+        monkeypatch.setattr(Store, "_connected", refusing)
+        with pytest.warns(SufficeWarning, match="No space left"), watch.question("lost?") as loop:
+            walk(loop)
+        half.observe(answer="Skien")
+        with pytest.warns(SufficeWarning, match="6 rounds of 2 questions .*No space left"):
+            watch.close()
+    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (6, 2)
+    monkeypatch.undo()
+    assert [one.question.text for one in read_traces(tmp_path).records()] == ["kept?"]
+    with monkeypatch.context() as patched:  # what never ended is read once its process is gone
+        patched.setattr("suffice.trace.store.process_of", lambda _: "")
+        kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
+    assert kept == {"kept?": 5, "half?": 1}
+
+
+def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(record=tmp_path)
+    with watch.question("before?") as loop:
+        walk(loop)
+    half = watch.question("half?").begin()
+    half.observe(answer="Oslo")
+    assert half.kept()
+    with monkeypatch.context() as patched:
+        patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
+        patched.setattr(Store, "_connected", refusing)
+        half.observe(answer="Skien")
+        assert not half.kept()
+    half.observe(answer="Skien")
+    with pytest.warns(SufficeWarning, match="No space left"):
+        half.end()
+    with watch.question("after?") as loop:
+        walk(loop)
+    with pytest.warns(SufficeWarning, match="2 rounds of 1 question"):
+        watch.close()
+    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
+    assert kept == {"before?": 5, "half?": 1, "after?": 5}
+
+
+def test_a_record_is_written_when_there_is_room_though_no_question_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(record=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_connected", refusing)
+        with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
+            walk(loop)
+        assert watch.failing
+    assert not watch.failing  # tried again by whoever asks
+    assert len(records(tmp_path)) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        watch.close()
+    assert watch.counts.lost_questions == 0
+
+
+def test_a_fork_records_beside_its_parent(tmp_path: Path) -> None:
+    code = """
+        import os, sys, warnings
+        from suffice.live.watch import Watch
+        watch = Watch(record=sys.argv[1])
+        with watch.question("?", question_id="before") as loop:
+            loop.observe(answer="Oslo")
+        child = os.fork()
+        with watch.question("?", question_id="child" if child == 0 else "parent") as loop:
+            loop.observe(answer="Oslo")
+        watch.close()
+        if child:
+            os.waitpid(child, 0)
+        """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=True, timeout=60
+    )
+    assert sorted(records(tmp_path)) == ["before", "child", "parent"]
+
+
+# --- labels --------------------------------------------------------------------------------------
+def test_labels_come_later(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch:
+        for name in ("q1", "q2"):
+            with watch.question("Where?", question_id=name) as loop:
+                walk(loop)
+        watch.label("q1", gold_answers=["Oslo", "Christiania"])
+        watch.label("q2", score=0.5)
+        with pytest.raises(UsageError, match="needs gold_answers"):
+            watch.label("q3")
+        with pytest.raises(DataError, match="from 0 to 1"):
+            watch.label("q3", score=7)
+    kept = records(tmp_path)
+    assert kept["q1"].gold.answers == ("Oslo", "Christiania")
+    assert kept["q2"].scores == {5: 0.5}
+    with pytest.raises(UsageError, match="nothing is recorded"):
+        Watch().label("q1", score=1.0)
+
+
+def labelled_elsewhere(folder: Path, name: str, answer: str) -> str:
+    """What another process says when it labels a question so; empty: it did."""
+    code = """
+        import sys
+        from suffice import DataError, Watch
+        try:
+            Watch(record=sys.argv[1]).label(sys.argv[2], gold_answers=[sys.argv[3]])
+        except DataError as error:
+            print(error.column, end="")
+        """
+    words = [sys.executable, "-c", textwrap.dedent(code), str(folder), name, answer]
+    return subprocess.run(words, check=True, timeout=60, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["under way", "after a restart"])
+def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
+    over: bool, tmp_path: Path
+) -> None:
+    watch = Watch(record=tmp_path)
+    loop = watch.question("Where?", question_id="q", gold_answers=["Oslo"]).begin()
+    loop.observe(answer="Oslo", score=0.5)
+    with watch.question("Where?", question_id="r") as other:
+        other.observe(answer="Oslo")
+    watch.label("r", gold_answers=["Skien", "Bergen"])
+    if over:
+        loop.end()
+        watch.close()
+        watch = Watch(record=tmp_path)
+    for name, label, column in (
+        ("q", {"gold_answers": ["Rome"]}, "gold_answers"),  # as the question has it
+        ("q", {"score": 1.0}, "score"),
+        ("r", {"gold_answers": ["Rome"]}, "gold_answers"),  # as a label says
+        ("nobody", {"score": 1.0}, "question_id"),
+    ):
+        with pytest.raises(DataError) as refused:
+            watch.label(name, **label)
+        assert refused.value.column == column
+    assert labelled_elsewhere(tmp_path, "r", "Rome") == "gold_answers"
+    assert labelled_elsewhere(tmp_path, "nobody", "Rome") == "question_id"
+    assert labelled_elsewhere(tmp_path, "q", "Oslo") == ""
+    watch.label("r", gold_answers=["Bergen", "Skien"])  # says nothing new
+    watch.label("r", question_type="place")
+    loop.end()
+    watch.close()
+    kept = records(tmp_path)
+    assert (kept["q"].gold.answers, kept["q"].scores) == (("Oslo",), {1: 0.5})
+    assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
+
+
+def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> None:
+    watch = Watch(record=(folder := tmp_path / "traces"))
+    with watch.question("Where?", question_id="before") as loop:
+        walk(loop)
+    with watch.question("Where?", question_id="under way") as loop:
+        loop.observe(answer="Bergen")
+        loop.kept()
+        shutil.rmtree(folder)
+        loop.observe(answer="Oslo")
+        with pytest.warns(SufficeWarning, match="was removed"):
+            loop.end()
+    with watch.question("Where?", question_id="after") as after:
+        walk(after)
+    kept = records(folder)
+    # what had ended went with the file
+    assert {name: len(record.rounds) for name, record in kept.items()} == {
+        "under way": 2,
+        "after": 5,
+    }
+    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (5, 1)
+    assert [held.answer for held in kept["under way"].rounds] == ["Bergen", "Oslo"]
+    shutil.rmtree(folder)  # what was no longer held is lost, counted and said
+    with pytest.warns(SufficeWarning, match="removed"):
+        watch.close()
+    assert watch.counts.lost_rounds == watch.counts.rounds == 12
+    assert not folder.exists()
+
+
+def test_work_begun_ahead_is_done_meanwhile_and_cut_where_nobody_wants_it() -> None:
+    watch = Watch(RulePolicy(rule="answer_stable"), mode="live", max_rounds=5)
+    under_way, ended = threading.Event(), threading.Event()
+
+    def search() -> str:
+        under_way.set()
+        try:
+            rest(60)
+        finally:
+            ended.set()
+        return "never"
+
+    def fails() -> str:
+        raise ValueError("no index")
+
+    with watch.question("Where was Ibsen born?") as loop:
+        first = loop.ahead(lambda: "Skien is a town.")
+        loop.observe(answer="Skien")
+        assert first.result() == "Skien is a town."
+        broken = loop.ahead(fails)
+        with pytest.raises(ValueError, match="no index"):
+            broken.result()
+        loop.ahead(search)
+        assert under_way.wait(5)
+        assert loop.observe(answer="Skien").stop
+        assert not ended.is_set()
+    assert ended.is_set()
+    assert (watch.counts.wasted, watch.counts.rounds) == (1, 2)
+    with pytest.raises(UsageError, match="ended"):
+        loop.ahead(search)

@@ -1,0 +1,189 @@
+"""One round's calls: the greedy answer with samples beside it, the majority of samples, odd replies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.loops.answers.calls import (
+    AnswerCall,
+    ParsedReply,
+    ask_greedy,
+    ask_majority,
+    parse_reply,
+)
+from suffice.loops.answers.prompts import PromptName
+from suffice.loops.settings import LoopSettings
+from suffice.signals.samples import SELF_CONSISTENCY
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.records import LoopView
+
+CALL = AnswerCall(prompt="Question: Q?\n", question_id="q", number=2)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "answer", "share"),
+    [
+        (
+            ["The Nile.", "Oslo", "nile"],
+            "The Nile.",
+            2 / 3,
+        ),  # compared normalised, returned as drawn
+        (["Oslo", "Bergen", "Turku"], "Oslo", 1 / 3),  # of equal counts the first drawn
+        (["Oslo", "Bergen", "bergen"], "Bergen", 2 / 3),
+        (["", "", "Oslo"], "", 2 / 3),  # no answer can win too
+        (["Yes", "yes.", "YES"], "Yes", 1.0),
+    ],
+)
+def test_the_first_sample_of_the_mode_is_the_answer(
+    drawn: list[str], answer: str, share: float
+) -> None:
+    settings = LoopSettings(prompt="bare")
+    found = ask_majority(ScriptedModel(drawn), CALL, settings, samples=3)
+    assert (found.answer, found.samples) == (answer, tuple(drawn))
+    assert found.parse_failure == (None if answer else "empty reply")
+    assert SELF_CONSISTENCY(LoopView("Q?", (found,))) == pytest.approx(share)
+
+
+def test_a_majority_is_paid_by_everyone() -> None:
+    model = ScriptedModel(["a b", "c", "a b"])
+    found = ask_majority(model, CALL, LoopSettings(prompt="bare", temperature=0.7), samples=3)
+    (request,) = model.requests
+    assert (request.n, request.temperature, request.top_logprobs) == (3, 0.7, 0)
+    usage = found.usage
+    assert (usage.llm_calls, usage.sample_calls) == (3, 0)
+    assert usage.completion_tokens == 5
+    assert (usage.sample_prompt_tokens, usage.sample_completion_tokens) == (None, None)
+    assert found.tokens is None
+
+
+def test_samples_beside_the_greedy_answer_are_paid_apart() -> None:
+    model = ScriptedModel(["Oslo", "Bergen", "Turku"])
+    found = ask_greedy(model, CALL, LoopSettings(prompt="bare"), samples=2)
+    assert (found.answer, found.samples) == ("Oslo", ("Bergen", "Turku"))
+    assert (found.usage.llm_calls, found.usage.sample_calls) == (3, 2)
+    assert (found.usage.completion_tokens, found.usage.sample_completion_tokens) == (1, 2)
+    assert found.tokens is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "greedy", "sampled"),
+    [
+        ("answer-first", "Answer: x\nConfidence: 4", "Answer: x"),
+        ("confidence-first", "Confidence: 4\nAnswer: x", "Confidence: 4\nAnswer: x"),
+        ("no-confidence", "Answer: x", "Answer: x"),
+        ("bare", "Answer: x", "Answer: x"),
+    ],
+)
+def test_replies_end_where_nothing_more_is_read(
+    name: PromptName, greedy: str, sampled: str
+) -> None:
+    reply = "Confidence: 4\nAnswer: x" if name == "confidence-first" else greedy
+    model = ScriptedModel([f"{reply}\nQuestion: next"] * 2)
+    settings = LoopSettings(prompt=name)
+    found = ask_greedy(model, CALL, settings, samples=1)
+    assert found.response == greedy
+    assert found.samples == ("x",)
+    tail = model.requests[1].stop
+    cut = min([reply.find(each) for each in tail if each in reply], default=len(reply))
+    assert reply[:cut] == sampled
+
+
+def test_a_chat_model_ends_its_bare_answer_itself() -> None:
+    """Its end token counts in token_probability, so no line end cuts it off."""
+    for api, stops in (("completion", True), ("chat", False)):
+        model = ScriptedModel(["Oslo"], api=api)  # type: ignore[arg-type]
+        ask_greedy(model, CALL, LoopSettings(prompt="bare"))
+        assert ("\n" in model.requests[0].stop) is stops
+
+
+def reply(answer: str, confidence: float | None = None, failure: str | None = None) -> ParsedReply:
+    return ParsedReply(answer=answer, confidence=confidence, failure=failure)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("Answer: Oslo\nConfidence: 4", reply("Oslo", 4.0)),
+        (" Answer:   Oslo  \n  Confidence:5", reply("Oslo", 5.0)),
+        ("Answer:Oslo", reply("Oslo")),
+        ("Answer: Oslo\r\nConfidence: 4\r\n", reply("Oslo", 4.0)),
+        ("Confidence: 2\nAnswer: Oslo", reply("Oslo", 2.0)),
+        ("Confidence: 2\r\n\r\nAnswer: Oslo\r\n", reply("Oslo", 2.0)),
+        ("Answer: Zürich – Ærø 東京\nConfidence: 1", reply("Zürich – Ærø 東京", 1.0)),
+        ("The evidence says so. Answer: Oslo\nmore", reply("Oslo")),
+        ("Answer: Oslo\nAnswer: Bergen", reply("Oslo")),
+        ("Answer: the ratio is 4/5", reply("the ratio is 4/5")),
+        ("Answer: Answer: Oslo", reply("Answer: Oslo")),
+        # a chain of thought ends in its answer
+        ("Oslo lies in Norway. So the answer is: Norway\nConfidence: 4", reply("Norway", 4.0)),
+        ("The **answer is:** Oslo", reply("Oslo")),
+        ("The answer is Oslo", reply("The answer is Oslo")),
+        # no marker: the first line
+        ("Oslo", reply("Oslo")),
+        ("\n\n Oslo \nBergen", reply("Oslo")),
+        ("Oslo\nConfidence: 3", reply("Oslo", 3.0)),
+        ("answer: Oslo", reply("answer: Oslo")),
+        ("ANSWER: Oslo", reply("ANSWER: Oslo")),
+        ("Answer Oslo", reply("Answer Oslo")),
+        ("Answer : Oslo", reply("Answer : Oslo")),
+        # nothing to take
+        ("", reply("", None, "empty reply")),
+        (" \n\t\r\n", reply("", None, "empty reply")),
+        ("Answer:", reply("", None, "empty answer line")),
+        ("Answer: \nConfidence: 4", reply("", 4.0, "empty answer line")),
+        ("Answer:\n\nOslo", reply("Oslo")),
+        ("Confidence: 4", reply("", 4.0, "no answer line")),
+        ("Confidence: 4\nOslo", reply("", 4.0, "no answer line")),
+    ],
+)
+def test_replies(text: str, parsed: ParsedReply) -> None:
+    assert parse_reply(text) == parsed
+
+
+@pytest.mark.parametrize(
+    ("written", "confidence"),
+    [
+        ("1", 1.0),
+        (" 5 ", 5.0),
+        ("3.", 3.0),
+        ("10", None),
+        ("0", None),
+        ("6", None),
+        ("-3", None),
+        ("4/5", None),
+        ("4 out of 5", None),
+        ("4.5", None),
+        ("3.0", None),
+        ("high", None),
+        ("<4>", None),
+        ("4 5", None),
+        ("４", None),
+        ("", None),
+    ],
+)
+def test_only_a_lone_rating_counts(written: str, confidence: float | None) -> None:
+    assert parse_reply(f"Answer: Oslo\nConfidence:{written}").confidence == confidence
+
+
+def test_the_first_rating_line_counts_and_only_at_a_line_start() -> None:
+    assert parse_reply("Answer: Oslo\nConfidence: high\nConfidence: 4").confidence is None
+    assert parse_reply("Answer: Oslo Confidence: 4").confidence is None
+    assert parse_reply("Answer: Oslo\nMy Confidence: 4").confidence is None
+    assert parse_reply("Answer: Oslo\nconfidence: 4").confidence is None
+
+
+PARTS = ["Answer:", "Confidence:", "\n", "\r\n", " ", "Oslo", "4", "10", "é", "\0", "\u2028"]
+
+
+@given(
+    text=st.one_of(st.text(max_size=30), st.lists(st.sampled_from(PARTS), max_size=8).map("".join))
+)
+def test_an_answer_is_empty_exactly_when_a_reason_is_given(text: str) -> None:
+    parsed = parse_reply(text)
+    assert (parsed.answer == "") == (parsed.failure is not None)
+    assert parsed.answer == parsed.answer.strip()
+    assert "\n" not in parsed.answer
+    assert parsed.confidence in (None, 1.0, 2.0, 3.0, 4.0, 5.0)
+    assert not (parsed.answer and parsed.answer not in text)

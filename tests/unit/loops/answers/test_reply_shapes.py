@@ -1,0 +1,139 @@
+"""Shapes in which models give an answer and a rating: both are read, and the margin is the answer's own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.loops.answers.calls import ComingAnswer, parse_reply
+from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
+from suffice.signals.table import signal_columns
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
+
+SHAPES = [
+    # the line that was asked for
+    ("Answer: Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:Oslo\nConfidence:4", "Oslo", 4, "Oslo"),
+    ("  Answer:   Oslo  \n  Confidence:  4  ", "Oslo", 4, "Oslo"),
+    ("\n\nAnswer: Oslo\r\nConfidence: 4\r\n", "Oslo", 4, "Oslo"),
+    ("Confidence: 4\nAnswer: Oslo", "Oslo", 4, "Oslo"),
+    ("The capital is named in [2].\nAnswer: Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Final Answer: Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ('Answer: "Oslo"\nConfidence: 4', '"Oslo"', 4, '"'),
+    # on the next line
+    ("Answer:\nOslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer: \n  Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\r\nOslo\r\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\n\nOslo\n\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\n- Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\n* Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\n```\nOslo\n```\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\nOslo\nConfidence:\n4", "Oslo", 4, "Oslo"),
+    ("Confidence:\n4\nAnswer:\nOslo", "Oslo", 4, "Oslo"),
+    # a label in bold
+    ("**Answer:** Oslo\n**Confidence:** 4", "Oslo", 4, "Oslo"),
+    ("**Answer**: Oslo\n**Confidence**: 4", "Oslo", 4, "Oslo"),
+    ("**Answer:**\nOslo\n**Confidence:**\n4", "Oslo", 4, "Oslo"),
+    ("**Answer:**\n\nOslo\n\n**Confidence:** 4", "Oslo", 4, "Oslo"),
+    ("**Answer:** **Oslo**\n**Confidence:** **4**", "Oslo", 4, "Oslo"),
+    ("**Answer: Oslo**\n**Confidence: 4**", "Oslo", 4, "Oslo"),
+    ("**Answer:**Oslo\n**Confidence:**4", "Oslo", 4, "Oslo"),
+    ("**Final Answer:** Oslo\n\n**Confidence:** 4", "Oslo", 4, "Oslo"),
+    ("__Answer:__ Oslo\n__Confidence:__ 4", "Oslo", 4, "Oslo"),
+    ("*Answer:* Oslo\n*Confidence:* 4", "Oslo", 4, "Oslo"),
+    ("***Answer:*** Oslo\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("### Answer: Oslo\n### Confidence: 4", "Oslo", 4, "Oslo"),
+    ("- **Answer:** Oslo\n- **Confidence:** 4", "Oslo", 4, "Oslo"),
+    ("`Answer:` Oslo\n`Confidence:` 4", "Oslo", 4, "Oslo"),
+    # an answer in bold
+    ("Answer: **Oslo**\nConfidence: **4**", "Oslo", 4, "Oslo"),
+    ("Answer: *Oslo*\nConfidence: 4.", "Oslo", 4, "Oslo"),
+    ("Answer: _Oslo_\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer: `Oslo`\nConfidence: `4`", "Oslo", 4, "Oslo"),
+    ("Answer: ***Oslo***\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer:\n**Oslo**\nConfidence: 4", "Oslo", 4, "Oslo"),
+    ("Answer: **Oslo**, Norway\nConfidence: 4", "**Oslo**, Norway", 4, "Oslo"),
+    ("**Answer:** Oslo **(Norway)**\nConfidence: 4", "Oslo **(Norway)**", 4, "Oslo"),
+    # signs of the answer's own
+    ("Answer: A*\nConfidence: 4", "A*", 4, "A"),
+    ("**Answer:** A*\nConfidence: 4", "A*", 4, "A"),
+    ("Answer: *args\nConfidence: 4", "*args", 4, "args"),
+    ("Answer: M*A*S*H\nConfidence: 4", "M*A*S*H", 4, "M"),
+    ("Answer: -5\nConfidence: 4", "-5", 4, "-"),
+    # nothing, or not a rating
+    ("Answer:\nConfidence: 4", "", 4, None),
+    ("**Answer:**\n**Confidence:** 4", "", 4, None),
+    ("Answer: **\n\n**Confidence**: 4", "", 4, None),
+    ("**Answer:** Oslo\n**Confidence:** 4/5", "Oslo", None, "Oslo"),
+    ("Answer:\nOslo\nConfidence: high", "Oslo", None, "Oslo"),
+]
+each_shape = pytest.mark.parametrize(("text", "answer", "rating", "first"), SHAPES)
+
+
+def _pieces(text: str) -> list[str]:
+    """Words, runs of signs and white space by themselves, as most tokenisers cut them."""
+    return re.findall(r"[^\W_]+|\s+|[*_`]+|.", text)
+
+
+def _round(text: str) -> tuple[Round, list[str]]:
+    """The reply as a round in which the margin of the token numbered n is n."""
+    pieces = _pieces(text)
+    tokens = tuple(
+        Token(piece, -0.5, (TopToken(piece, -0.5), TopToken("?", -0.5 - number)))
+        for number, piece in enumerate(pieces)
+    )
+    parsed = parse_reply(text)
+    return Round(
+        answer=parsed.answer,
+        response=text,
+        tokens=tokens,
+        verbalized_confidence=parsed.confidence,
+    ), pieces
+
+
+def test_there_are_at_least_forty_shapes() -> None:
+    assert len({text for text, *_ in SHAPES}) >= 40
+
+
+@each_shape
+def test_answer_and_rating_are_read(
+    text: str, answer: str, rating: int | None, first: str | None
+) -> None:
+    parsed = parse_reply(text)
+    assert (parsed.answer, parsed.confidence) == (answer, rating)
+
+
+@each_shape
+def test_the_margin_is_that_of_the_first_token_that_is_no_markup(
+    text: str, answer: str, rating: int | None, first: str | None
+) -> None:
+    finished, pieces = _round(text)
+    margin = ANSWER_TOKEN_MARGIN(LoopView("q", (finished,)))
+    if first is None:
+        assert np.isnan(margin)
+    else:
+        assert pieces[round(margin)] == first
+        assert "".join(pieces[: round(margin)]).count("Answer") == 1
+
+
+def test_all_columns_give_the_margins_of_single_rounds() -> None:
+    finished = [_round(text)[0] for text, *_ in SHAPES]
+    traces = to_trace_set([replace(make_record("q", ["x"]), rounds=tuple(finished))])
+    alone = [ANSWER_TOKEN_MARGIN(LoopView("q", (each,))) for each in finished]
+    (together,) = signal_columns(traces, [ANSWER_TOKEN_MARGIN])
+    np.testing.assert_array_equal(np.asarray(together).ravel(), alone)
+
+
+@each_shape
+def test_a_reply_in_pieces_tells_a_beginning_of_its_answer(
+    text: str, answer: str, rating: int | None, first: str | None
+) -> None:
+    coming = ComingAnswer()
+    told = "".join(coming.feed(character) for character in text)
+    assert answer.startswith(told)
+    if "\n" in text.partition(answer or "Confidence")[2]:
+        assert told == answer

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from suffice.errors import BackendError, UsageError
+from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
+from suffice.loops.planning.controls import AGENTS
+from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
+from suffice.loops.record.session import Progress
+from suffice.protocols import GenerationRequest, Verdict
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.plans.file import read_plans
+from suffice.trace.plans.records import PlanGold, PlanTask
+
+RUN = {"made": "in a test"}
+
+
+def reply(request: GenerationRequest, index: int) -> str:
+    return '{"constraints": [], "decisions": [], "plan": "1) Do it"}'
+
+
+def jobs(model: ScriptedModel, count: int = 4, *, gold: PlanGold | None = None) -> list[PlanJob]:
+    agent = PlanningAgent(model, AGENTS["vanilla"], settings=PlanningSettings(retries=0))
+    return [
+        PlanJob(
+            task=PlanTask(id=f"task {at}", goal=f"Goal {at}.", context="", total_steps=2),
+            agent=agent,
+            retriever=None,
+            seed=42,
+            gold=gold,
+        )
+        for at in range(count)
+    ]
+
+
+def test_runs_are_recorded_once(tmp_path: Path) -> None:
+    model = ScriptedModel(reply, api="chat")
+    first = record_plans(jobs(model, 2), tmp_path / "plans", PlanRecorderSettings(run=RUN))
+    assert (first.recorded, first.before, first.failed) == (2, 0, 0)
+    started: list[int] = []
+    settings = PlanRecorderSettings(run=RUN, on_start=started.append)
+    second = record_plans(jobs(model, 4), tmp_path / "plans", settings)
+    assert (second.recorded, second.before, started) == (2, 2, [2])
+    plans = read_plans(tmp_path / "plans")
+    assert [each.task.id for each in plans.records] == [f"task {at}" for at in range(4)]
+    assert plans.run == RUN
+    assert plans.records[0].outcome.semantic is None
+
+
+def test_a_failed_run_is_kept_and_tried_again_last(tmp_path: Path) -> None:
+    broken = True
+
+    def at_first(request: GenerationRequest, index: int) -> str:
+        if broken and "Goal 1" in str(request.prompt):
+            raise BackendError("the first attempt fails")
+        return reply(request, index)
+
+    failing = ScriptedModel(at_first, api="chat")
+    found = record_plans(jobs(failing), tmp_path / "plans", PlanRecorderSettings(run=RUN))
+    assert (found.recorded, found.failed) == (3, 1)
+    assert read_plans(tmp_path / "plans").failures == 1
+    broken = False
+    again = record_plans(jobs(failing), tmp_path / "plans", PlanRecorderSettings(run=RUN))
+    assert (again.recorded, again.before, again.failed) == (1, 3, 0)
+    assert read_plans(tmp_path / "plans").failures == 0
+
+
+def test_a_model_that_is_down_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
+    down = ScriptedModel(reply, api="chat", failures=Failures(first=99))
+    with pytest.raises(
+        BackendError, match="all of the last 5 runs failed, the last with: scripted failure"
+    ):
+        record_plans(jobs(down, 9), tmp_path / "plans", PlanRecorderSettings(run=RUN))
+
+
+class Picky:
+    """Satisfied with one constraint alone."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def judge(self, constraint: str, plan: str) -> Verdict:
+        self.asked.append((constraint, plan))
+        if constraint == "odd":
+            return Verdict(ok=False, reason="said neither")
+        return Verdict(ok=constraint == "good", reason="so it is", parsed="json")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "semantic", "said"),
+    [
+        (("good",), True, "json: so it is"),
+        (("good", "bad"), False, "json: so it is; json: so it is"),
+        (("odd",), False, "unreadable: said neither"),
+    ],
+)
+def test_a_plan_is_judged_by_every_hidden_constraint(
+    tmp_path: Path, constraints: Sequence[str], semantic: bool, said: str
+) -> None:
+    judge, model = Picky(), ScriptedModel(reply, api="chat")
+    gold = PlanGold(constraints=tuple(constraints), passage_ids=("d",))
+    settings = PlanRecorderSettings(run=RUN, judge=judge)
+    record_plans(jobs(model, 1, gold=gold), tmp_path / "plans", settings)
+    [record] = read_plans(tmp_path / "plans").records
+    assert (record.outcome.semantic, record.outcome.verdict) == (semantic, said)
+    assert judge.asked[0] == (constraints[0], "1) Do it")
+    assert record.gold == gold
+    # the agent never saw what it is judged by
+    assert not any("good" in str(each.prompt) for each in model.requests)
+
+
+def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
+    model = ScriptedModel(reply, api="chat")
+    twice = jobs(model, 1) * 2
+    with pytest.raises(UsageError, match="two jobs are the run"):
+        record_plans(twice, tmp_path / "plans", PlanRecorderSettings(run=RUN))
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    model = ScriptedModel(reply, api="chat")
+    record_plans(jobs(model, 1), tmp_path / "plans", PlanRecorderSettings(run=RUN))
+    with pytest.raises(UsageError, match="made was 'in a test', now 'elsewhere'"):
+        record_plans(
+            jobs(model), tmp_path / "plans", PlanRecorderSettings(run={"made": "elsewhere"})
+        )
+
+
+def test_progress_counts_every_run_under_several_threads(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    settings = PlanRecorderSettings(run=RUN, concurrency=4, on_progress=seen.append)
+    found = record_plans(
+        jobs(ScriptedModel(reply, api="chat"), 12), tmp_path / "p.parquet", settings
+    )
+    assert found.recorded == 12
+    assert seen[-1] == Progress(finished=12, failed=0, planned=12)
+    assert len(read_plans(tmp_path / "p.parquet").records) == 12
+
+
+_KILLED = """
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[2])
+    from test_recorder import RUN, ScriptedModel, jobs, record_plans, reply, PlanRecorderSettings
+    model = ScriptedModel(reply, api="chat", delay_s=0.02)
+    settings = PlanRecorderSettings(run=RUN, on_progress=lambda p: print(p.finished, flush=True))
+    record_plans(jobs(model, 60), Path(sys.argv[1]), settings)
+"""
+
+
+def test_a_kill_loses_no_finished_run(tmp_path: Path) -> None:
+    out = tmp_path / "plans"
+    program = [sys.executable, "-c", textwrap.dedent(_KILLED), str(out), str(Path(__file__).parent)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        finished = 0
+        while finished < 7:
+            finished = int(child.stdout.readline())
+        os.kill(child.pid, signal.SIGKILL)
+    kept = read_plans(out)
+    assert len(kept.records) >= finished
+    again = record_plans(
+        jobs(ScriptedModel(reply, api="chat"), 60), out, PlanRecorderSettings(run=RUN)
+    )
+    assert again.before == len(kept.records)
+    assert again.recorded + again.before == 60

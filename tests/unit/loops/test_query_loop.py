@@ -1,0 +1,430 @@
+"""Query-choosing loops: a chooser whose choices are written down, and who does what beside it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.loops.query import (
+    COST,
+    FREE,
+    QUESTION,
+    Scripted,
+    Written,
+    choice,
+    found,
+    passage,
+)
+
+from suffice.errors import UsageError
+from suffice.loops.answers.calls import usage_sum
+from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    QueryReading,
+    Roles,
+    StopVerdict,
+)
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.records import Passage, Round, Usage
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    score: float
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if (each.score or 0.0) >= self.score]
+
+
+def run(
+    choices: list[QueryChoice],
+    results: dict[str, list[Passage]],
+    *,
+    passage_filter: Any = None,
+    model: ScriptedModel | None = None,
+    **settings: Any,
+) -> tuple[list[Round], Written, Scripted]:
+    chooser, retriever = Written(choices), Scripted(results)
+    loop = QueryLoop(
+        model or ScriptedModel(),
+        QueryLoopSettings(**{"rounds": 2, "step": 2, **settings}),
+        Roles(chooser=chooser),
+        passage_filter=passage_filter,
+    )
+    return list(loop.rounds(QUESTION, retriever)), chooser, retriever
+
+
+def ids(rounds: list[Round]) -> list[list[str]]:
+    return [[each.id for each in finished.passages or ()] for finished in rounds]
+
+
+def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
+    rounds, chooser, retriever = run(
+        [choice("x"), choice("y"), choice("z")],
+        {"x": found("a", "b", "c"), "y": found("b", "d", "a", "c", "e")},
+        verdicts=True,
+    )
+    assert [each.query for each in rounds] == ["x", "y"]
+    assert ids(rounds) == [["a", "b"], ["d", "c"]]
+    again = [[(each.id, each.score) for each in finished.refound or ()] for finished in rounds]
+    assert again == [[], [("b", 9.0), ("a", 7.0)]]  # with the scores for this query; e adds nothing
+    assert [each.candidate_scores for each in rounds] == [(9, 8, 7), (9, 8, 7, 6, 5)]
+    assert [each.usage.retrievals for each in rounds] == [1, 1]
+    assert [k for _, k in retriever.asked] == [10, 10]
+    last = chooser.seen[-1]
+    assert [(each.said, each.query) for each in last] == [("Search[x]", "x"), ("Search[y]", "y")]
+    assert [[p.id for p in each.found] for each in last] == [["a", "b"], ["d", "c"]]
+
+
+def test_a_passage_returned_twice_is_shown_once() -> None:
+    rounds, _, _ = run(
+        [choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []}
+    )
+    assert ids(rounds) == [["a", "b"], []]
+
+
+def test_the_answerer_sees_all_evidence_so_far_in_the_order_shown() -> None:
+    model = ScriptedModel()
+    run(
+        [choice("x"), choice("y"), choice("z")],
+        {"x": found("a", "b"), "y": found("c", "a")},
+        model=model,
+    )
+    first, second = (str(each.prompt).rpartition("Evidence:")[2] for each in model.requests)
+    assert first.startswith("\n[A] Fact a\n[B] Fact b\nQuestion:")
+    assert second.startswith("\n[A] Fact a\n[B] Fact b\n[C] Fact c\nQuestion:")
+
+
+def test_as_many_are_asked_for_as_may_have_been_found_before() -> None:
+    _, _, retriever = run(
+        [choice("x")] * 5, {"x": found(*"abcdefghijkl")}, rounds=4, step=3, candidates=5
+    )
+    assert [k for _, k in retriever.asked] == [5, 6, 9, 12]
+
+
+def test_a_search_that_finds_nothing_new_is_a_round() -> None:
+    rounds, chooser, _ = run(
+        [choice("x"), choice("y"), choice("z"), choice("w")],
+        {"x": [], "y": found("a"), "z": found("a")},
+        rounds=3,
+    )
+    assert ids(rounds) == [[], ["a"], []]
+    assert rounds[0].candidate_scores == ()
+    assert [len(each.found) for each in chooser.seen[-1]] == [0, 1, 0]
+
+
+def test_whoever_would_end_is_made_to_search() -> None:
+    rounds, chooser, _ = run(
+        [choice("x"), choice("A", finishes=True), choice("y"), choice("B", finishes=True)],
+        {"x": found("a"), "y": found("b")},
+    )
+    assert [each.query for each in rounds] == ["x", "y"]
+    assert [each.signals["llm_stop"] for each in rounds] == [1.0, 1.0]
+    assert [each.action for each in rounds] == ["Search[x]", "Finish[A]\n\nSearch[y]"]
+    assert [None if each is None else each.query for each in chooser.refused] == [
+        None, None, "A", None,
+    ]  # fmt: skip
+
+
+def test_what_choosing_costs() -> None:
+    """Rounds 1 to 4: a search; a finish and the search after it; a search; a search."""
+    plain = [choice("x"), choice("A", finishes=True), choice("x"), choice("x"), choice("x")]
+    rounds, _, _ = run([*plain, choice("x")], {"x": []}, rounds=4, samples=3)
+    free = replace(choice("x"), usage=FREE)
+    bare, _, _ = run([free] * 5, {"x": []}, rounds=4, samples=3)
+    more = [
+        (a.usage.llm_calls or 0) - (b.usage.llm_calls or 0)
+        for a, b in zip(rounds, bare, strict=True)
+    ]
+    assert more == [1, 2, 1, 1]
+    for name, each in (("prompt_tokens", 100), ("cached_tokens", 40), ("completion_tokens", 10)):
+        assert [
+            getattr(a.usage, name) - getattr(b.usage, name)
+            for a, b in zip(rounds, bare, strict=True)
+        ] == [each, 2 * each, each, each]
+    assert [each.usage.sample_calls for each in rounds] == [3] * 4
+    assert [each.usage.llm_calls for each in rounds] == [5, 6, 5, 5]
+    # who reads llm_stop pays a verdict that chose nothing: a finish, and the one after the last round
+    assert [each.usage.judge_calls for each in rounds] == [1, 0, 0, 1]
+    assert all((each.usage.latency_s or 0) > 0 for each in rounds)
+
+
+def test_without_verdicts_the_chooser_is_asked_only_when_the_loop_goes_on() -> None:
+    choices = [choice("x"), choice("A", finishes=True), choice("y")]
+    rounds, chooser, _ = run(choices, {"x": found("a"), "y": found("b")}, verdicts=False)
+    assert not chooser.choices
+    assert len(chooser.seen) == 3
+    assert [each.query for each in rounds] == ["x", "y"]
+    assert all("llm_stop" not in each.signals for each in rounds)
+    assert [each.usage.judge_calls for each in rounds] == [0, 0]
+    assert [each.usage.llm_calls for each in rounds] == [2, 3]
+
+
+def test_a_loop_that_is_left_asks_nothing_more() -> None:
+    for verdicts, calls in ((True, 2), (False, 1)):
+        chooser = Written([choice("x"), choice("y")])
+        settings = QueryLoopSettings(verdicts=verdicts)
+        loop = QueryLoop(ScriptedModel(), settings, Roles(chooser=chooser))
+        next(loop.rounds(QUESTION, Scripted({"x": []})))
+        assert len(chooser.seen) == calls
+
+
+def test_rounds_whose_choice_could_not_be_read_are_counted() -> None:
+    rounds, _, _ = run(
+        [choice("x"), choice("x", unread=True), choice("x"), choice("x", unread=True), choice("x")],
+        {"x": []},
+        rounds=4,
+    )
+    assert [each.signals["malformed_actions"] for each in rounds] == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_signals_beside_the_answer_are_kept() -> None:
+    loop = QueryLoop(
+        ScriptedModel(),
+        QueryLoopSettings(rounds=1, judge=True),
+        Roles(chooser=Written([choice("x"), choice("A", finishes=True)])),
+        encoder=HashingEncoder(),
+    )
+    (only,) = loop.rounds(QUESTION, Scripted({"x": [passage("a", rerank_score=0.5)]}))
+    assert set(only.signals) >= {
+        "evidence_consistency", "judge_support", "llm_stop", "malformed_actions",
+    }  # fmt: skip
+    assert only.usage.judge_calls == 2
+    assert only.usage.rerank_calls == 1
+
+
+def test_unknown_counts_stay_unknown() -> None:
+    known = Usage(llm_calls=1, prompt_tokens=5, cached_tokens=1, completion_tokens=2)
+    total = usage_sum(known, Usage(llm_calls=2, prompt_tokens=7))
+    assert (total.llm_calls, total.prompt_tokens) == (3, 12)
+    assert (total.cached_tokens, total.completion_tokens) == (None, None)
+
+
+# --- the filter -------------------------------------------------------------------------------------
+def found_of(steps: Sequence[SearchStep]) -> list[SearchStep]:
+    """The steps as a chooser reads them, without what the answerer was shown."""
+    return [replace(each, shown=()) for each in steps]
+
+
+def test_only_the_answerer_sees_the_filter() -> None:
+    results = {"x": [passage("a", 3.0), passage("b", 1.0)], "y": [passage("c", 2.5)]}
+    model = ScriptedModel()
+    wanted = [choice("x"), choice("y"), choice("z")]
+    rounds, chooser, _ = run(list(wanted), results, passage_filter=AtLeast(2.0), model=model)
+    assert ids(rounds) == [["a"], ["c"]]
+    assert [each.candidate_scores for each in rounds] == [(3.0, 1.0), (2.5,)]
+    _, unfiltered, _ = run(list(wanted), results)
+    assert [found_of(steps) for steps in chooser.seen] == [
+        found_of(steps) for steps in unfiltered.seen
+    ]
+    assert [[p.id for p in each.shown] for each in chooser.seen[-1]] == [["a"], ["c"]]
+    assert all("Fact b" not in str(each.prompt) for each in model.requests)
+
+
+def test_a_dropped_passage_may_come_back_at_a_better_score() -> None:
+    results = {
+        "x": [passage("a", 3.0), passage("b", 1.0)],
+        "y": [passage("b", 2.5), passage("a", 2.4), passage("c", 2.2), passage("d", 2.1)],
+        "z": [passage("b", 9.0), passage("e", 0.1), passage("f", 0.1)],
+    }
+    rounds, chooser, _ = run(
+        [choice("x"), choice("y"), choice("z"), choice("w")],
+        results,
+        passage_filter=AtLeast(2.0),
+        rounds=3,
+    )
+    # b is shown at its score for y, once; a is not shown again
+    assert ids(rounds) == [["a"], ["b", "c", "d"], []]
+    assert [each.score for each in (rounds[1].passages or ())] == pytest.approx([2.5, 2.2, 2.1])
+    assert [[p.id for p in each.found] for each in chooser.seen[-1]] == [
+        ["a", "b"], ["c", "d"], ["e", "f"],
+    ]  # fmt: skip
+
+
+@given(
+    scores=st.lists(
+        st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), min_size=1),
+        min_size=1,
+        max_size=4,
+    ),
+    threshold=st.integers(0, 10),
+)
+def test_what_passes_live_is_what_its_best_recorded_turn_passes(
+    scores: list[dict[str, int]], threshold: int
+) -> None:
+    """Eq. 9 and 11: the record without the filter says what the filter would have let through."""
+    results = {
+        str(number): [
+            passage(name, float(score))
+            for name, score in sorted(turn.items(), key=lambda item: -item[1])
+        ]
+        for number, turn in enumerate(scores)
+    }
+
+    def rounds_of(**options: Any) -> list[Round]:
+        choices = [choice(query) for query in (*results, "end")]
+        return run(choices, results, rounds=len(results), **options)[0]
+
+    best: dict[str, float] = {}
+    for finished in rounds_of():
+        for one in (*(finished.passages or ()), *(finished.refound or ())):
+            best[one.id] = max(one.score or 0.0, best.get(one.id, 0.0))
+    shown = {name for names in ids(rounds_of(passage_filter=AtLeast(threshold))) for name in names}
+    assert shown == {name for name, score in best.items() if score >= threshold}
+
+
+def test_an_answer_without_evidence_is_asked_for_when_all_is_dropped() -> None:
+    model = ScriptedModel()
+    rounds, _, _ = run(
+        [choice("x"), choice("x"), choice("x")],
+        {"x": found("a", "b", "c")},
+        passage_filter=AtLeast(math.inf),
+        model=model,
+    )
+    assert ids(rounds) == [[], []]
+    assert all(each.answer for each in rounds)
+    assert str(model.requests[0].prompt).count("Evidence:\n(no passage)\nQuestion:") == 1
+
+
+@pytest.mark.parametrize("name", ["step", "rounds", "candidates"])
+def test_settings_out_of_range_are_refused(name: str) -> None:
+    out_of_range: Any = {name: 0}
+    with pytest.raises(UsageError, match=f"{name} must be at least 1, found 0"):
+        QueryLoopSettings(**out_of_range)
+
+
+@dataclass
+class Reads:
+    """Answers each query with its own name and what it found."""
+
+    delay_s: float = 0.0
+
+    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+        time.sleep(self.delay_s)
+        return QueryReading(answer=f"{query}:{''.join(each.id for each in found)}", usage=COST)
+
+
+@dataclass
+class Asks:
+    """Gives its verdicts in order, and remembers what it was shown."""
+
+    verdicts: list[StopVerdict]
+    delay_s: float = 0.0
+    seen: list[tuple[SearchStep, ...]] = field(default_factory=list)
+
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        assert question == QUESTION.text
+        time.sleep(self.delay_s)
+        self.seen.append(tuple(steps))
+        return self.verdicts.pop(0)
+
+
+def verdict(*, stops: bool, unread: bool = False) -> StopVerdict:
+    return StopVerdict(stops=stops, said="STOP" if stops else "GO ON", usage=COST, unread=unread)
+
+
+def loop_of(roles: Roles, model: ScriptedModel | None = None, **settings: Any) -> list[Round]:
+    chosen = QueryLoopSettings(**{"rounds": 2, "step": 1, **settings})
+    loop = QueryLoop(model or ScriptedModel(), chosen, roles)
+    return list(loop.rounds(QUESTION, Scripted({"x": found("a", "b"), "y": found("a", "b")})))
+
+
+def chooser_of(*queries: str) -> Written:
+    return Written([choice(each) for each in queries])
+
+
+def test_a_readers_answers_are_kept_and_paid() -> None:
+    free = Written([replace(choice(each), usage=FREE) for each in "xy"])
+    chooser = chooser_of("x", "y")
+    rounds = loop_of(Roles(chooser=chooser, reader=Reads()), verdicts=False)
+    bare = loop_of(Roles(chooser=free), verdicts=False)
+    assert [each.intermediate_answer for each in rounds] == ["x:a", "y:b"]
+    assert [each.intermediate_answer for each in bare] == [None, None]
+    assert [each.answer for each in chooser.seen[-1]] == ["x:a"]
+    for name, more in (("llm_calls", 2), ("prompt_tokens", 200), ("completion_tokens", 20)):
+        assert [
+            getattr(one.usage, name) - getattr(other.usage, name)
+            for one, other in zip(rounds, bare, strict=True)
+        ] == [more, more]
+
+
+def test_who_is_asked_says_where_it_would_end_and_is_paid_as_a_judge() -> None:
+    asker = Asks([verdict(stops=True), verdict(stops=False, unread=True)])
+    chooser = chooser_of("x", "y")
+    rounds = loop_of(Roles(chooser=chooser, asker=asker))
+    assert [each.signals for each in rounds] == [
+        {"llm_stop": 1.0, "malformed_actions": 0.0}, {"llm_stop": 0.0, "malformed_actions": 1.0},
+    ]  # fmt: skip
+    assert [each.action for each in rounds] == ["Search[x]\n\nSTOP", "Search[y]\n\nGO ON"]
+    assert [[step.query for step in steps] for steps in asker.seen] == [["x"], ["x", "y"]]
+    assert len(chooser.seen) == 2  # a verdict is no choice: nothing is chosen ahead
+    for each in rounds:
+        usage = each.usage
+        judged = (usage.judge_prompt_tokens, usage.judge_cached_tokens)
+        assert (usage.llm_calls, usage.judge_calls) == (2, 1)
+        assert (*judged, usage.judge_completion_tokens) == (100, 40, 10)
+
+
+def test_nobody_is_asked_without_verdicts() -> None:
+    asker = Asks([])
+    rounds = loop_of(Roles(chooser=chooser_of("x", "y"), asker=asker), verdicts=False)
+    assert all("llm_stop" not in each.signals for each in rounds)
+    assert [each.usage.judge_prompt_tokens for each in rounds] == [None, None]
+
+
+def test_a_rating_and_a_verdict_are_paid_together() -> None:
+    asker = Asks([verdict(stops=False)] * 2)
+    rounds = loop_of(Roles(chooser=chooser_of("x", "y"), asker=asker), judge=True)
+    assert [each.usage.judge_calls for each in rounds] == [2, 2]
+    assert all((each.usage.judge_prompt_tokens or 0) > 100 for each in rounds)
+    assert all({"judge_support", "llm_stop"} <= set(each.signals) for each in rounds)
+
+
+def test_a_loop_may_ask_for_its_answer_in_its_own_way() -> None:
+    def prompt(question: str, steps: Sequence[SearchStep]) -> str:
+        return f"{question} after {'+'.join(each.query for each in steps)}"
+
+    model = ScriptedModel(["Answer: one", "Answer: two"])
+    rounds = loop_of(Roles(chooser=chooser_of("x", "y"), prompt=prompt), model, verdicts=False)
+    assert [each.prompt for each in model.requests] == [
+        "Who wrote it? after x", "Who wrote it? after x+y",
+    ]  # fmt: skip
+    assert [each.answer for each in rounds] == ["one", "two"]
+
+
+@dataclass
+class Slow(Written):
+    """A chooser that takes its time."""
+
+    def choose(
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        time.sleep(0.03)
+        return Written.choose(self, question, steps, refused=refused)
+
+
+def test_a_rounds_seconds_hold_everybodys() -> None:
+    """Choosing 0.03, reading 0.02, answering 0.01; the verdict 0.04."""
+    for verdicts, least in ((False, 0.06), (True, 0.1)):
+        roles = Roles(
+            chooser=Slow([choice("x"), choice("y")]),
+            reader=Reads(delay_s=0.02),
+            asker=Asks([verdict(stops=False)] * 2, delay_s=0.04),
+        )
+        rounds = loop_of(roles, ScriptedModel(delay_s=0.01), verdicts=verdicts)
+        assert all((each.usage.latency_s or 0.0) >= least for each in rounds)
+    # what was chosen ahead, as the verdict on the round before, counts with the round it led to
+    chosen = Slow([choice("x"), choice("A", finishes=True), choice("y"), choice("z")])
+    rounds = loop_of(Roles(chooser=chosen), verdicts=True)
+    assert (rounds[0].usage.latency_s or 0.0) >= 0.03
+    assert (rounds[1].usage.latency_s or 0.0) >= 0.06

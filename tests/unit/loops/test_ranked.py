@@ -1,0 +1,475 @@
+"""The loops over one ranking: what each round shows, holds and costs, and what a passage filter leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.datasets.registry import load
+from suffice.errors import UsageError
+from suffice.live.controller import Controller
+from suffice.loops.ranked import (
+    BudgetedPipeline,
+    BudgetedSettings,
+    CumulativePipeline,
+    CumulativeSettings,
+    settle_certainty,
+)
+from suffice.loops.record.recorder import RecorderSettings, Task, record
+from suffice.loops.registry import make_pipeline
+from suffice.loops.steps import RoundReads
+from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import Certainty, PassageFilter, StopPolicy
+from suffice.replay.run.engine import stop_rounds
+from suffice.retrieval.retrievers import OwnParagraphs, pooled_passages
+from suffice.signals.asking.reranking import RERANK_VARIANCE
+from suffice.signals.model_confidence import TOKEN_PROBABILITY
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import LoopView, Passage, Question, Round
+
+QUESTION = Question(id="q", text="Which fact of page 3?")
+
+
+def passages(n: int) -> tuple[Passage, ...]:
+    return tuple(Passage(id=f"p{i}", title=f"Page {i}", text=f"Fact {i} of them") for i in range(n))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Gives its passages as they are, and remembers how many were asked for."""
+
+    found: tuple[Passage, ...]
+    asked: list[int]
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        self.asked.append(k)
+        return self.found[:k]
+
+
+def rounds(n: int, model: ScriptedModel | None = None, **settings: Any) -> list[Round]:
+    loop = BudgetedPipeline(model or ScriptedModel(), BudgetedSettings(**settings))
+    return list(loop.rounds(QUESTION, Listed(passages(n), [])))
+
+
+def added(found: list[Round]) -> list[int]:
+    return [len(each.passages or ()) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "expected"),
+    [
+        (40, {}, [5, 5, 5]),
+        (12, {}, [5, 5, 2]),  # a round that adds fewer is a round
+        (10, {}, [5, 5]),  # one that adds none is not
+        (5, {}, [5]),
+        (3, {}, [3]),
+        (0, {}, []),
+        (40, {"start": 2, "step": 3, "rounds": 4}, [2, 3, 3, 3]),
+        (4, {"start": 1, "step": 1, "rounds": 9}, [1, 1, 1, 1]),
+        (
+            99,
+            {"start": 30, "step": 30, "rounds": 3},
+            [30, 30, 30],
+        ),  # more than the usual candidates
+    ],
+)
+def test_what_each_round_adds(n: int, settings: dict[str, Any], expected: list[int]) -> None:
+    found = rounds(n, **settings)
+    assert added(found) == expected
+    shown = [each.id for finished in found for each in finished.passages or ()]
+    assert shown == [f"p{i}" for i in range(sum(expected))]
+
+
+def test_prompts_grow_at_their_end_and_say_what_is_wanted() -> None:
+    model = ScriptedModel()
+    rounds(40, model)
+    first, second, third = (str(request.prompt) for request in model.requests)
+    for shorter, longer, more in ((first, second, 10), (second, third, 15)):
+        head = shorter.rpartition("\nQuestion:")[0]
+        assert longer.startswith(head)
+        assert longer.rpartition("Evidence:")[2].count("Fact ") == more
+    assert first.rstrip().endswith("Answer:")
+    assert "answer: unknown" in first
+    assert {request.max_tokens for request in model.requests} == {64}
+    chat = ScriptedModel(api="chat")
+    rounds(5, chat)
+    asked = str(chat.requests[0].prompt)
+    assert "Confidence" not in asked
+    assert "Answer:" not in asked
+
+
+def test_tasr_signals_exist_with_its_prompt() -> None:
+    found = rounds(5, prompt="answer-first")
+    assert found[0].verbalized_confidence is not None
+    assert rounds(5)[0].verbalized_confidence is None
+
+
+def test_it_ranks_once() -> None:
+    source = Listed(passages(40), [])
+    found = list(BudgetedPipeline(ScriptedModel(), BudgetedSettings()).rounds(QUESTION, source))
+    assert source.asked == [40]
+    assert [each.usage.retrievals for each in found] == [1, 0, 0]
+    assert [each.query for each in found] == [QUESTION.text, None, None]
+
+
+def test_a_reranker_is_counted_and_its_scores_kept() -> None:
+    scored = tuple(
+        replace(each, score=0.1 * i, rerank_score=9.0 - i) for i, each in enumerate(passages(8))
+    )
+    loop = BudgetedPipeline(ScriptedModel(), BudgetedSettings())
+    found = list(loop.rounds(QUESTION, Listed(scored, [])))
+    assert [each.usage.rerank_calls for each in found] == [1, 0]
+    assert not math.isnan(RERANK_VARIANCE(LoopView("", tuple(found))))
+    scores = found[0].candidate_scores or ()
+    assert len(scores) == 8
+    assert list(scores) == sorted(scores, reverse=True)  # the retriever's, whatever order came last
+
+
+def test_the_encoder_compares_each_answer_with_its_evidence() -> None:
+    encoder = HashingEncoder()
+    loop = BudgetedPipeline(
+        ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=encoder
+    )
+    found = list(loop.rounds(QUESTION, Listed(passages(8), [])))
+    for each in found:
+        assert 0.5 < each.signals["evidence_consistency"] <= 1.0
+    encoded = [text for call in encoder.calls for text in call]
+    assert len(encoded) == len(set(encoded)) == 9  # eight passages and one answer, each once
+    assert not rounds(8)[0].signals
+
+
+def test_novelty_is_measured_where_it_is_read() -> None:
+    for read in (True, False):
+        loop = BudgetedPipeline(
+            ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=HashingEncoder()
+        )
+        steps = loop.steps(QUESTION, Listed(passages(8), []), RoundReads(novelty=read))
+        signals = [step.finished(step.asked()).signals for step in steps]
+        assert all(("passage_novelty" in each) == read for each in signals)
+        assert all("evidence_consistency" in each for each in signals)
+
+
+# --- certainty ------------------------------------------------------------------------------------
+class Silent:
+    """A model that does not say whether it gives log-probabilities."""
+
+    name = "silent"
+    api = "completion"
+
+
+@pytest.mark.parametrize(
+    ("asked", "logprobs", "certainty", "samples", "why"),
+    [
+        ("auto", True, "token_probability", 0, "the model gives log-probabilities"),
+        ("auto", False, "self_consistency", 3, "the model gives no log-probabilities"),
+        ("auto", None, "self_consistency", 3, "does not say whether it gives"),
+        ("self_consistency", True, "self_consistency", 3, "as asked"),
+        ("token_probability", True, "token_probability", 0, "as asked"),
+        ("token_probability", None, "token_probability", 0, "as asked"),
+    ],
+)
+def test_where_certainty_comes_from(
+    asked: Any, logprobs: bool | None, certainty: str, samples: int, why: str
+) -> None:
+    model: Any = Silent() if logprobs is None else ScriptedModel(logprobs=logprobs)
+    settled, said = settle_certainty(BudgetedSettings(certainty=asked), model)
+    assert (settled.certainty, settled.samples) == (certainty, samples)
+    assert why in said
+
+
+def test_token_probability_is_refused_where_there_is_none() -> None:
+    model = ScriptedModel(logprobs=False)
+    with pytest.raises(UsageError, match=r"--certainty self_consistency"):
+        BudgetedPipeline(model, BudgetedSettings(certainty="token_probability"))
+    assert not model.requests
+
+
+def test_a_model_without_log_probabilities_votes() -> None:
+    model = ScriptedModel(["a", "b", "A."] * 3, logprobs=False)
+    found = rounds(40, model)
+    assert [each.answer for each in found] == ["a"] * 3
+    assert [each.samples for each in found] == [("a", "b", "A.")] * 3
+    assert [(request.n, request.temperature) for request in model.requests] == [(3, 0.7)] * 3
+    assert len({request.seed for request in model.requests}) == 3
+    assert [each.usage.llm_calls for each in found] == [3, 3, 3]
+    asked_for_five = ScriptedModel(logprobs=False)
+    rounds(5, asked_for_five, samples=5)
+    assert asked_for_five.requests[0].n == 5
+
+
+def test_with_log_probabilities_one_greedy_call_a_round_carries_them() -> None:
+    model = ScriptedModel()
+    found = rounds(40, model)
+    assert [(each.n, each.temperature, each.top_logprobs) for each in model.requests] == [
+        (1, 0, 5)
+    ] * 3
+    for number in range(1, 4):
+        assert 0 < TOKEN_PROBABILITY(LoopView("", tuple(found[:number]))) <= 1
+    assert rounds(5, samples=2)[0].usage.sample_calls == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"start": 0}, "start must be at least 1, found 0"),
+        ({"step": 0}, "step must be at least 1, found 0"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"certainty": "guess"}, "unknown certainty 'guess'; known: auto"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        BudgetedSettings(**settings)
+
+
+# --- replay is live -------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Reranked:
+    """Own paragraphs with a score that a reranker might give: the length of the text."""
+
+    source: OwnParagraphs
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        found = self.source.retrieve(query, k)
+        return [replace(each, rerank_score=float(len(each.text or ""))) for each in found]
+
+
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_the_live_loop_stops_where_replay_says(tmp_path: Path, *, logprobs: bool) -> None:
+    examples = load("generated", limit=12)
+    settings = BudgetedSettings(start=2, step=2, rounds=4)
+    encoder = HashingEncoder()
+
+    def loop() -> BudgetedPipeline:
+        return BudgetedPipeline(ScriptedModel(logprobs=logprobs), settings, encoder=encoder)
+
+    sources = {each.question.id: Reranked(OwnParagraphs(each.passages)) for each in examples}
+    tasks = [
+        Task(question=each.question, gold=each.gold, retriever=sources[each.question.id])
+        for each in examples
+    ]
+    record(tasks, loop(), tmp_path / "t", RecorderSettings(run={}, concurrency=1))
+    traces = read_traces(tmp_path / "t")
+    certainty: Certainty = "token_probability" if logprobs else "self_consistency"
+    policies: list[StopPolicy] = [
+        FixedPolicy(2),
+        RulePolicy(rule=f"{certainty} > 0.75"),
+        RulePolicy(rule=f"{certainty} > 0.6 and answer_stable"),
+        RulePolicy(rule="evidence_consistency > 0.6 or rerank_variance < 0.1"),
+        ABRagPolicy.published(certainty),
+    ]
+    stops = set()
+    for policy in policies:
+        expected = dict(zip(traces.question_ids, stop_rounds(policy, traces), strict=True))
+        for each in examples:
+            live = Controller(policy, max_rounds=settings.rounds)
+            for finished in loop().rounds(each.question, sources[each.question.id]):
+                if live.observe(finished).stop:
+                    break
+            assert len(live.rounds) == expected[each.question.id]
+            stops.add(len(live.rounds))
+    assert stops == {1, 2, 3, 4}
+
+
+PASSAGES = tuple(
+    Passage(id=name, title=name, text=f"{name} is a town on the river {name}a.")
+    for name in ("Ardel", "Borel", "Cadel", "Dorel")
+)
+CADEL = Question(id="q", text="On which river is Cadel?")
+
+
+def cumulative_rounds(model: ScriptedModel, **settings: int) -> list[Round]:
+    loop = CumulativePipeline(model, CumulativeSettings(**settings))  # type: ignore[arg-type]
+    return list(loop.rounds(CADEL, OwnParagraphs(PASSAGES)))
+
+
+def test_one_more_passage_a_round_best_first() -> None:
+    model = ScriptedModel()
+    found = cumulative_rounds(model, rounds=3)
+    assert [len(each.passages or ()) for each in found] == [1, 1, 1]
+    shown = [each.passages[0].id for each in found if each.passages]
+    assert shown[0] == "Cadel"
+    assert len(set(shown)) == 3
+    for number, request in enumerate(model.requests):
+        assert str(request.prompt).count(" is a town on the river ") == number + 1
+        assert (request.temperature, request.n, request.top_logprobs) == (0.0, 1, 5)
+
+
+def test_the_query_and_its_scores_belong_to_the_round_that_retrieved() -> None:
+    first, second = cumulative_rounds(ScriptedModel(), rounds=2)
+    assert (first.query, first.usage.retrievals) == (CADEL.text, 1)
+    assert first.candidate_scores is not None
+    assert len(first.candidate_scores) == len(PASSAGES)
+    assert list(first.candidate_scores) == sorted(first.candidate_scores, reverse=True)
+    assert (second.query, second.candidate_scores, second.usage.retrievals) == (None, None, 0)
+
+
+def test_it_ends_when_no_passage_is_left() -> None:
+    assert len(cumulative_rounds(ScriptedModel(), rounds=9)) == len(PASSAGES)
+
+
+def test_samples_are_drawn_and_paid_apart() -> None:
+    model = ScriptedModel()
+    found = cumulative_rounds(model, rounds=2, samples=3)
+    for each in found:
+        assert len(each.samples or ()) == 3
+        usage = each.usage
+        assert (usage.llm_calls, usage.sample_calls) == (4, 3)
+        assert usage.prompt_tokens is not None
+        assert usage.sample_completion_tokens is not None
+    seeds = [request.seed for request in model.requests if request.n == 3]
+    assert len(set(seeds)) == 2
+    again = ScriptedModel()
+    cumulative_rounds(again, rounds=2, samples=3)
+    assert [request.seed for request in again.requests if request.n == 3] == seeds
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "failure"),
+    [
+        ("Answer: Cadela\nConfidence: 4", "Cadela", None),
+        ("Answer:\nConfidence: 4", "", "empty answer line"),
+        ("", "", "empty reply"),
+        ("Confidence: 2", "", "no answer line"),
+    ],
+)
+def test_a_parse_failure_is_an_empty_answer_with_its_reason(
+    reply: str, answer: str, failure: str | None
+) -> None:
+    (found,) = cumulative_rounds(ScriptedModel([reply] * 4), rounds=1)
+    assert (found.answer, found.parse_failure, found.response) == (answer, failure, reply)
+
+
+def test_pooling_keeps_one_text_an_id() -> None:
+    other = Passage(id="Ardel", title="Ardel", text="another Ardel")
+    pooled = pooled_passages([PASSAGES, (PASSAGES[0], other), (other,)])
+    assert [each.id for each in pooled] == ["Ardel", "Borel", "Cadel", "Dorel", "Ardel~2"]
+    assert pooled[-1].text == "another Ardel"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rounds": 0}, {"samples": -1}, {"seed": -1}, {"max_tokens": 0}]
+)
+def test_cumulative_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(UsageError, match=f"{name} must be at least .*, found {value}"):
+        CumulativeSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_the_closed_book_shows_nothing_and_is_paid() -> None:
+    model = ScriptedModel(["Answer: Cadela\nConfidence: 2"])
+    loop = CumulativePipeline(model, CumulativeSettings(samples=3, judge=True))
+    found = loop.closed_book(CADEL)
+    assert (found.answer, found.verbalized_confidence) == ("Cadela", 2.0)
+    assert (found.passages, found.query, found.samples) == ((), None, None)
+    usage = found.usage
+    assert (usage.llm_calls, usage.sample_calls, usage.retrievals, usage.judge_calls) == (
+        1,
+        0,
+        0,
+        0,
+    )
+    assert usage.prompt_tokens is not None
+    assert usage.latency_s is not None
+    (request,) = model.requests
+    assert CADEL.text in str(request.prompt)
+    assert "is a town" not in str(request.prompt)
+    assert (request.temperature, request.top_logprobs) == (0.0, 5)
+
+
+def test_a_judge_rates_each_round_over_its_passages_so_far() -> None:
+    model = ScriptedModel(["Answer: a", "3", "Answer: b", "maybe"])
+    loop = CumulativePipeline(model, CumulativeSettings(rounds=2, judge=True))
+    first, second = loop.rounds(CADEL, OwnParagraphs(PASSAGES))
+    assert first.signals == {"judge_support": 3.0}
+    assert math.isnan(second.signals["judge_support"])
+    assert [each.usage.judge_calls for each in (first, second)] == [1, 1]
+    assert [each.usage.llm_calls for each in (first, second)] == [1, 1]
+    asked = [str(request.prompt).rpartition("Evidence:")[2] for request in model.requests]
+    assert [prompt.count(" is a town on the river ") for prompt in asked] == [1, 1, 2, 2]
+    assert asked[3].endswith("Answer: b\nRating:")
+
+
+WHICH = Question(id="q", text="Which fact?")
+SCORES = (9.0, 1.0, 8.0, 2.0, 7.0, 3.0)
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    score: float
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if (each.score or 0.0) >= self.score]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Passages p0, p1, ... with these scores, in this order."""
+
+    scores: tuple[float, ...] = SCORES
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        return [
+            Passage(id=f"p{at}", title=f"Page {at}", text=f"Fact {at}", score=score)
+            for at, score in enumerate(self.scores[:k])
+        ]
+
+
+def run(
+    settings: Any, least: float | None, source: Scored | None = None
+) -> tuple[list[Round], ScriptedModel]:
+    model = ScriptedModel()
+    passage_filter = None if least is None else AtLeast(least)
+    loop = make_pipeline(model, settings, None, passage_filter)
+    return list(loop.rounds(WHICH, source or Scored())), model
+
+
+def ids(rounds: list[Round]) -> list[list[str]]:
+    return [[each.id for each in finished.passages or ()] for finished in rounds]
+
+
+@pytest.mark.parametrize(
+    ("settings", "least", "expected"),
+    [
+        (CumulativeSettings(rounds=3), None, [["p0"], ["p1"], ["p2"]]),
+        (CumulativeSettings(rounds=3), 2.5, [["p0"], ["p2"], ["p4"]]),
+        (CumulativeSettings(rounds=9), 6.5, [["p0"], ["p2"], ["p4"]]),  # three are left
+        (CumulativeSettings(rounds=9), math.inf, [[]]),
+        (BudgetedSettings(start=2, step=2), 2.0, [["p0", "p2"], ["p3", "p4"], ["p5"]]),
+        (BudgetedSettings(start=2, step=2), math.inf, [[]]),
+    ],
+)
+def test_the_ranking_is_filtered_and_then_shown_from_its_head(
+    settings: Any, least: float | None, expected: list[list[str]]
+) -> None:
+    rounds, model = run(settings, least)
+    assert ids(rounds) == expected
+    assert rounds[0].candidate_scores == tuple(sorted(SCORES, reverse=True))
+    shown = [each for finished in expected for each in finished]
+    evidence = str(model.requests[-1].prompt).rpartition("Evidence:")[2]
+    assert evidence.count("Fact ") == len(shown)
+    assert all(f"[Page {name[1:]}]" in evidence for name in shown)
+
+
+def test_with_nothing_left_the_prompt_says_so() -> None:
+    rounds, model = run(CumulativeSettings(), math.inf)
+    assert rounds[0].answer
+    assert "Evidence:\n(no passage)\nQuestion: Which fact?" in str(model.requests[0].prompt)
+
+
+def test_where_nothing_was_found_there_is_no_round() -> None:
+    for least in (None, 2.0):
+        assert run(CumulativeSettings(), least, Scored(()))[0] == []
+
+
+def test_what_keeps_passages_is_a_filter() -> None:
+    assert isinstance(AtLeast(1.0), PassageFilter)
