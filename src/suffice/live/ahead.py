@@ -28,11 +28,9 @@ class Wasted:
 
 
 class Ahead:
-    """The rounds of a loop, of which one more than is decided about is under way.
+    """The rounds of a loop: while round t is decided about, round t + 1 is searched and asked in a thread.
 
-    While round t is answered and decided about, the query of round t + 1 is chosen and sent, what it finds is
-    read, and its answer is asked for where answers are read, in a thread of its own. An error there is the
-    round's, raised where it is reached; so is what it cost counted against budgets.
+    Its errors and costs are raised and counted where it is reached.
     """
 
     def __init__(self, steps: Iterator[Step], meter: Meter) -> None:

@@ -81,25 +81,20 @@ class Follower(Protocol):
     @property
     def policy(self) -> StopPolicy:
         """What decides."""
-        ...
 
     @property
     def rounds(self) -> tuple[Round, ...]:
         """Those it was told of."""
-        ...
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
         """What the policy read in them."""
-        ...
 
     def start(self, question: str) -> object:
         """The question begins."""
-        ...
 
     def observe(self, finished: Round) -> Decision:
         """Take in a round and decide."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,19 +263,12 @@ def _spent(rounds: Sequence[Round]) -> Spent:
 
 
 def _with_wasted(spent: Spent, wasted: Wasted) -> Spent:
-    calls, tokens = spent.calls, spent.tokens
-    return replace(
-        spent,
-        calls=None if calls is None else calls + wasted.calls,
-        tokens=None if tokens is None or wasted.tokens is None else tokens + wasted.tokens,
-    )
+    calls = _total([spent.calls, wasted.calls])
+    return replace(spent, calls=calls, tokens=_total([spent.tokens, wasted.tokens]))
 
 
 def _saved(rounds: Sequence[Round], left: int, *, grows: bool) -> Spent:
-    """What so many rounds more would have cost, each as dear as the last.
-
-    ``grows``: they cost nothing but a longer prompt at the end, and nobody knows by how much.
-    """
+    """What so many rounds more would have cost, each as dear as the last; if a prompt ``grows``, unknown."""
     last = _spent(rounds[-1:])
     tokens = None if last.tokens is None or (grows and left) else left * last.tokens
     return Spent(
@@ -471,7 +459,9 @@ def _answered(
 ) -> Answered:
     stopped_by, reason = ending
     choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
-    chosen = answer_round(choice, view, decisions, signals) or len(rounds)
+    chosen = answer_round(choice, view, [one.confidence for one in decisions], signals) or len(
+        rounds
+    )
     confidence = decisions[chosen - 1].confidence
     declined = _declines(settings, decisions[chosen - 1])
     return Answered(

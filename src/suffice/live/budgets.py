@@ -69,19 +69,14 @@ class Spending:
         self._budgets = budgets
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
-        self._counted = True
+        self.counted = True  # whether the tokens of all calls are known
         self.tokens = 0
         self._usd = 0.0
 
     @property
     def usd(self) -> float | None:
         """Dollars so far; ``None`` without prices, or when tokens were not counted."""
-        return self._usd if self._tariffs and self._counted else None
-
-    @property
-    def counted(self) -> bool:
-        """Whether the tokens of all calls are known."""
-        return self._counted
+        return self._usd if self._tariffs and self.counted else None
 
     def add_calls(
         self,
@@ -94,7 +89,7 @@ class Spending:
     ) -> None:
         """Count calls with the tokens of all of them; ``prompts`` of them, of one length, were evaluated."""
         if prompt is None or completion is None:
-            self._counted = False
+            self.counted = False
         prompt, completion = prompt or 0, completion or 0
         cached = min(cached or 0, prompt)  # not reported: all of it is paid in full
         self.tokens += prompt + completion
@@ -139,7 +134,7 @@ class Spending:
         wanted = {"tokens": budgets.tokens, "USD": budgets.usd}
         limited = {unit: limit for unit, limit in wanted.items() if limit is not None}
         for unit, limit in limited.items():
-            if not self._counted:
+            if not self.counted:
                 return (
                     f"the server counts no tokens, so a budget of {limit:g} {unit} cannot be kept"
                 )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.fields import Fields, number
 from suffice.policies.file import (
@@ -108,17 +110,30 @@ class Decider:
         if number == 1 != self.max_rounds:  # with one round nothing is decided by them
             self._check_inputs(loop, signals)
         decision = decide(self.policy, SignalTable.of_loop(loop, signals, now.question_id))
+        now.decision = self._bounded(decision, number)
+        return now.decision
+
+    def decide_whole(
+        self, view: LoopView, question_id: str
+    ) -> tuple[Decision, SignalTable, int | None]:
+        """The decision after the last of a question's rounds, what was read in all, the first stop."""
+        table = SignalTable.of_view(view, self._specs, question_id)
+        fired = np.flatnonzero(self.policy.fires(table)[0])
+        decision = self._bounded(decide(self.policy, table), table.n_rounds)
+        return decision, table, int(fired[0]) + 1 if fired.size else None
+
+    def _bounded(self, decision: Decision, number: int) -> Decision:
+        """The decision under the budget of rounds."""
         if decision.stop:
-            decision = replace(decision, stopped_by="policy")
-        elif self.max_rounds is not None and number >= self.max_rounds:
-            decision = replace(
-                decision,
-                action=Action.STOP,
-                reason=f"the budget of {self.max_rounds} rounds is spent; {decision.reason}",
-                stopped_by="budget",
-            )
-        now.decision = decision
-        return decision
+            return replace(decision, stopped_by="policy")
+        if self.max_rounds is None or number < self.max_rounds:
+            return decision
+        return replace(
+            decision,
+            action=Action.STOP,
+            reason=f"the budget of {self.max_rounds} rounds is spent; {decision.reason}",
+            stopped_by="budget",
+        )
 
     def _check_inputs(self, loop: LoopView, signals: Mapping[str, Sequence[float]]) -> None:
         """Say in the first round which signals this loop does not give; silence would cost its budget."""

@@ -116,7 +116,7 @@ def ended(writer: LoopRecord) -> str:
 def answer_round(
     choice: AnswerChoice,
     view: LoopView,
-    decisions: Sequence[Decision],
+    confidences: Sequence[float | None],
     signals: Mapping[str, Sequence[float]],
 ) -> int | None:
     """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
@@ -141,7 +141,7 @@ def answer_round(
         abstain = np.array([read("abstained")]) != 0.0
         values = occurrences(np.where(abstain, np.nan, [codes]))
     elif choice.rule == "most-confident":
-        values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
+        values = np.array([[confidences[number - 1] for number in there]], np.float64)
     else:
         values = np.array([read(choice.signal)])
         values = -values if choice.rule == "lowest" else values
@@ -247,7 +247,8 @@ class Loop:
     def answer_round(self) -> int | None:
         """The round, from 1, whose answer is returned, see :func:`answer_round`."""
         view = LoopView(self.question, self.rounds)
-        return answer_round(self._watch.choice, view, self._decisions, self._state.signals)
+        sure = [decision.confidence for decision in self._decisions]
+        return answer_round(self._watch.choice, view, sure, self._state.signals)
 
     # --- rounds ----------------------------------------------------------------------------------
     def observe(

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from suffice.concurrency import room_for_a_thread
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.live.controller import Decider, new_state
+from suffice.live.controller import Decider
 from suffice.live.loop import Loop, answer_round
 from suffice.live.reported import PARTS, round_of
 from suffice.policies.file import PolicyFile, policy_hash
@@ -28,6 +28,7 @@ from suffice.scoring import AnswerChoice
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.openapi import As, Operation, Shape, described, read_body, said_of
 from suffice.signals.available import lack_live
+from suffice.signals.table import confidences
 from suffice.trace.rounds.records import (
     LoopView,
     Question,
@@ -447,27 +448,22 @@ def _events(
 
 def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
     """What a policy says of a question's rounds, the last of them, and the decision."""
-    decider = named.decider(asked.max_rounds)
     name = asked.question if asked.question_id is None else asked.question_id
-    state = new_state(decider, asked.question, name)
-    decisions: list[Decision] = []
+    rounds: list[Round] = []
     earlier: set[str] = set()
     for number, held in enumerate(asked.rounds, start=1):
         try:
-            finished = observed(held, earlier)
+            rounds.append(observed(held, earlier))
         except SufficeError as error:
             raise Refusal(400, f"round {number}: {error}", param="rounds") from error
-        decisions.append(decider.decide(state, finished))
-        earlier.update(passage.id for passage in finished.passages or ())
-    last = decisions[-1]
-    stops = (
-        number
-        for number, decision in enumerate(decisions, start=1)
-        if decision.stopped_by == "policy"
-    )
+        earlier.update(passage.id for passage in rounds[-1].passages or ())
+    view = LoopView(asked.question, tuple(rounds))
+    last, table, would_stop = named.decider(asked.max_rounds).decide_whole(view, name)
+    signals = {signal: column[0].tolist() for signal, column in table.values.items()}
+    sure = confidences(named.policy, table)
     reply = Decided(
-        **told_of(named, last, state.loop, state.signals),
-        would_stop=next(stops, None),
-        answer_round=answer_round(named.choice, state.loop, decisions, state.signals),
+        **told_of(named, last, view, signals),
+        would_stop=would_stop,
+        answer_round=answer_round(named.choice, view, sure, signals),
     )
-    return reply, state.loop.current, last
+    return reply, view.current, last

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.records import LoopView, Round
     from suffice.trace.rounds.table import TraceSet
 
-
 _NOT_GIVEN = "reads what is not given"
 NOT_GIVEN = rf"the \S+ policy {_NOT_GIVEN}: "
 """How the warning of a policy whose inputs do not come begins, for a filter of warnings."""
@@ -24,20 +23,9 @@ NOT_GIVEN = rf"the \S+ policy {_NOT_GIVEN}: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Why a record, a loop that is to run, or a round of one, does not give a signal.
+    """Why a record, a loop that is to run, or a round of one (``source``), does not give a signal.
 
-    Parameters
-    ----------
-    spec
-        The signal.
-    columns
-        Columns that it, or the model that computes it, would read and that are not there.
-    source
-        Where the record was read from, or which loop or round it is.
-    because
-        Why it is not there, where more is known than that.
-    give
-        What to type so that it is; ``None``: what a record needs.
+    ``columns`` are those it lacks; ``give``: what to type so that it is, ``None``: what a record needs.
     """
 
     spec: Signal
@@ -47,11 +35,6 @@ class Lack:
     give: str | None = None
 
     @property
-    def unrecorded(self) -> bool:
-        """Whether only a recorded value would do."""
-        return self.spec.recorded_only
-
-    @property
     def no_columns(self) -> str:
         """The columns that are not there, as a sentence; empty: all are."""
         return f"the trace has no {' and no '.join(self.columns)}" if self.columns else ""
@@ -59,7 +42,7 @@ class Lack:
     @property
     def why(self) -> str:
         """The reason, for a list of what was left out."""
-        if not self.unrecorded:
+        if not self.spec.recorded_only:
             return self.no_columns
         by = f" (suffice signals {self.spec.asks})" if self.spec.asks else ""
         return f"needs a model{by}, and is not recorded"
@@ -67,17 +50,21 @@ class Lack:
     @property
     def needed(self) -> str:
         """What is needed, and where it was looked for."""
-        if not self.unrecorded and not self.columns:
+        if not self.spec.recorded_only and not self.columns:
             return f"cannot be computed from {self.source}"
-        what = "a recorded value" if self.unrecorded else f"column {' and '.join(self.columns)}"
+        what = (
+            "a recorded value"
+            if self.spec.recorded_only
+            else f"column {' and '.join(self.columns)}"
+        )
         return f"needs {what}, which {self.source} does not hold"
 
     @property
     def remedy(self) -> str:
         """What to type, for the end of an error message; may be empty."""
-        if self.give is not None:
-            return f"; {self.give}" if self.give else ""
-        return remedy(self.spec) if self.unrecorded else ""
+        if self.give is None:
+            return remedy(self.spec) if self.spec.recorded_only else ""
+        return f"; {self.give}" if self.give else ""
 
     @property
     def predicate(self) -> str:

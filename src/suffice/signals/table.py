@@ -46,7 +46,10 @@ class SignalTable:
 
     @classmethod
     def of_loop(
-        cls, loop: LoopView, values: Mapping[str, Sequence[float]], question_id: str
+        cls,
+        loop: LoopView,
+        values: Mapping[str, Sequence[float] | NDArray[np.float64]],
+        question_id: str,
     ) -> SignalTable:
         """The table of one question, by the values of its rounds so far."""
         return cls(
@@ -55,6 +58,14 @@ class SignalTable:
             question_ids=(question_id,),
             loop=loop,
         )
+
+    @classmethod
+    def of_view(cls, view: LoopView, specs: Iterable[Signal], question_id: str) -> SignalTable:
+        """The table of one question whose rounds are all at hand, as replay would read it."""
+        specs = tuple(specs)
+        columns = signal_columns(GrowingRecord(view, specs).rounds.traces, specs)
+        named = {spec.name: column[0] for spec, column in zip(specs, columns, strict=True)}
+        return cls.of_loop(view, named, question_id)
 
     @property
     def n_questions(self) -> int:
@@ -102,17 +113,21 @@ def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
 
 def decide(policy: StopPolicy, table: SignalTable) -> Decision:
     """What a policy says of the last round of one question."""
-    number = table.n_rounds
-    stops = bool(policy.fires(table)[0, -1])
-    said = policy.explain(table, 0, number)
-    confidence = getattr(policy, "confidence", None)  # a ConfidentPolicy's; asking that takes long
-    sure = None if confidence is None else confidence(table)
+    said = policy.explain(table, 0, table.n_rounds)
     return Decision(
-        action=Action.STOP if stops else Action.CONTINUE,
+        action=Action.STOP if policy.fires(table)[0, -1] else Action.CONTINUE,
         reason=said.reason,
         values=said.values,
-        confidence=None if sure is None or math.isnan(sure[0, -1]) else float(sure[0, -1]),
+        confidence=confidences(policy, table)[-1],
     )
+
+
+def confidences(policy: StopPolicy, table: SignalTable) -> list[float | None]:
+    """A policy's confidence after each round of one question; ``None``: undefined, or it has none."""
+    sure = getattr(policy, "confidence", lambda _: None)(table)  # isinstance would take long
+    if sure is None:
+        return [None] * table.n_rounds
+    return [None if math.isnan(value) else value for value in sure[0].tolist()]
 
 
 class GrowingRecord:
@@ -176,9 +191,7 @@ class GrowingRecord:
 
 def loop_column(spec: Signal, view: LoopView) -> list[float]:
     """A signal in every round of a view, as replay would read it."""
-    record = GrowingRecord(view, [spec])
-    (column,) = signal_columns(record.rounds.traces, [spec])
-    return [float(value) for value in column[0]]
+    return list(map(float, SignalTable.of_view(view, [spec], "").signal(spec.name)[0]))
 
 
 def signal_value(spec: Signal, view: LoopView) -> float:

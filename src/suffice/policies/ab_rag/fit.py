@@ -74,7 +74,7 @@ class _Held:
             return
         why = self._lacks[name]
         lacks = f"is defined in no round of {self.source}"
-        if why is not None and not why.unrecorded:
+        if why is not None and not why.spec.recorded_only:
             lacks = why.needed
         raise UsageError(f"ab-rag reads {name!r}, which {lacks}{remedy(resolve(name))}")
 
