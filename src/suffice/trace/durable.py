@@ -444,28 +444,21 @@ class FailureFile:
         self._names = tuple(names)
         self._lines: dict[tuple[Any, ...], dict[str, Any]] = {}
         files = failures_files(root) if shard is None else [self._path]
-        self._others = [file for file in files if file != self._path]
-        for file in files:
-            if file.exists():
-                self._load(file)
+        self._files = [file for file in files if file.exists()]
+        for file in self._files:
+            for row, line in enumerate(plain_file(file).read_bytes().splitlines()):
+                if line.strip():
+                    self._load(line, file, row)
 
-    def _load(self, file: Path) -> None:
-        for number, line in enumerate(plain_file(file).read_bytes().splitlines()):
-            if not line.strip():
-                continue
-            try:
-                entry = strict_json(line.decode("utf-8"))
-                key = tuple(entry[name] for name in self._names)
-                self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
-            except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-                raise DataError(
-                    "not a failure record; delete the line to go on",
-                    file=str(file),
-                    row=number,
-                ) from error
-
-    def __contains__(self, key: tuple[Any, ...]) -> bool:
-        return key in self._lines
+    def _load(self, line: bytes, file: Path, row: int) -> None:
+        try:
+            entry = strict_json(line.decode("utf-8"))
+            key = tuple(entry[name] for name in self._names)
+            self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            raise DataError(
+                "not a failure record; delete the line to go on", file=str(file), row=row
+            ) from error
 
     @property
     def keys(self) -> frozenset[tuple[Any, ...]]:
@@ -474,33 +467,26 @@ class FailureFile:
 
     def add(self, key: tuple[Any, ...], reason: str) -> None:
         """Note a failure, durably; one more attempt where it is known."""
-        attempts = int(self._lines.get(key, {}).get("attempts", 0)) + 1
-        self._lines[key] = {
-            **dict(zip(self._names, key, strict=True)),
-            "reason": reason,
-            "attempts": attempts,
-        }
-        self._write()
+        attempts = self._lines.get(key, {}).get("attempts", 0) + 1
+        entry = dict(zip(self._names, key, strict=True))
+        self._write(self._lines | {key: {**entry, "reason": reason, "attempts": attempts}})
 
     def take_over(self, other: FailureFile, finished: Container[tuple[Any, ...]]) -> None:
         """Add what failed elsewhere, but for what was ``finished``."""
         new = {key: entry for key, entry in other._lines.items() if key not in finished}
-        if new:
-            self._lines = new | self._lines
-            self._write()
+        self._write(new | self._lines)
 
     def clear(self, keys: Iterable[tuple[Any, ...]]) -> None:
         """Forget those that were finished after all."""
-        known = [key for key in keys if key in self._lines]
-        for key in known:
-            del self._lines[key]
-        if known:
-            self._write()
+        gone = set(keys)
+        self._write({key: entry for key, entry in self._lines.items() if key not in gone})
 
-    def _write(self) -> None:
-        lines = [json.dumps(entry, ensure_ascii=False) for entry in self._lines.values()]
-        replace_file(
-            self._path, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
-        )
-        while self._others:
-            self._others.pop().unlink(missing_ok=True)
+    def _write(self, lines: dict[tuple[Any, ...], dict[str, Any]]) -> None:
+        if lines == self._lines:
+            return
+        text = "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in lines.values())
+        replace_file(self._path, text.encode(errors="backslashreplace"))
+        self._lines = lines
+        for file in self._files:
+            if file != self._path:
+                file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Add records to a trace set so that a kill at any moment loses none that is finished and duplicates none.
 
-A directory is written shard by shard. Every finished record rewrites the current shard aside and
-renames it over the old one, so a reader always sees whole records, each once.
+A directory is written shard by shard. Every finished record rewrites the
+current shard aside and renames it over the old one, so a reader always sees whole records, each once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -162,80 +163,58 @@ class _Shards:
     def __init__(
         self,
         root: Path,
-        kind: RowSet[Any],
-        run: Mapping[str, Any],
+        schema: pa.Schema,
+        key: Sequence[str],
         *,
         shard_records: int,
         shard: Shard | None,
     ) -> None:
-        self._root = root
-        self._shard = shard
-        self._columns = kind.schema
-        self._schema = kind.stamped(run)
-        self._key = kind.key
-        self._single = self._root.suffix == ".parquet"
-        self._limit = None if self._single else shard_records
-        folder = self._root.parent if self._single else self._root
-        self._remove_leftovers(folder)
-        self._number, self._table, self._count = self._open_last()
+        self._root, self._shard = root, shard
+        self._single = root.suffix == ".parquet"
+        self._limit = sys.maxsize if self._single else shard_records
+        self._number, self._table, self._count = 0, schema.empty_table(), 0
+        self._remove_leftovers()
+        there = [(0, root)] if self._single and root.exists() else shards_of(root, shard)
+        if there:
+            self._go_on(*there[-1], key)
 
-    def _remove_leftovers(self, folder: Path) -> None:
-        """Files written aside by a run that was killed."""
-        if self._shard is not None:
-            own = f"-{self._shard.name}."
-            patterns = [f".{_begin(self._shard)}*.tmp", f".failures{own}*.tmp"]
+    def _go_on(self, number: int, file: Path, key: Sequence[str]) -> None:
+        """Let this file grow, or where it is full or another's the next."""
+        with readable(file), opened(file) as parquet:
+            table = parquet.read().replace_schema_metadata(self._table.schema.metadata)
+        alike = table.schema == self._table.schema
+        if self._single and not alike:
+            raise DataError(
+                "the file was not written by this recorder, so it is not added to; choose another --out",
+                file=str(file),
+            )
+        count = table.group_by(list(key)).aggregate([]).num_rows if alike else self._limit
+        if count < self._limit:
+            self._number, self._table, self._count = number, table, count
         else:
-            patterns = [f".{self._root.name}.*.tmp" if self._single else ".*.tmp"]
+            self._number = number + 1
+
+    def _remove_leftovers(self) -> None:
+        """Files written aside by a run that was killed."""
+        folder, patterns = self._root, [".*.tmp"]
+        if self._shard is not None:
+            patterns = [f".{_begin(self._shard)}*.tmp", f".failures-{self._shard.name}.*.tmp"]
+        elif self._single:
+            folder, patterns = self._root.parent, [f".{self._root.name}.*.tmp"]
         for leftover in (file for pattern in patterns for file in folder.glob(pattern)):
             if not is_written(leftover):
                 leftover.unlink(missing_ok=True)
-
-    def _open_last(self) -> tuple[int, pa.Table | None, int]:
-        shards = self._shards()
-        if not shards:
-            return 0, None, 0
-        number, file = shards[-1]
-        with readable(file), opened(file) as parquet:
-            table = self._renewed(parquet.read())
-        if table.schema.remove_metadata() != self._schema.remove_metadata():
-            if self._single:
-                raise DataError(
-                    "the file was not written by this recorder, so it is not added to; choose another --out",
-                    file=str(file),
-                )
-            return number + 1, None, 0
-        count = table.group_by(list(self._key)).aggregate([]).num_rows
-        if self._limit is not None and count >= self._limit:
-            return number + 1, None, 0
-        return number, table.replace_schema_metadata(self._schema.metadata), count
-
-    def _renewed(self, table: pa.Table) -> pa.Table:
-        """The shard of an older version of the schema with the columns that came later, empty."""
-        stated = (table.schema.metadata or {}).get(self._columns.key, b"")
-        if stated.isdigit() and int(stated) < self._columns.version:
-            for place, column in enumerate(self._schema):
-                if column.name not in table.column_names:
-                    table = table.add_column(place, column, pa.nulls(len(table), column.type))
-        return table
-
-    def _shards(self) -> list[tuple[int, Path]]:
-        if self._single:
-            return [(0, self._root)] if self._root.exists() else []
-        return shards_of(self._root, self._shard)
 
     def add(self, records: Sequence[pa.Table]) -> None:
         """Make records durable, each the rows of one."""
         if not records:
             return
-        before = [] if self._table is None else [self._table]
-        table = pa.concat_tables([*before, *records])
-        write_table(table.combine_chunks(), self._file())
+        table = pa.concat_tables([self._table, *records])
+        name = shard_name(self._number, self._shard)
+        write_table(table.combine_chunks(), self._root if self._single else self._root / name)
         self._table, self._count = table, self._count + len(records)
-        if self._limit is not None and self._count >= self._limit:
-            self._number, self._table, self._count = self._number + 1, None, 0
-
-    def _file(self) -> Path:
-        return self._root if self._single else self._root / shard_name(self._number, self._shard)
+        if self._count >= self._limit:
+            self._number, self._table, self._count = self._number + 1, table.slice(0, 0), 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +312,9 @@ class TraceWriter(Generic[_Record]):
             before = recorded_before(root, recorded, run=self._run, may_differ=may_differ)
             if before is not None:
                 done = before.keys
-            self._shards = _Shards(root, kind, self._run, shard_records=shard_records, shard=shard)
+            self._shards = _Shards(
+                root, kind.stamped(self._run), kind.key, shard_records=shard_records, shard=shard
+            )
             self._failures = FailureFile(root, kind.key, shard=shard)
             # a kill between the rows and the failures leaves a failure that has since been mended
             self._failures.clear(done)

@@ -116,15 +116,11 @@ def test_a_null_answer_of_version_1_is_refused(tmp_path: Path) -> None:
     assert read_traces(file, skip_invalid=True).n_questions == 1
 
 
-def test_a_recorder_goes_on_with_a_file_of_version_1(tmp_path: Path) -> None:
-    file = tmp_path / "t.parquet"
-    shutil.copy(V1, file)
-    run = read_traces(V1).origin.run
-    added = make_record("c", ["x"])
-    with question_writer(file, run=run) as writer:
-        writer.add([replace(added, stopped_by="end")])
-    assert [record.stopped_by for record in read_traces(file).records()] == [None, None, "end"]
-    assert pq.read_schema(file).metadata[SCHEMA_KEY] == b"2"
+def test_a_recorder_goes_on_beside_a_file_of_version_1(tmp_path: Path) -> None:
+    shutil.copy(V1, tmp_path / "part-00000.parquet")
+    with question_writer(tmp_path, run=read_traces(V1).origin.run) as writer:
+        writer.add([replace(make_record("c", ["x"]), stopped_by="end")])
+    assert [record.stopped_by for record in read_traces(tmp_path).records()] == [None, None, "end"]
 
 
 # --- what is allowed --------------------------------------------------------------------------
