@@ -7,7 +7,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -19,10 +19,9 @@ from starlette.routing import Route
 
 from suffice.concurrency import room_for_a_thread
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.live.controller import Decider, new_state
-from suffice.live.loop import Loop, answer_round
+from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
 from suffice.live.reported import PARTS, round_of
-from suffice.policies.file import PolicyFile, policy_hash
+from suffice.policies.file import PolicyFile
 from suffice.protocols import Decision, Signal, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
@@ -52,22 +51,23 @@ class NamedPolicy:
     name: str
     file: PolicyFile
     hash: str | None
-    choice: AnswerChoice
-    _deciders: dict[int | None, Decider] = field(default_factory=dict)
+    _budgets: dict[int | None, Watching] = field(default_factory=dict)
 
     @property
     def policy(self) -> StopPolicy:
         """What decides."""
         return self.file.policy
 
-    def decider(self, max_rounds: int | None) -> Decider:
-        """What decides under a budget; ``None``: that of the policy's file."""
-        decider = self._deciders.get(max_rounds)
-        if decider is None:
-            decider = Decider(self.file, max_rounds=max_rounds, strict=False)
-            if len(self._deciders) < 1_000:  # budgets that clients ask for
-                self._deciders[max_rounds] = decider
-        return decider
+    def loop(self, question: Question, max_rounds: int | None) -> Loop:
+        """A question's loop under a budget; ``None``: that of the policy's file."""
+        watching = self._budgets.get(max_rounds)
+        if watching is None:
+            choice = AnswerChoice.parse(self.policy.needs.returns)
+            settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
+            watching = Watching(settings=settings)
+            if len(self._budgets) < 1_000:  # budgets that clients ask for
+                self._budgets[max_rounds] = watching
+        return Loop(watching, question)
 
 
 class Policies:
@@ -87,13 +87,7 @@ class Policies:
             raise Refusal(404, said, code="policy_not_found", param="policy")
         named = self._named.get(name)
         if named is None or named.file is not file:
-            policy = file.policy
-            named = self._named[name] = NamedPolicy(
-                name=name,
-                file=file,
-                hash=_hash(policy),
-                choice=AnswerChoice.parse(policy.needs.returns),
-            )
+            named = self._named[name] = NamedPolicy(name=name, file=file, hash=hash_of(file.policy))
         return named
 
     @property
@@ -104,13 +98,6 @@ class Policies:
     def holds(self, named: NamedPolicy) -> bool:
         """Whether it is what its name stands for now."""
         return self._files().get(named.name) is named.file
-
-
-def _hash(policy: StopPolicy) -> str | None:
-    try:
-        return policy_hash(policy)
-    except UsageError:  # without a file format
-        return None
 
 
 # --- rounds ----------------------------------------------------------------------------------------
@@ -158,11 +145,10 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     return round_of_document(held["finished"])
 
 
-def told_of(
-    named: NamedPolicy, last: Decision, view: LoopView, signals: Mapping[str, Sequence[float]]
-) -> dict[str, Any]:
-    """What is told of the decision after a view's last round: fields of :class:`Decided`."""
-    undefined = (spec for spec in named.policy.specs if math.isnan(signals[spec.name][-1]))
+def told_of(named: NamedPolicy, loop: Loop, last: Decision) -> dict[str, Any]:
+    """What is told of a loop after its last round: fields of :class:`Decided`."""
+    view = loop.view
+    undefined = (spec for spec in named.policy.specs if math.isnan(loop.signals[spec.name][-1]))
     return {
         "round": len(view.rounds),
         "action": last.action.value,
@@ -171,6 +157,8 @@ def told_of(
         "confidence": last.confidence,
         "stopped_by": last.stopped_by,
         "undefined": {spec.name: _why(spec, view) for spec in undefined},
+        "would_stop": loop.would_stop,
+        "answer_round": loop.answer_round,
         "policy": named.name,
         "policy_hash": named.hash,
     }
@@ -447,27 +435,14 @@ def _events(
 
 def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
     """What a policy says of a question's rounds, the last of them, and the decision."""
-    decider = named.decider(asked.max_rounds)
     name = asked.question if asked.question_id is None else asked.question_id
-    state = new_state(decider, asked.question, name)
-    decisions: list[Decision] = []
+    loop = named.loop(Question(id=name, text=asked.question), asked.max_rounds)
     earlier: set[str] = set()
     for number, held in enumerate(asked.rounds, start=1):
         try:
             finished = observed(held, earlier)
         except SufficeError as error:
             raise Refusal(400, f"round {number}: {error}", param="rounds") from error
-        decisions.append(decider.decide(state, finished))
+        last = loop.follow(finished)
         earlier.update(passage.id for passage in finished.passages or ())
-    last = decisions[-1]
-    stops = (
-        number
-        for number, decision in enumerate(decisions, start=1)
-        if decision.stopped_by == "policy"
-    )
-    reply = Decided(
-        **told_of(named, last, state.loop, state.signals),
-        would_stop=next(stops, None),
-        answer_round=answer_round(named.choice, state.loop, decisions, state.signals),
-    )
-    return reply, state.loop.current, last
+    return Decided(**told_of(named, loop, last)), finished, last
