@@ -12,24 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.budgets import Budgets, Spending
 from suffice.live.chosen import named_policy
-from suffice.live.privacy import Privacy
-from suffice.live.reported import OF_ANSWER, draft_of, named, round_of
-from suffice.numbers.series import occurrences, running_best
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
 from suffice.signals.table import GrowingRecord, SignalTable, decide, loop_column
-from suffice.trace.loop_record import Begun, LoopRecord
 from suffice.trace.rounds.records import (
     MOST_INT16,
     Draft,
@@ -43,6 +37,12 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
+
+if TYPE_CHECKING:
+    from suffice.concurrency import WorkAhead
+    from suffice.live.budgets import Budgets, Spending
+    from suffice.live.privacy import Privacy
+    from suffice.trace.loop_record import LoopRecord
 
 OWN_ID = "give every question its own id, or none to have one made"
 Mode = Literal["shadow", "live"]
@@ -63,7 +63,10 @@ def hash_of(policy: StopPolicy | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSettings:
-    """How loops are decided about; ``max_rounds`` ends them, ``full_budget`` is what is known of them."""
+    """How loops are decided about; ``max_rounds`` ends them, ``full_budget`` is what is known of them.
+
+    ``raises``: a policy that fails is an error of the loop, rather than counted and warned of.
+    """
 
     policy: StopPolicy | None = None
     policy_hash: str | None = None
@@ -73,7 +76,8 @@ class LiveSettings:
     max_rounds: int | None = None
     full_budget: int | None = None
     strict: bool = False
-    budgets: Budgets = field(default_factory=Budgets)
+    raises: bool = False
+    budgets: Budgets | None = None
     choice: AnswerChoice = field(default_factory=lambda: AnswerChoice.parse("latest"))
 
     @classmethod
@@ -175,6 +179,8 @@ def answer_round(
     Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
     the first; without any value the latest. ``signals`` are those the policy read; others are computed.
     """
+    from suffice.numbers.series import occurrences, running_best
+
     there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
     if choice.rule == "latest" or not there:
         return there[-1] if there else None
@@ -218,7 +224,7 @@ class Loop:
         specs = () if settings.policy is None else settings.policy.specs
         self._growing = GrowingRecord(LoopView(question.text, ()), specs)
         self._signals: dict[str, list[float]] = {spec.name: [] for spec in specs}
-        self._told: Decision | None = None
+        self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
         self._ask_for(question)
         self._decisions: list[Decision] = []
         self._begun: list[WorkAhead[Any]] = []
@@ -229,7 +235,11 @@ class Loop:
         self._reason = ""
         self._last: Round | None = None
         self._ticked = self._took = 0.0
-        self._spending = Spending(settings.budgets)
+        self._spending: Spending | None = None
+        if settings.budgets is not None and settings.budgets.limited:
+            from suffice.live.budgets import Spending
+
+            self._spending = Spending(settings.budgets)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
         self.explored = settings.mode == "live" and watch.explores(question.id)
@@ -242,18 +252,18 @@ class Loop:
         *,
         max_rounds: int | None = None,
         strict: bool = False,
-        question: str = "",
+        question: Question | None = None,
     ) -> Loop:
         """A question that is under way, without a watch and a record."""
-        watch = Watching(settings=LiveSettings.of(policy, max_rounds=max_rounds, strict=strict))
-        return cls(watch, Question(id=question, text=question)).begin()
+        settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
+        return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
     def restored(
         self, rounds: Sequence[Round], signals: Mapping[str, list[float]], told: Decision | None
     ) -> None:
         """Go on after these rounds, by what was read in them and said last."""
         self._growing.see(LoopView(self.question, tuple(rounds)))
-        self._signals, self._told = dict(signals), told
+        self._signals, self.told = dict(signals), told
 
     # --- what is known ---------------------------------------------------------------------------
     @property
@@ -265,6 +275,11 @@ class Loop:
     def question_id(self) -> str:
         """Its id in the record, by which it is labelled; settled when the question is entered."""
         return self._asked.id
+
+    @property
+    def policy(self) -> StopPolicy | None:
+        """What decides; ``None``: nothing does."""
+        return self._settings.policy
 
     @property
     def policy_hash(self) -> str | None:
@@ -286,11 +301,6 @@ class Loop:
     def view(self) -> LoopView:
         """What a probe is asked with."""
         return LoopView(self.question, self.rounds)
-
-    @property
-    def told(self) -> Decision | None:
-        """What the loop was told last: the policy's decision as mode and budgets have it."""
-        return self._told
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -327,8 +337,7 @@ class Loop:
     @property
     def answer_round(self) -> int | None:
         """The round, from 1, whose answer is returned, see :func:`answer_round`."""
-        view = LoopView(self.question, self.rounds)
-        return answer_round(self._settings.choice, view, self._decisions, self._signals)
+        return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
 
     # --- rounds ----------------------------------------------------------------------------------
     def observe(
@@ -417,6 +426,8 @@ class Loop:
         UsageError
             Before a round was observed, or after the ``with`` block.
         """
+        from suffice.live.reported import OF_ANSWER, draft_of, named
+
         self._check_open()
         if not self.rounds:
             raise UsageError("answered() before a round was observed; call observe(...) first")
@@ -452,6 +463,8 @@ class Loop:
         ...     found.result()
         ['Skien is a town.']
         """
+        from suffice.concurrency import WorkAhead
+
         self._check_open()
         begun = WorkAhead(work)
         self._begun.append(begun)
@@ -464,6 +477,8 @@ class Loop:
             self._stopped_by, self._reason = "user", reason or "the caller ended it"
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
+        from suffice.live.reported import named, round_of
+
         self._check_open()
         if finished is not None:
             if not isinstance(finished, Round):
@@ -484,9 +499,9 @@ class Loop:
         """Decide, record, and say what the loop is to do."""
         try:
             said = self._decide(asked)
-        except UsageError:
-            raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if self._settings.raises or isinstance(error, UsageError):
+                raise
             why = f"the policy could not decide: {type(error).__name__}: {error}"
             self._watch.count("failed_decisions")
             self._watch.warn("decide", why)
@@ -505,13 +520,13 @@ class Loop:
 
     def _decide(self, finished: Round) -> Decision:
         """What the policy says; where it fails, the round was not taken in."""
-        before = self._growing.view
+        before, policy = self._growing.view, self._settings.policy
         try:
             for name, value in self._growing.observe(finished).items():
                 self._signals[name].append(value)
-            policy, view = self._settings.policy, self._growing.view
             if policy is None:
                 return _UNASKED
+            view = self._growing.view
             if (
                 len(view.rounds) == 1 != self._settings.max_rounds
             ):  # one round is not decided by them
@@ -533,22 +548,21 @@ class Loop:
             if spec.name not in seen and math.isnan(self._signals[spec.name][0])
         ]
         lacks = [lack for spec in undefined if (lack := lack_live(spec, view)) is not None]
+        said = policy_lacks(policy, lacks) if lacks else ""
+        if said and self._settings.strict:
+            raise UsageError(said)
         if not self._settings.strict:
             seen.update(spec.name for spec in undefined)
-        elif lacks:
-            raise UsageError(policy_lacks(policy, lacks))
-        if lacks:
-            said = policy_lacks(policy, lacks)
-            warnings.warn(
-                f"{said}. Without it the loop may run to its budget", SufficeWarning, stacklevel=5
-            )
+        if said:
+            said = f"{said}. Without it the loop may run to its budget"
+            warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
         """Keep what the policy said; what the loop is told of it."""
         self._decisions.append(said)
-        if self._settings.budgets.limited:
+        if self._spending is not None:
             self._spending.add_round(asked.usage)
-        self._told = decision = self._effective(said)
+        self.told = decision = self._effective(said)
         self._reason = decision.reason
         if decision.stop:
             self._stopped_by = decision.stopped_by
@@ -575,7 +589,7 @@ class Loop:
                 reason=f"{why}, so it goes on; {decision.reason}",
                 stopped_by=None,
             )
-        if decision.stop or not settings.budgets.limited:
+        if decision.stop or self._spending is None:
             return decision
         spent = self._spending.spent()
         if spent is None:
@@ -687,7 +701,8 @@ class Loop:
         last = self.rounds[-1]
         bare = last if last.answer is None else without_answer(last)
         self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
-        self._spending.add_round(draft.usage)
+        if self._spending is not None:
+            self._spending.add_round(draft.usage)
 
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
@@ -698,6 +713,8 @@ class Loop:
         watch = self._watch
         if watch.writer is None:
             return
+        from suffice.trace.loop_record import Begun
+
         veiled, began = self._veiled, None
         if len(self._decisions) == 1:
             began = Begun(
@@ -760,7 +777,20 @@ class Loop:
         On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
         """
         self._leave(error)
-        return self._ended(error if mend else None)
+        mended = (
+            mend
+            and isinstance(error, Exception)
+            and not isinstance(error, UsageError | DataError)
+            and self.answer is not None
+        )
+        if mended:
+            warnings.warn(
+                f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
+                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
+                SufficeWarning,
+                stacklevel=3,
+            )
+        return mended
 
     async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
         """As :meth:`end`."""
@@ -792,21 +822,6 @@ class Loop:
             self._watch.complain()
         elif writer is not None and self._named:
             writer.release(self.question_id)
-
-    def _ended(self, error: BaseException | None) -> bool:
-        mended = (
-            isinstance(error, Exception)
-            and not isinstance(error, UsageError | DataError)
-            and self.answer is not None
-        )
-        if mended:
-            warnings.warn(
-                f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
-                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
-                SufficeWarning,
-                stacklevel=4,
-            )
-        return mended
 
     def _check_open(self) -> None:
         if self._phase == "new":
