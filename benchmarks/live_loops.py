@@ -29,7 +29,7 @@ from typing import Any, Literal, TypedDict
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.live.answering import Answered, Answering, answer
-from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.llm.embedded import EmbeddedModel
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
@@ -84,7 +84,7 @@ def ours(loop: LoopSettings, policy: StopPolicy, *, speculate: bool = False) -> 
             example.question.text,
             OwnParagraphs(example.passages),
             model,
-            Controller(policy, max_rounds=loop.rounds),
+            Loop.alone(policy, max_rounds=loop.rounds),
             Answering(loop=loop, speculate=speculate),
         )
         wasted = 0 if answered.wasted is None else answered.wasted.calls

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from suffice.errors import InternalError, SufficeError, UsageError
 from suffice.live.ahead import Ahead, ToBeAsked, Wasted
 from suffice.live.budgets import Budgets, Meter
-from suffice.live.loop import answer_round
+from suffice.live.loop import Loop, answer_round
 from suffice.live.requirements import check_confidence, has_confidence
 from suffice.loops.answers.calls import usage_of, usage_sum
 from suffice.loops.ranked import CumulativeSettings
@@ -75,31 +75,9 @@ DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
 
 
-class Follower(Protocol):
-    """What decides about the rounds of one question: a controller, or a watched loop that records them."""
-
-    @property
-    def policy(self) -> StopPolicy:
-        """What decides."""
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        """Those it was told of."""
-
-    @property
-    def signals(self) -> Mapping[str, Sequence[float]]:
-        """What the policy read in them."""
-
-    def start(self, question: str) -> object:
-        """The question begins."""
-
-    def observe(self, finished: Round) -> Decision:
-        """Take in a round and decide."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """How a question is answered."""
+    """How a question is answered; ``follow`` is told of every round, ``tell`` of the answer as it comes."""
 
     loop: LoopSettings = field(default_factory=CumulativeSettings)
     budgets: Budgets = field(default_factory=Budgets)
@@ -110,6 +88,7 @@ class Answering:
     speculate: bool = False
     every_answer: bool = False
     earlier: tuple[Message, ...] = ()
+    follow: Callable[[Round, Decision], None] | None = None
     tell: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
@@ -292,10 +271,10 @@ def answer(
     question: str,
     retriever: Retriever,
     model: ChatModel,
-    controller: Follower,
+    live: Loop,
     settings: Answering,
 ) -> Answered:
-    """Run the loop until what follows it, a budget or the passages end it.
+    """Run the loop until the policy that ``live`` holds, a budget or the passages end it.
 
     A round is asked for an answer where something reads it: the policy, or the choice among answers. Else the
     last one alone is, when the loop has ended.
@@ -303,20 +282,17 @@ def answer(
     if not question.strip():
         raise UsageError("the question is empty; type what you want to know")
     question = whole_text(question)
-    check_confidence(
-        controller.policy, choose=settings.choose, decline_below=settings.decline_below
-    )
+    policy = live.policy
+    if policy is None:
+        raise UsageError("without a policy nothing stops the loop; give its watch one")
+    check_confidence(policy, choose=settings.choose, decline_below=settings.decline_below)
     meter = Meter(model, settings.budgets)
     # the model itself is asked, since a probe is no part of the answer
     loop, _ = settings.loop.settled(model)
     decisions: list[Decision] = []
     if settings.choose == "latest":
-        settings = replace(settings, choose=controller.policy.needs.returns)
-    reads = (
-        EVERYTHING
-        if settings.every_answer
-        else reads_of(controller.policy, loop, choose=settings.choose)
-    )
+        settings = replace(settings, choose=policy.needs.returns)
+    reads = EVERYTHING if settings.every_answer else reads_of(policy, loop, choose=settings.choose)
     steps: list[Step] = []
 
     def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
@@ -324,8 +300,10 @@ def answer(
             steps.append(step)
             finished = step.finished(ask())
             meter.add_lookups(finished.usage)
-            decision = controller.observe(finished)
+            decision = live.observe(finished)
             decisions.append(decision)
+            if settings.follow is not None:
+                settings.follow(finished, decision)
             if decision.stop:
                 return decision.stopped_by or "policy", decision.reason
             spent = meter.spent()
@@ -340,7 +318,8 @@ def answer(
     before: Usage | None = None
     if settings.earlier:
         question, before = put_alone(meter, settings.earlier, question)
-    controller.start(question)
+    if question != live.question:
+        live.restate(question)
     wasted = Wasted()
     try:
         pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
@@ -359,16 +338,16 @@ def answer(
         if isinstance(error, InternalError) or not decisions:
             raise
         stopped_by, reason = "error", str(error)
-    read = controller.rounds[: len(decisions)]
+    read = live.rounds[: len(decisions)]
     left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
-    decided, failed = _with_answer(read, steps, _telling(settings, controller.policy, decisions))
+    decided, failed = _with_answer(read, steps, _telling(settings, policy, decisions))
     if failed is not None:
         stopped_by, reason = "error", str(failed)
     answered = _answered(
         question,
         decided,
         decisions[: len(decided)],
-        controller.signals,
+        live.signals,
         (stopped_by, reason),
         settings,
         meter.usd,
@@ -382,7 +361,7 @@ def answer(
         spent=_with_wasted(answered.spent, wasted),
         wasted=wasted if settings.speculate else None,
     )
-    return _with_answer_set(answered, controller.policy)
+    return _with_answer_set(answered, policy)
 
 
 def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
@@ -459,9 +438,7 @@ def _answered(
 ) -> Answered:
     stopped_by, reason = ending
     choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
-    chosen = answer_round(choice, view, [one.confidence for one in decisions], signals) or len(
-        rounds
-    )
+    chosen = answer_round(choice, view, decisions, signals) or len(rounds)
     confidence = decisions[chosen - 1].confidence
     declined = _declines(settings, decisions[chosen - 1])
     return Answered(

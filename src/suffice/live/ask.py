@@ -9,10 +9,10 @@ from typing import Any
 
 from suffice.concurrency import computes_here
 from suffice.errors import UsageError, unknown_name
-from suffice.live.answering import Answered, Answering, Follower, answer
+from suffice.live.answering import Answered, Answering, answer
 from suffice.live.budgets import Budgets
 from suffice.live.chosen import ChosenPolicy, choose_policy
-from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.live.requirements import (
     LoopOutput,
     check_confidence,
@@ -27,10 +27,18 @@ from suffice.loops.ranked import (
 )
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
-from suffice.protocols import Certainty, ChatModel, Encoder, Message, Retriever, StopPolicy
+from suffice.protocols import (
+    Certainty,
+    ChatModel,
+    Decision,
+    Encoder,
+    Message,
+    Retriever,
+    StopPolicy,
+)
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
-from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.records import Passage, Round
 
 Tell = Callable[[str], None]
 _TAKES_PROCESSORS = (
@@ -167,21 +175,22 @@ class LiveLoop:
         question: str,
         retriever: Retriever,
         *,
-        follower: Follower | None = None,
+        watched: Loop | None = None,
         every_answer: bool = False,
         earlier: tuple[Message, ...] = (),
+        follow: Callable[[Round, Decision], None] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Answered:
         """Answer a question, stopping when the policy says so; see :func:`answer`.
 
-        ``follower`` decides by this loop's policy; ``None``: a controller of its own does. For the others see
+        ``watched`` decides by this loop's policy; ``None``: a loop without a record does. For the others see
         :class:`Answering`.
         """
         return answer(
             question,
             retriever,
             self.model,
-            follower or Controller(self.policy, max_rounds=self.loop.rounds),
+            watched or Loop.alone(self.policy, max_rounds=self.loop.rounds),
             Answering(
                 loop=self.loop,
                 budgets=self.settings.budgets,
@@ -192,6 +201,7 @@ class LiveLoop:
                 speculate=self.settings.speculate,
                 every_answer=every_answer,
                 earlier=earlier,
+                follow=follow,
                 tell=tell,
             ),
         )

@@ -6,13 +6,12 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
 from suffice.numbers.fields import Fields, number
 from suffice.policies.file import (
     PolicyFile,
@@ -20,13 +19,10 @@ from suffice.policies.file import (
     load_policy,
     names_policy_file,
     pack_policy,
-    policy_hash,
     unpack_policy,
 )
-from suffice.protocols import Action, Decision, Signal, StopPolicy
-from suffice.signals.available import lack_live, policy_lacks
-from suffice.signals.table import GrowingRecord, SignalTable, decide
-from suffice.trace.rounds.records import LoopView, Round, as_document, round_of_document
+from suffice.protocols import Action, Decision, StopPolicy
+from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
 
 CHECKPOINT_VERSION = 1
 _ONE_EACH = "a controller follows one question at a time, so give each its own: controller.copy()"
@@ -43,131 +39,6 @@ class _Start:
 
 _LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", default=None)
 """What this thread or asyncio task, or what it was made from, began last."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class QuestionState:
-    """One question: the record that its rounds make, their signals and the last decision."""
-
-    record: GrowingRecord
-    question_id: str
-    signals: dict[str, list[float]]
-    decision: Decision | None = None
-
-    @property
-    def loop(self) -> LoopView:
-        """Its rounds so far."""
-        return self.record.view
-
-
-def new_state(decider: Decider | None, question: str = "", question_id: str = "") -> QuestionState:
-    """A question without rounds, of which a policy will read its signals."""
-    specs = () if decider is None else decider.policy.specs
-    return QuestionState(
-        record=GrowingRecord(LoopView(question, ()), specs),
-        question_id=question_id,
-        signals={spec.name: [] for spec in specs},
-    )
-
-
-class Decider:
-    """A policy under a budget, for any number of questions."""
-
-    def __init__(
-        self, policy: StopPolicy | PolicyFile | str | Path, *, max_rounds: int | None, strict: bool
-    ) -> None:
-        if isinstance(policy, str | PurePath):
-            from suffice.live.chosen import named_policy
-
-            policy = named_policy(policy)
-        if isinstance(policy, PolicyFile):
-            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
-            policy = policy.policy
-        if max_rounds is not None and max_rounds < 1:
-            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
-        self.policy = policy
-        self.max_rounds = max_rounds
-        self.strict = strict
-        self._specs: tuple[Signal, ...] = policy.specs
-        self._seen: set[str] = set()  # signals that were looked into
-
-    def decide(self, now: QuestionState, finished: Round) -> Decision:
-        """Take in a round and decide; a round that could not be decided about was not taken in."""
-        before = now.loop
-        try:
-            return self._decide(now, finished)
-        except BaseException:
-            now.record.see(before)
-            for column in now.signals.values():
-                del column[len(before.rounds) :]
-            raise
-
-    def _decide(self, now: QuestionState, finished: Round) -> Decision:
-        for name, value in now.record.observe(finished).items():
-            now.signals[name].append(value)
-        loop, signals = now.loop, now.signals
-        number = len(loop.rounds)
-        if number == 1 != self.max_rounds:  # with one round nothing is decided by them
-            self._check_inputs(loop, signals)
-        decision = decide(self.policy, SignalTable.of_loop(loop, signals, now.question_id))
-        now.decision = self._bounded(decision, number)
-        return now.decision
-
-    def decide_whole(
-        self, view: LoopView, question_id: str
-    ) -> tuple[Decision, SignalTable, int | None]:
-        """The decision after the last of a question's rounds, what was read in all, the first stop."""
-        table = SignalTable.of_view(view, self._specs, question_id)
-        fired = np.flatnonzero(self.policy.fires(table)[0])
-        decision = self._bounded(decide(self.policy, table), table.n_rounds)
-        return decision, table, int(fired[0]) + 1 if fired.size else None
-
-    def _bounded(self, decision: Decision, number: int) -> Decision:
-        """The decision under the budget of rounds."""
-        if decision.stop:
-            return replace(decision, stopped_by="policy")
-        if self.max_rounds is None or number < self.max_rounds:
-            return decision
-        return replace(
-            decision,
-            action=Action.STOP,
-            reason=f"the budget of {self.max_rounds} rounds is spent; {decision.reason}",
-            stopped_by="budget",
-        )
-
-    def _check_inputs(self, loop: LoopView, signals: Mapping[str, Sequence[float]]) -> None:
-        """Say in the first round which signals this loop does not give; silence would cost its budget."""
-        undefined = [
-            spec
-            for spec in self._specs
-            if spec.name not in self._seen and math.isnan(signals[spec.name][0])
-        ]
-        lacks = [lack for spec in undefined if (lack := lack_live(spec, loop)) is not None]
-        if not self.strict:
-            self._seen.update(spec.name for spec in undefined)
-        if not lacks:
-            return
-        said = policy_lacks(self.policy, lacks)
-        if self.strict:
-            raise UsageError(said)
-        warnings.warn(
-            f"{said}. Without it the loop may run to its budget", SufficeWarning, stacklevel=5
-        )
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _UnderWay(QuestionState):
-    """A question that a controller follows; ``over`` is one that another thread had under way then."""
-
-    begun: _Start | None = None
-    over: str | None = None
-    busy: bool = False
-
-    @property
-    def open(self) -> bool:
-        """Whether rounds may follow."""
-        stopped = self.decision is not None and self.decision.stop
-        return not stopped and (self.begun is not None or bool(self.loop.rounds))
 
 
 class Controller:
@@ -204,9 +75,16 @@ class Controller:
         max_rounds: int | None = None,
         strict: bool = False,
     ) -> None:
-        self._decider = Decider(policy, max_rounds=max_rounds, strict=strict)
+        settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict)
+        self._of(Watching(settings=settings))
+
+    def _of(self, watching: Watching) -> None:
+        self._watching, self._settings = watching, watching.settings
+        self._begun: _Start | None = None
+        self._over: str | None = None  # a question that another thread had under way
+        self._busy = False
         self._mark = object()
-        self._now = self._fresh("", "")
+        self._loop = self._fresh("", "")
 
     @classmethod
     def load(
@@ -219,22 +97,22 @@ class Controller:
     @property
     def policy(self) -> StopPolicy:
         """What decides."""
-        return self._decider.policy
+        return cast("StopPolicy", self._settings.policy)
 
     @property
     def max_rounds(self) -> int | None:
         """The budget."""
-        return self._decider.max_rounds
+        return self._settings.max_rounds
 
     @property
     def strict(self) -> bool:
         """Whether a loop that lacks what the policy decides by is refused."""
-        return self._decider.strict
+        return self._settings.strict
 
     def copy(self) -> Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
-        copied = Controller(self.policy, max_rounds=self.max_rounds, strict=self.strict)
-        copied._decider = self._decider
+        copied = object.__new__(type(self))
+        copied._of(self._watching)
         return copied
 
     # --- a question -----------------------------------------------------------------------------
@@ -243,30 +121,30 @@ class Controller:
 
         ``question_id`` (default: the question's text) is what a policy that draws lots draws by.
         """
-        before = self._now
-        own = before.begun is not None and _LAST_START.get() is before.begun
-        if before.begun is not None and not own:
-            before.begun.cut = True
-        now = self._fresh(question, question if question_id is None else question_id)
-        now.begun = _Start(self._mark, question)
-        now.over = before.loop.question if before.open and not own else None
-        self._now = now
-        _LAST_START.set(now.begun)
+        begun, last = self._begun, self._loop.told
+        own = begun is not None and _LAST_START.get() is begun
+        if begun is not None and not own:
+            begun.cut = True
+        stopped = last is not None and last.stop
+        is_open = not stopped and (begun is not None or bool(self.rounds))
+        self._over = self._loop.question if is_open and not own else None
+        self._loop = self._fresh(question, question if question_id is None else question_id)
+        self._begun = _Start(self._mark, question)
+        _LAST_START.set(self._begun)
         return self
 
-    def _fresh(self, question: str, question_id: str) -> _UnderWay:
-        new = new_state(self._decider, question, question_id)
-        return _UnderWay(record=new.record, question_id=question_id, signals=new.signals)
+    def _fresh(self, question: str, question_id: str) -> Loop:
+        return Loop(self._watching, Question(id=question_id, text=question))
 
     @property
     def rounds(self) -> tuple[Round, ...]:
         """The rounds observed since the last start."""
-        return self._now.loop.rounds
+        return self._loop.rounds
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
         """What the policy read in those rounds, by the signal's name; NaN: undefined."""
-        return self._now.signals
+        return self._loop.signals
 
     def observe(self, finished: Round) -> Decision:
         """Take in a finished round and decide.
@@ -292,34 +170,33 @@ class Controller:
                 f"observe() takes a suffice.Round, found {type(finished).__name__}; "
                 "write suffice.Round(answer=...)"
             )
-        now = self._now
-        if now.busy or _LAST_START.get() is not now.begun:
-            self._refuse_mixing(now)
-        before = now.decision
-        if before is not None and before.action is Action.STOP:
-            return _again(before, now.loop, finished)
-        now.busy = True
+        if self._busy or _LAST_START.get() is not self._begun:
+            self._refuse_mixing()
+        told = self._loop.told
+        if told is not None and told.stop:
+            return _again(told, self._loop.view, finished)
+        self._busy = True
         try:
-            return self._decider.decide(now, finished)
+            return self._loop.follow(finished)
         finally:
-            now.busy = False
+            self._busy = False
 
-    def _refuse_mixing(self, now: _UnderWay) -> None:
+    def _refuse_mixing(self) -> None:
         """Refuse a round of another question than the one under way, as far as can be told."""
-        held = _LAST_START.get()
+        held, here = _LAST_START.get(), _short(self._loop.question)
         if held is not None and held.controller is self._mark and held.cut:
             raise UsageError(
                 f"this round is of the question {_short(held.question)}, and another thread or task has "
-                f"begun {_short(now.loop.question)} on the same controller since; {_ONE_EACH}.start(question)"
+                f"begun {here} on the same controller since; {_ONE_EACH}.start(question)"
             )
-        if now.busy:
+        if self._busy:
             raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
-        if now.over is not None:
-            over, now.over = now.over, None
+        if self._over is not None:
+            over, self._over = self._over, None
             warnings.warn(
-                f"the question {_short(now.loop.question)} was begun while {_short(over)} was under way, and "
-                "this round comes from a thread or task that began neither, so which of the two it is of "
-                f"cannot be told; {_ONE_EACH}.start(question)",
+                f"the question {here} was begun while {_short(over)} was under way, and this round comes "
+                "from a thread or task that began neither, so which of the two it is of cannot be told; "
+                f"{_ONE_EACH}.start(question)",
                 SufficeWarning,
                 stacklevel=3,
             )
@@ -335,21 +212,21 @@ class Controller:
         UsageError
             For a policy without a file format, unless it is left out.
         """
-        now = self._now
+        loop = self._loop
         return {
             "suffice_controller": CHECKPOINT_VERSION,
             "policy": pack_policy(self.policy) if policy else None,
-            "policy_hash": _hash(self.policy),
+            "policy_hash": hash_of(self.policy),
             "max_rounds": self.max_rounds,
             "strict": self.strict,
-            "question": now.loop.question,
-            "question_id": now.question_id,
-            "rounds": [as_document(finished) for finished in now.loop.rounds],
+            "question": loop.question,
+            "question_id": loop.question_id,
+            "rounds": [as_document(finished) for finished in loop.rounds],
             "signals": {
                 name: [None if math.isnan(value) else as_document(value) for value in values]
-                for name, values in now.signals.items()
+                for name, values in loop.signals.items()
             },
-            "decision": None if now.decision is None else as_document(now.decision),
+            "decision": None if loop.told is None else as_document(loop.told),
         }
 
     @classmethod
@@ -378,21 +255,24 @@ class Controller:
                     "this checkpoint holds no policy; give it: Controller.from_dict(document, policy=...)"
                 )
             policy = unpack_policy(fields.of("policy", dict))
-        elif document.get("policy_hash") not in (None, _hash(policy)):
+        elif document.get("policy_hash") not in (None, hash_of(policy)):
             raise UsageError(
                 f"this checkpoint was made under another policy, {document['policy_hash']}, than the one "
-                f"given, {_hash(policy)}; give that one, or begin the question anew"
+                f"given, {hash_of(policy)}; give that one, or begin the question anew"
             )
         controller = cls(
             policy, max_rounds=fields.of("max_rounds", int), strict=fields.of("strict", bool, False)
         )
-        now = controller._fresh(fields.of("question", str), fields.of("question_id", str))
+        controller._loop = loop = controller._fresh(
+            fields.of("question", str), fields.of("question_id", str)
+        )
         rounds = tuple(map(round_of_document, fields.of("rounds", list)))
-        now.record.see(LoopView(now.loop.question, rounds))
-        now.signals = _signals_of(fields.part("signals"), tuple(now.signals), len(rounds))
         decision = fields.of("decision", dict)
-        now.decision = None if decision is None else _decision_of(Fields(decision, "decision"))
-        controller._now = now
+        loop.restored(
+            rounds,
+            _signals_of(fields.part("signals"), tuple(loop.signals), len(rounds)),
+            None if decision is None else _decision_of(Fields(decision, "decision")),
+        )
         return controller
 
 
@@ -411,14 +291,6 @@ def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
             stacklevel=3,
         )
     return decision
-
-
-def _hash(policy: StopPolicy) -> str | None:
-    """What tells the policy from others; ``None`` for one without a file format."""
-    try:
-        return policy_hash(policy)
-    except UsageError:
-        return None
 
 
 def _signals_of(fields: Fields, names: Sequence[str], rounds: int) -> dict[str, list[float]]:

@@ -10,24 +10,22 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from suffice.concurrency import WorkAhead
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.budgets import Budgets, Spending
-from suffice.live.controller import Decider, new_state
-from suffice.live.privacy import Privacy
-from suffice.live.reported import OF_ANSWER, draft_of, named, round_of
-from suffice.numbers.series import occurrences, running_best
+from suffice.live.chosen import named_policy
+from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
+from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
-from suffice.signals.table import loop_column
-from suffice.trace.loop_record import Begun, LoopRecord
+from suffice.signals.table import GrowingRecord, SignalTable, confidences, decide, loop_column
 from suffice.trace.rounds.records import (
+    MOST_INT16,
     Draft,
     Gold,
     LoopView,
@@ -35,9 +33,16 @@ from suffice.trace.rounds.records import (
     Round,
     StoppedBy,
     score_of,
+    whole,
     with_draft,
     without_answer,
 )
+
+if TYPE_CHECKING:
+    from suffice.concurrency import WorkAhead
+    from suffice.live.budgets import Budgets, Spending
+    from suffice.live.privacy import Privacy
+    from suffice.trace.loop_record import LoopRecord
 
 OWN_ID = "give every question its own id, or none to have one made"
 Mode = Literal["shadow", "live"]
@@ -48,31 +53,81 @@ _Made = TypeVar("_Made")
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
 
+def hash_of(policy: StopPolicy | None) -> str | None:
+    """What tells a policy from others; ``None`` for one without a file format."""
+    try:
+        return None if policy is None else policy_hash(policy)
+    except UsageError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """How loops are decided about; ``max_rounds`` ends them, ``full_budget`` is what is known of them.
+
+    ``raises``: a policy that fails is an error of the loop, rather than counted and warned of.
+    """
+
+    policy: StopPolicy | None = None
+    policy_hash: str | None = None
+    mode: Mode = "live"
+    explore: float = 0.0
+    seed: int = 42
+    max_rounds: int | None = None
+    full_budget: int | None = None
+    strict: bool = False
+    raises: bool = False
+    budgets: Budgets | None = None
+    choice: AnswerChoice = field(default_factory=lambda: AnswerChoice.parse("latest"))
+
+    @classmethod
+    def of(
+        cls,
+        policy: StopPolicy | PolicyFile | str | Path | None,
+        *,
+        max_rounds: int | None = None,
+        mode: Mode = "live",
+        **further: Any,
+    ) -> LiveSettings:
+        """Those of a policy however it is named; live, a policy file's budget holds where none is given."""
+        if isinstance(max_rounds, int) and max_rounds < 1:
+            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
+        if max_rounds is not None:
+            whole(max_rounds, MOST_INT16, "max_rounds")
+        if isinstance(policy, str | PurePath):
+            policy = named_policy(policy)
+        full_budget = max_rounds
+        if isinstance(policy, PolicyFile):
+            full_budget = policy.max_rounds if max_rounds is None else max_rounds
+            policy = policy.policy
+        return cls(
+            policy=policy,
+            mode=mode,
+            max_rounds=full_budget if mode == "live" else max_rounds,
+            full_budget=full_budget,
+            **further,
+        )
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
 class Watching:
-    """What the loops of one watch share: how they are decided about, and where they are recorded."""
+    """What the loops of one watch share: their settings, their record and what was said of them."""
 
-    policy: StopPolicy | None
-    decider: Decider | None
-    policy_hash: str | None
-    mode: Mode
-    explore: float
-    seed: int
-    max_rounds: int | None
-    full_budget: int | None
-    budgets: Budgets
-    choice: AnswerChoice
-    writer: LoopRecord | None
+    settings: LiveSettings
+    writer: LoopRecord | None = None
     privacy: Privacy | None = None
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
+    lacking: set[str] = field(default_factory=set)  # signals that were looked into
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def explores(self, name: str) -> bool:
         """Whether a question runs on, drawn by its id: asked again it is not drawn again."""
-        drawn = hashlib.sha256(f"{self.seed}:explore:{name}".encode(errors="surrogatepass"))
-        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.explore
+        drawn = hashlib.sha256(
+            f"{self.settings.seed}:explore:{name}".encode(errors="surrogatepass")
+        )
+        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.settings.explore
 
     def count(self, what: str, number: int = 1) -> None:
         """So many more of a field of the watch's counts."""
@@ -116,7 +171,7 @@ def ended(writer: LoopRecord) -> str:
 def answer_round(
     choice: AnswerChoice,
     view: LoopView,
-    confidences: Sequence[float | None],
+    decisions: Sequence[Decision],
     signals: Mapping[str, Sequence[float]],
 ) -> int | None:
     """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
@@ -124,6 +179,8 @@ def answer_round(
     Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
     the first; without any value the latest. ``signals`` are those the policy read; others are computed.
     """
+    from suffice.numbers.series import occurrences, running_best
+
     there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
     if choice.rule == "latest" or not there:
         return there[-1] if there else None
@@ -141,7 +198,7 @@ def answer_round(
         abstain = np.array([read("abstained")]) != 0.0
         values = occurrences(np.where(abstain, np.nan, [codes]))
     elif choice.rule == "most-confident":
-        values = np.array([[confidences[number - 1] for number in there]], np.float64)
+        values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
     else:
         values = np.array([read(choice.signal)])
         values = -values if choice.rule == "lowest" else values
@@ -157,11 +214,17 @@ class Loop:
     is raised; so are interrupts and wrong uses of Suffice always.
     """
 
-    def __init__(self, watch: Watching, question: Question, gold: Gold, *, named: bool) -> None:
+    def __init__(
+        self, watch: Watching, question: Question, gold: Gold | None = None, *, named: bool = False
+    ) -> None:
         self._watch = watch
-        self._gold = gold
+        self._settings = settings = watch.settings
+        self._gold = Gold() if gold is None else gold
         self._named = named
-        self._state = new_state(watch.decider)
+        specs = () if settings.policy is None else settings.policy.specs
+        self._growing = GrowingRecord(LoopView(question.text, ()), specs)
+        self._signals: dict[str, list[float]] = {spec.name: [] for spec in specs}
+        self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
         self._ask_for(question)
         self._decisions: list[Decision] = []
         self._begun: list[WorkAhead[Any]] = []
@@ -172,12 +235,35 @@ class Loop:
         self._reason = ""
         self._last: Round | None = None
         self._ticked = self._took = 0.0
-        self._spending = Spending(watch.budgets)
-        self._limited = watch.budgets.limited
+        self._spending: Spending | None = None
+        if settings.budgets is not None and settings.budgets.limited:
+            from suffice.live.budgets import Spending
+
+            self._spending = Spending(settings.budgets)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
-        self.explored = watch.mode == "live" and watch.explores(question.id)
+        self.explored = settings.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
+
+    @classmethod
+    def alone(
+        cls,
+        policy: StopPolicy | PolicyFile | str | Path,
+        *,
+        max_rounds: int | None = None,
+        strict: bool = False,
+        question: Question | None = None,
+    ) -> Loop:
+        """A question that is under way, without a watch and a record."""
+        settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
+        return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
+
+    def restored(
+        self, rounds: Sequence[Round], signals: Mapping[str, list[float]], told: Decision | None
+    ) -> None:
+        """Go on after these rounds, by what was read in them and said last."""
+        self._growing.see(LoopView(self.question, tuple(rounds)))
+        self._signals, self.told = dict(signals), told
 
     # --- what is known ---------------------------------------------------------------------------
     @property
@@ -191,19 +277,24 @@ class Loop:
         return self._asked.id
 
     @property
+    def policy(self) -> StopPolicy | None:
+        """What decides; ``None``: nothing does."""
+        return self._settings.policy
+
+    @property
     def policy_hash(self) -> str | None:
         """What decides, as a record names it; ``None``: nothing does."""
-        return self._watch.policy_hash
+        return self._settings.policy_hash
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
         """What the policy read in its rounds, by the signal's name; NaN: undefined."""
-        return self._state.signals
+        return self._signals
 
     @property
     def rounds(self) -> tuple[Round, ...]:
         """As observed."""
-        rounds = self._state.loop.rounds
+        rounds = self._growing.view.rounds
         return rounds if self._last is None else (*rounds[:-1], self._last)
 
     @property
@@ -246,9 +337,7 @@ class Loop:
     @property
     def answer_round(self) -> int | None:
         """The round, from 1, whose answer is returned, see :func:`answer_round`."""
-        view = LoopView(self.question, self.rounds)
-        sure = [decision.confidence for decision in self._decisions]
-        return answer_round(self._watch.choice, view, sure, self._state.signals)
+        return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
 
     # --- rounds ----------------------------------------------------------------------------------
     def observe(
@@ -337,6 +426,8 @@ class Loop:
         UsageError
             Before a round was observed, or after the ``with`` block.
         """
+        from suffice.live.reported import OF_ANSWER, draft_of, named
+
         self._check_open()
         if not self.rounds:
             raise UsageError("answered() before a round was observed; call observe(...) first")
@@ -372,6 +463,8 @@ class Loop:
         ...     found.result()
         ['Skien is a town.']
         """
+        from suffice.concurrency import WorkAhead
+
         self._check_open()
         begun = WorkAhead(work)
         self._begun.append(begun)
@@ -384,6 +477,8 @@ class Loop:
             self._stopped_by, self._reason = "user", reason or "the caller ended it"
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
+        from suffice.live.reported import named, round_of
+
         self._check_open()
         if finished is not None:
             if not isinstance(finished, Round):
@@ -402,60 +497,113 @@ class Loop:
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
-        decision = self._decide(asked)
+        try:
+            said = self._decide(asked)
+        except Exception as error:
+            if self._settings.raises or isinstance(error, UsageError):
+                raise
+            why = f"the policy could not decide: {type(error).__name__}: {error}"
+            self._watch.count("failed_decisions")
+            self._watch.warn("decide", why)
+            for column in self._signals.values():
+                column.append(math.nan)
+            self._growing.see(LoopView(self.question, (*self._growing.view.rounds, asked)))
+            said = replace(_UNASKED, reason=why)
+        decision = self._settle(said, asked)
         self._ids.update(passage.id for passage in asked.passages or ())
-        self._decisions.append(decision)
-        if self._limited:
-            self._spending.add_round(asked.usage)
-        decision = self._effective(decision)
-        self._reason = decision.reason
-        if decision.stop:
-            self._stopped_by = decision.stopped_by
         self._record(asked, score)
         return decision
 
-    def _decide(self, asked: Round) -> Decision:
-        """What the policy says; one that fails stops nothing."""
-        decider, state = self._watch.decider, self._state
-        if decider is not None:
-            try:
-                return decider.decide(state, asked)
-            except UsageError:
-                raise
-            except Exception as error:  # noqa: BLE001
-                self._watch.count("failed_decisions")
-                said = f"the policy could not decide: {type(error).__name__}: {error}"
-                self._watch.warn("decide", said)
-                for column in state.signals.values():
-                    column.append(math.nan)
-                failed = replace(_UNASKED, reason=said)
-        else:
-            failed = _UNASKED
-        state.record.see(LoopView(self.question, (*state.loop.rounds, asked)))
-        return failed
+    def follow(self, finished: Round) -> Decision:
+        """Take in a round and decide, without a record; what cannot be decided about is not taken in."""
+        return self._settle(self._decide(finished), finished)
+
+    def follow_all(self, policy: StopPolicy, rounds: Sequence[Round]) -> Decision:
+        """Take in all rounds of a question at once; of the earlier ones no reasons are made."""
+        view = LoopView(self.question, tuple(rounds))
+        table = SignalTable.of_view(view, policy.specs, self.question_id)
+        self._growing.see(view)
+        self._signals = {name: column[0].tolist() for name, column in table.values.items()}
+        said = zip(policy.fires(table)[0], confidences(policy, table), strict=True)
+        self._decisions = [
+            replace(_UNASKED, action=Action.STOP if stops else Action.CONTINUE, confidence=sure)
+            for stops, sure in said
+        ][:-1]
+        return self._settle(decide(policy, table), rounds[-1])
+
+    def _decide(self, finished: Round) -> Decision:
+        """What the policy says; where it fails, the round was not taken in."""
+        before, policy = self._growing.view, self._settings.policy
+        try:
+            for name, value in self._growing.observe(finished).items():
+                self._signals[name].append(value)
+            if policy is None:
+                return _UNASKED
+            view = self._growing.view
+            if (
+                len(view.rounds) == 1 != self._settings.max_rounds
+            ):  # one round is not decided by them
+                self._check_inputs(policy, view)
+            said = decide(policy, SignalTable.of_loop(view, self._signals, self.question_id))
+        except BaseException:
+            self._growing.see(before)
+            for column in self._signals.values():
+                del column[len(before.rounds) :]
+            raise
+        return said
+
+    def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
+        """Say in the first round which signals this loop does not give; silence would cost its budget."""
+        seen = self._watch.lacking
+        undefined = [
+            spec
+            for spec in policy.specs
+            if spec.name not in seen and math.isnan(self._signals[spec.name][0])
+        ]
+        lacks = [lack for spec in undefined if (lack := lack_live(spec, view)) is not None]
+        said = policy_lacks(policy, lacks) if lacks else ""
+        if said and self._settings.strict:
+            raise UsageError(said)
+        if not self._settings.strict:
+            seen.update(spec.name for spec in undefined)
+        if said:
+            said = f"{said}. Without it the loop may run to its budget"
+            warnings.warn(said, SufficeWarning, stacklevel=5)
+
+    def _settle(self, said: Decision, asked: Round) -> Decision:
+        """Keep what the policy said; what the loop is told of it."""
+        said = replace(said, stopped_by="policy") if said.stop else said
+        self._decisions.append(said)
+        if self._spending is not None:
+            self._spending.add_round(asked.usage)
+        self.told = decision = self._effective(said)
+        self._reason = decision.reason
+        if decision.stop:
+            self._stopped_by = decision.stopped_by
+        return decision
 
     def _effective(self, decision: Decision) -> Decision:
         """What the mode and the budgets make of it."""
-        watch, number = self._watch, len(self._decisions)
-        if watch.max_rounds is None and number - 1 == watch.full_budget:
+        watch, settings, number = self._watch, self._settings, len(self._growing.view.rounds)
+        if settings.max_rounds is None and number - 1 == settings.full_budget:
             watch.warn(
                 "past",
-                f"a loop in shadow goes past round {watch.full_budget}, the full budget by the policy file, "
-                f"and nothing ends it; to end it there, give max_rounds={watch.full_budget}",
+                f"a loop in shadow goes past round {settings.full_budget}, the full budget by the policy "
+                f"file, and nothing ends it; to end it there, give max_rounds={settings.full_budget}",
             )
-        if watch.max_rounds is not None and number >= watch.max_rounds:
+        if settings.max_rounds is not None and number >= settings.max_rounds:
             self._full = not decision.stop or not self._stops
             if self._full:
-                return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
+                return _budget(decision, f"the budget of {settings.max_rounds} rounds is spent")
         elif decision.stop and not self._stops:
-            why = "in shadow" if watch.mode == "shadow" else "exploring"
+            why = "in shadow" if settings.mode == "shadow" else "exploring"
             decision = replace(
                 decision,
                 action=Action.CONTINUE,
                 reason=f"{why}, so it goes on; {decision.reason}",
                 stopped_by=None,
             )
-        if decision.stop or not self._limited:
+        if decision.stop or self._spending is None:
             return decision
         spent = self._spending.spent()
         if spent is None:
@@ -468,7 +616,7 @@ class Loop:
     @property
     def _stops(self) -> bool:
         """Whether the policy's stop ends the loop."""
-        return self._watch.mode == "live" and not self.explored
+        return self._settings.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
         """Record what the loop did all the same; what ended it stays what it was."""
@@ -478,7 +626,7 @@ class Loop:
             "the loop where loop.done is true",
         )
         ended = self._stopped_by, self._reason, self._full
-        self._state.record.see(self.view)
+        self._growing.see(self.view)
         self._last = None
         decision = self._take(asked, score)
         self._stopped_by, self._reason, self._full = ended
@@ -498,7 +646,7 @@ class Loop:
     @property
     def _reads_answers(self) -> bool:
         """Whether the policy does, or the choice among them."""
-        policy, chooses = self._watch.policy, self._watch.choice.rule != "latest"
+        policy, chooses = self._settings.policy, self._settings.choice.rule != "latest"
         return chooses or (policy is not None and policy.needs.answers)
 
     def _wants_final(self) -> bool:
@@ -567,7 +715,8 @@ class Loop:
         last = self.rounds[-1]
         bare = last if last.answer is None else without_answer(last)
         self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
-        self._spending.add_round(draft.usage)
+        if self._spending is not None:
+            self._spending.add_round(draft.usage)
 
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
@@ -578,13 +727,15 @@ class Loop:
         watch = self._watch
         if watch.writer is None:
             return
+        from suffice.trace.loop_record import Begun
+
         veiled, began = self._veiled, None
         if len(self._decisions) == 1:
             began = Begun(
                 question=self._asked if veiled is None else veiled.question,
                 gold=self._gold if veiled is None else veiled.gold,
-                propensity=watch.explore or None,
-                policy_hash=watch.policy_hash,
+                propensity=self._settings.explore or None,
+                policy_hash=self.policy_hash,
                 explored=self.explored,
             )
         watch.writer.observe(
@@ -592,7 +743,7 @@ class Loop:
             asked if veiled is None else veiled.round(self.view),
             began=began,
             took_s=self._took,
-            stop=None if watch.policy is None else self.would_stop is not None,
+            stop=None if self._settings.policy is None else self.would_stop is not None,
             score=score,
         )
 
@@ -610,8 +761,7 @@ class Loop:
 
     def _ask_for(self, question: Question) -> None:
         self._asked, privacy = question, self._watch.privacy
-        self._state.record.see(LoopView(question.text, ()))
-        self._state.question_id = question.id
+        self._growing.see(LoopView(question.text, ()))
         self._veiled = None if privacy is None else privacy.question(question, self._gold)
 
     def begin(self) -> Loop:
@@ -641,7 +791,20 @@ class Loop:
         On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
         """
         self._leave(error)
-        return self._ended(error if mend else None)
+        mended = (
+            mend
+            and isinstance(error, Exception)
+            and not isinstance(error, UsageError | DataError)
+            and self.answer is not None
+        )
+        if mended:
+            warnings.warn(
+                f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
+                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
+                SufficeWarning,
+                stacklevel=3,
+            )
+        return mended
 
     async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
         """As :meth:`end`."""
@@ -673,21 +836,6 @@ class Loop:
             self._watch.complain()
         elif writer is not None and self._named:
             writer.release(self.question_id)
-
-    def _ended(self, error: BaseException | None) -> bool:
-        mended = (
-            isinstance(error, Exception)
-            and not isinstance(error, UsageError | DataError)
-            and self.answer is not None
-        )
-        if mended:
-            warnings.warn(
-                f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
-                f"answer of round {self.answer_round} is kept, see loop.answer and loop.error",
-                SufficeWarning,
-                stacklevel=4,
-            )
-        return mended
 
     def _check_open(self) -> None:
         if self._phase == "new":

@@ -7,16 +7,14 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePath
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 from suffice._version import VERSION
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
-from suffice.live.chosen import named_policy
-from suffice.live.controller import Decider
-from suffice.live.loop import OWN_ID, Loop, Mode, Watching, ended
+from suffice.live.loop import OWN_ID, LiveSettings, Loop, Mode, Watching, ended
 from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
 from suffice.options import settings_of
@@ -26,11 +24,9 @@ from suffice.scoring import AnswerChoice
 from suffice.trace.loop_record import LoopRecord
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
-    MOST_INT16,
     Gold,
     Question,
     in_unicode,
-    whole,
 )
 from suffice.trace.store import store_place
 
@@ -138,12 +134,16 @@ class Watch:
             raise UsageError(
                 'in shadow every question runs to the full budget; explore goes with mode="live"'
             )
-        if isinstance(policy, str | PurePath):
-            policy = named_policy(policy)
-        full_budget = max_rounds
-        if isinstance(policy, PolicyFile):
-            full_budget = policy.max_rounds if max_rounds is None else max_rounds
-            policy = policy.policy
+        settings = LiveSettings.of(
+            policy,
+            max_rounds=max_rounds,
+            mode=mode,
+            explore=explore,
+            seed=seed,
+            strict=strict,
+            budgets=settings_of(Budgets, budgets),
+        )
+        policy, full_budget = settings.policy, settings.full_budget
         if policy is None and mode == "live":
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
         if policy is not None and not callable(getattr(policy, "fires", None)):
@@ -153,8 +153,6 @@ class Watch:
             )
         if policy is not None and policy.needs.refusal:
             raise UsageError(policy.needs.refusal)
-        if max_rounds is not None and whole(max_rounds, MOST_INT16, "max_rounds") < 1:
-            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         if explore and policy and full_budget and policy.facts.earliest >= full_budget:
             raise UsageError(
                 "explore lets questions run on past the policy's stop, and this policy never stops before "
@@ -171,17 +169,9 @@ class Watch:
             )
         place = None if record is None else store_place(record)
         self._watching = watching = Watching(
-            policy=policy,
-            decider=None if policy is None else Decider(policy, max_rounds=None, strict=strict),
-            policy_hash=None if policy is None else policy_hash(policy),
-            mode=mode,
-            explore=explore,
-            seed=seed,
-            max_rounds=full_budget if mode == "live" else max_rounds,
-            full_budget=full_budget,
-            budgets=settings_of(Budgets, budgets),
-            choice=choice,
-            writer=None,
+            settings=replace(
+                settings, choice=choice, policy_hash=None if policy is None else policy_hash(policy)
+            ),
             privacy=Privacy.of(texts, None if record is None else Path(record)),
         )
         if place is not None:
@@ -192,19 +182,20 @@ class Watch:
     @property
     def policy(self) -> StopPolicy | None:
         """What decides."""
-        return self._watching.policy
+        return self._watching.settings.policy
 
     def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the record's files say of where they come from."""
+        settings = self._watching.settings
         watched: dict[str, Any] = {
-            "mode": self._watching.mode,
-            "explore": self._watching.explore,
+            "mode": settings.mode,
+            "explore": settings.explore,
             "answer": answer,
-            "policy_hash": self._watching.policy_hash,
+            "policy_hash": settings.policy_hash,
         }
         if self._watching.privacy is not None:
             watched["texts"] = self._watching.privacy.texts
-        document = {"watch": watched, "rounds": self._watching.full_budget, "version": VERSION}
+        document = {"watch": watched, "rounds": settings.full_budget, "version": VERSION}
         try:
             document |= run if self._watching.privacy is None else without_secrets(run)
             json.dumps(document, ensure_ascii=False).encode()

@@ -7,7 +7,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -19,16 +19,14 @@ from starlette.routing import Route
 
 from suffice.concurrency import room_for_a_thread
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.live.controller import Decider
-from suffice.live.loop import Loop, answer_round
+from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
 from suffice.live.reported import PARTS, round_of
-from suffice.policies.file import PolicyFile, policy_hash
+from suffice.policies.file import PolicyFile
 from suffice.protocols import Decision, Signal, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.openapi import As, Operation, Shape, described, read_body, said_of
 from suffice.signals.available import lack_live
-from suffice.signals.table import confidences
 from suffice.trace.rounds.records import (
     LoopView,
     Question,
@@ -53,22 +51,23 @@ class NamedPolicy:
     name: str
     file: PolicyFile
     hash: str | None
-    choice: AnswerChoice
-    _deciders: dict[int | None, Decider] = field(default_factory=dict)
+    _budgets: dict[int | None, Watching] = field(default_factory=dict)
 
     @property
     def policy(self) -> StopPolicy:
         """What decides."""
         return self.file.policy
 
-    def decider(self, max_rounds: int | None) -> Decider:
-        """What decides under a budget; ``None``: that of the policy's file."""
-        decider = self._deciders.get(max_rounds)
-        if decider is None:
-            decider = Decider(self.file, max_rounds=max_rounds, strict=False)
-            if len(self._deciders) < 1_000:  # budgets that clients ask for
-                self._deciders[max_rounds] = decider
-        return decider
+    def loop(self, question: Question, max_rounds: int | None) -> Loop:
+        """A question's loop under a budget; ``None``: that of the policy's file."""
+        watching = self._budgets.get(max_rounds)
+        if watching is None:
+            choice = AnswerChoice.parse(self.policy.needs.returns)
+            settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
+            watching = Watching(settings=settings)
+            if len(self._budgets) < 1_000:  # budgets that clients ask for
+                self._budgets[max_rounds] = watching
+        return Loop(watching, question)
 
 
 class Policies:
@@ -88,13 +87,7 @@ class Policies:
             raise Refusal(404, said, code="policy_not_found", param="policy")
         named = self._named.get(name)
         if named is None or named.file is not file:
-            policy = file.policy
-            named = self._named[name] = NamedPolicy(
-                name=name,
-                file=file,
-                hash=_hash(policy),
-                choice=AnswerChoice.parse(policy.needs.returns),
-            )
+            named = self._named[name] = NamedPolicy(name=name, file=file, hash=hash_of(file.policy))
         return named
 
     @property
@@ -105,13 +98,6 @@ class Policies:
     def holds(self, named: NamedPolicy) -> bool:
         """Whether it is what its name stands for now."""
         return self._files().get(named.name) is named.file
-
-
-def _hash(policy: StopPolicy) -> str | None:
-    try:
-        return policy_hash(policy)
-    except UsageError:  # without a file format
-        return None
 
 
 # --- rounds ----------------------------------------------------------------------------------------
@@ -159,11 +145,10 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     return round_of_document(held["finished"])
 
 
-def told_of(
-    named: NamedPolicy, last: Decision, view: LoopView, signals: Mapping[str, Sequence[float]]
-) -> dict[str, Any]:
-    """What is told of the decision after a view's last round: fields of :class:`Decided`."""
-    undefined = (spec for spec in named.policy.specs if math.isnan(signals[spec.name][-1]))
+def told_of(named: NamedPolicy, loop: Loop, last: Decision) -> dict[str, Any]:
+    """What is told of a loop after its last round: fields of :class:`Decided`."""
+    view = loop.view
+    undefined = (spec for spec in named.policy.specs if math.isnan(loop.signals[spec.name][-1]))
     return {
         "round": len(view.rounds),
         "action": last.action.value,
@@ -172,6 +157,8 @@ def told_of(
         "confidence": last.confidence,
         "stopped_by": last.stopped_by,
         "undefined": {spec.name: _why(spec, view) for spec in undefined},
+        "would_stop": loop.would_stop,
+        "answer_round": loop.answer_round,
         "policy": named.name,
         "policy_hash": named.hash,
     }
@@ -295,7 +282,6 @@ EXAMPLE: Mapping[str, Any] = {
 }
 
 
-# --- replies ---------------------------------------------------------------------------------------
 def written(reply: Any) -> dict[str, Any]:
     """A reply as JSON, every field of it; what JSON has no numbers for is text."""
     return {part.name: as_document(getattr(reply, part.name)) for part in fields(reply)}
@@ -449,6 +435,7 @@ def _events(
 def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
     """What a policy says of a question's rounds, the last of them, and the decision."""
     name = asked.question if asked.question_id is None else asked.question_id
+    loop = named.loop(Question(id=name, text=asked.question), asked.max_rounds)
     rounds: list[Round] = []
     earlier: set[str] = set()
     for number, held in enumerate(asked.rounds, start=1):
@@ -457,13 +444,5 @@ def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round,
         except SufficeError as error:
             raise Refusal(400, f"round {number}: {error}", param="rounds") from error
         earlier.update(passage.id for passage in rounds[-1].passages or ())
-    view = LoopView(asked.question, tuple(rounds))
-    last, table, would_stop = named.decider(asked.max_rounds).decide_whole(view, name)
-    signals = {signal: column[0].tolist() for signal, column in table.values.items()}
-    sure = confidences(named.policy, table)
-    reply = Decided(
-        **told_of(named, last, view, signals),
-        would_stop=would_stop,
-        answer_round=answer_round(named.choice, view, sure, signals),
-    )
-    return reply, view.current, last
+    last = loop.follow_all(named.policy, rounds)
+    return Decided(**told_of(named, loop, last)), rounds[-1], last

@@ -738,12 +738,7 @@ class Loops:
             took_s=session.ticked - before,
         )
         self._tell(ended)
-        return Observed(
-            **told_of(session.named, decision, loop.view, loop.signals),
-            would_stop=loop.would_stop,
-            answer_round=loop.answer_round,
-            done=loop.done,
-        )
+        return Observed(**told_of(session.named, loop, decision), done=loop.done)
 
     def _answer(self, name: str, document: Mapping[str, Any]) -> Response:
         session = self._session(name)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from suffice.live.answering import Answered, total_usage
 from suffice.live.ask import LiveLoop
 from suffice.live.loop import Loop
 from suffice.loops.answers.calls import ComingAnswer
-from suffice.protocols import Decision, Message, Retriever, StopPolicy
+from suffice.protocols import Decision, Message, Retriever
 from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.rounds.records import Passage, Round
 from suffice.web.replies import Refusal, refusal_of
@@ -312,7 +312,8 @@ class _Question:
             answered = live.answer(
                 order.question,
                 _Telling(order.retriever, self._put) if order.streams else order.retriever,
-                follower=self,
+                watched=watched,
+                follow=self._observed,
                 every_answer=watched.explored,
                 earlier=order.earlier,
                 tell=self._hear if order.streams else None,
@@ -375,31 +376,8 @@ class _Question:
             )
         )
 
-    # --- what follows the rounds -----------------------------------------------------------------
-    @property
-    def policy(self) -> StopPolicy:
-        """What decides."""
-        return self._order.live.policy
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        """As recorded."""
-        return self._watched.rounds
-
-    @property
-    def signals(self) -> Mapping[str, Sequence[float]]:
-        """What the policy read."""
-        return self._watched.signals
-
-    def start(self, question: str) -> None:
-        """It was begun; as it is understood, which is not as it was asked where more was said before."""
-        if question != self._watched.question:
-            self._watched.restate(question)
-
-    def observe(self, finished: Round) -> Decision:
-        """Record, decide, tell."""
-        with may_be_cut():
-            decision = self._watched.observe(finished)
+    def _observed(self, finished: Round, decision: Decision) -> None:
+        """Tell of a round."""
         now = time.perf_counter()
         event = RoundEnded(
             trace_id=self._watched.question_id,
@@ -412,7 +390,6 @@ class _Question:
         self._service.tell(event)
         if self._order.streams:
             self._put(event)
-        return decision
 
 
 class _Telling:

@@ -15,6 +15,7 @@ from typing import Literal, NoReturn
 
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.protocols import (
     ChatModel,
     Encoder,
@@ -188,13 +189,11 @@ def _check_tokens(model: ChatModel, prompt: str | tuple[Message, ...]) -> None:
 
 
 def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
-    """The round a controller stops at on recorded rounds; ``None`` when the record ends first."""
-    controller = Controller(policy).start(record.question.text, question_id=record.question.id)
+    """The round a loop stops at on recorded rounds; ``None`` when the record ends first."""
+    loop = Loop.alone(policy, question=record.question)
     with incomplete_rounds():
-        for number, finished in enumerate(record.rounds, start=1):
-            if controller.observe(finished).stop:
-                return number
-    return None
+        rounds = enumerate(record.rounds, start=1)
+        return next((number for number, held in rounds if loop.observe(held).stop), None)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from suffice.live.answering import Answered, Answering, answer
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.budgets import Budgets, Meter
 from suffice.live.chosen import ChosenPolicy
-from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.llm.cache import CachedModel
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.registry import LOOPS, make_pipeline
@@ -123,7 +123,7 @@ def test_the_answer_is_the_plain_loops(name: str) -> None:
 def asked(policy: StopPolicy, model: Any, *, rounds: int = 5, **settings: Any) -> Answered:
     loop = CumulativeSettings(rounds=rounds)
     settings = {"speculate": True, **settings}
-    controller = Controller(policy, max_rounds=rounds)
+    controller = Loop.alone(policy, max_rounds=rounds)
     return answer(
         "Which?", OwnParagraphs(PASSAGES), model, controller, Answering(loop=loop, **settings)
     )
@@ -314,7 +314,7 @@ def test_the_embedded_model_says_the_same_to_a_prompt_but_for_near_ties() -> Non
                     EXAMPLES[0].question.text,
                     OwnParagraphs(EXAMPLES[0].passages),
                     kept[-1],
-                    Controller(RulePolicy(rule="answer_stable")),
+                    Loop.alone(RulePolicy(rule="answer_stable")),
                     Answering(loop=loop, speculate=speculate),
                 )
             plain, ahead = (one.replies for one in kept)

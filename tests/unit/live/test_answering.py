@@ -12,7 +12,7 @@ from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
 from suffice.live.answering import DECLINED, Answered, Answering, answer
 from suffice.live.budgets import Budgets
-from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.policies.fixed import FixedPolicy
@@ -53,7 +53,7 @@ def ask(
         "Which fact?",
         OwnParagraphs(PASSAGES),
         model,
-        Controller(policy, max_rounds=max_rounds),
+        Loop.alone(policy, max_rounds=max_rounds),
         Answering(loop=CumulativeSettings(rounds=rounds), budgets=budgets or Budgets()),
     )
 
@@ -91,7 +91,7 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
             "Which?",
             OwnParagraphs(PASSAGES),
             model,
-            Controller(policy),
+            Loop.alone(policy),
             Answering(loop=settings, budgets=budgets),
         )
         return found, model
@@ -185,7 +185,7 @@ def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
 def test_an_empty_question_is_refused_before_the_first_call() -> None:
     model = ScriptedModel(CHANGING)
     with pytest.raises(UsageError, match="question is empty"):
-        answer("  ", OwnParagraphs(PASSAGES), model, Controller(FixedPolicy(1)), Answering())
+        answer("  ", OwnParagraphs(PASSAGES), model, Loop.alone(FixedPolicy(1)), Answering())
     assert not model.requests
 
 
@@ -238,7 +238,7 @@ def scored(*values: float | None, **settings: Any) -> Answered:
         "Which fact?",
         OwnParagraphs(PASSAGES),
         ScriptedModel(CHANGING),
-        Controller(Scores(*values)),
+        Loop.alone(Scores(*values)),
         Answering(loop=CumulativeSettings(rounds=len(values)), **settings),
     )
 
@@ -265,7 +265,7 @@ def test_the_most_confident_answer_is_returned_where_the_policy_stopped_too() ->
         "Which fact?",
         OwnParagraphs(PASSAGES),
         ScriptedModel(CHANGING),
-        Controller(policy),
+        Loop.alone(policy),
         Answering(choose="most-confident"),
     )
     assert (found.answer_round, found.stopped_by, found.confidence) == (1, "policy", 0.9)
@@ -302,7 +302,7 @@ def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
         "Which fact?",
         OwnParagraphs(PASSAGES),
         ScriptedModel(lambda *_: "Answer: Skien"),
-        Controller(LazyScores(0.9, confidence)),
+        Loop.alone(LazyScores(0.9, confidence)),
         Answering(loop=CumulativeSettings(rounds=2), decline_below=0.5, tell=pieces.append),
     )
     assert answered.declined == (not told)
@@ -316,7 +316,7 @@ def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
     model = ScriptedModel(CHANGING)
     for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
         with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
-            answer("Q?", OwnParagraphs(PASSAGES), model, Controller(policy), Answering(**settings))
+            answer("Q?", OwnParagraphs(PASSAGES), model, Loop.alone(policy), Answering(**settings))
     assert not model.requests
     with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
         Answering(decline_below=1.5)
@@ -327,7 +327,7 @@ def test_the_budgeted_loop_answers_too() -> None:
         "Which fact?",
         OwnParagraphs(PASSAGES),
         ScriptedModel(["a", "b"]),
-        Controller(Reads(3)),
+        Loop.alone(Reads(3)),
         Answering(loop=BudgetedSettings(start=3)),
     )
     assert [len(each.passages or ()) for each in found.rounds] == [3, 2]

@@ -18,7 +18,7 @@ from suffice.errors import BackendError
 from suffice.live.answering import Answered, Answering, answer, reads_of
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import ChosenPolicy
-from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.loops.query_loop import QueryLoopSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.registry import LOOPS, make_pipeline
@@ -109,7 +109,7 @@ def asked(example: Example, policy: StopPolicy, settings: LoopSettings) -> tuple
         example.question.text,
         OwnParagraphs(example.passages),
         model,
-        Controller(policy, max_rounds=ROUNDS),
+        Loop.alone(policy, max_rounds=ROUNDS),
         Answering(loop=settings),
     )
     return answered, model
@@ -213,7 +213,7 @@ def test_an_answer_that_cannot_be_had_is_asked_for_in_fewer_rounds() -> None:
         failing = Failures(containing=(containing,))
         model = ScriptedModel(lambda *_: "Answer: a", failures=failing)
         settings = Answering(loop=CumulativeSettings(rounds=4))
-        controller = Controller(FixedPolicy(4))
+        controller = Loop.alone(FixedPolicy(4))
         return answer("Which?", OwnParagraphs(passages), model, controller, settings), model
 
     answered, model = ask("Fact 2")
@@ -234,7 +234,7 @@ def test_who_chooses_among_answers_has_them_all(choose: str) -> None:
         example.question.text,
         OwnParagraphs(example.passages),
         model,
-        Controller(FixedPolicy(3)),
+        Loop.alone(FixedPolicy(3)),
         settings,
     )
     assert len(model.requests) == (1 if choose == "latest" else 3)
@@ -264,7 +264,7 @@ def test_one_round_asks_nothing_to_decide_by() -> None:
         EXAMPLES[0].question.text,
         OwnParagraphs(EXAMPLES[0].passages),
         model,
-        Controller(RulePolicy(rule="llm_stop"), max_rounds=1, strict=True),
+        Loop.alone(RulePolicy(rule="llm_stop"), max_rounds=1, strict=True),
         Answering(loop=replace(settings, rounds=1)),
     )
     assert (answered.stopped_by, len(model.requests)) == ("budget", 2)

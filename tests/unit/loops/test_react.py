@@ -15,6 +15,7 @@ from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.live.answering import Answering, answer
 from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.answers.react_prompts import render_agent
 from suffice.loops.query_loop import QueryChoice
@@ -352,7 +353,7 @@ def test_one_question_is_answered_until_the_agent_would_finish() -> None:
         example.question.text,
         OwnParagraphs(example.passages),
         ScriptedModel(),
-        Controller(policy, max_rounds=3),
+        Loop.alone(policy, max_rounds=3),
         Answering(loop=ReactSettings()),
     )
     assert (found.stopped_by, len(found.rounds)) == ("policy", 2)
@@ -360,7 +361,7 @@ def test_one_question_is_answered_until_the_agent_would_finish() -> None:
         example.question.text,
         OwnParagraphs(example.passages),
         ScriptedModel(),
-        Controller(FixedPolicy(1)),
+        Loop.alone(FixedPolicy(1)),
         Answering(loop=ReactSettings(verdicts=False), passage_filter=Dropping()),
     )
     assert bare.rounds[0].passages == ()
