@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from pathlib import Path
@@ -30,12 +31,12 @@ def slow_margins(tokens: tuple[Token, ...]) -> list[float]:
             break
     if after is None:
         return []
-    numbers: list[int] = []
-    for char, number in owners[after:]:
-        if char == "\n":
-            break
-        if (numbers or not char.isspace()) and number not in numbers:
-            numbers.append(number)
+    # the first line from there on that holds anything
+    rest = list(itertools.dropwhile(lambda owner: owner[0].isspace(), owners[after:]))
+    line = list(itertools.takewhile(lambda owner: owner[0] != "\n", rest))
+    shown = [place for place, (char, _) in enumerate(line) if not char.isspace()]
+    said = line[shown[0] : shown[-1] + 1] if shown else []
+    numbers = dict.fromkeys(number for _, number in said)
     margins = []
     for number in numbers:
         possible = [top.logprob for top in tokens[number].top if top.logprob != -math.inf]

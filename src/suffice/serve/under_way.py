@@ -323,9 +323,7 @@ class _Question:
         watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
         tokens = Tokens.of(answered.rounds)
         self._end(answered, answered.stopped_by, answered.reason, tokens)
-        with suppress(
-            SufficeWarning
-        ):  # a record that fails costs no answer, not even under -W error
+        with suppress(SufficeWarning):  # a record that fails costs no answer, even under -W error
             watched.end()  # what is told whole is in the record, whatever happens then
         told = self._coming.told
         if not answered.answer.startswith(told):
