@@ -1,8 +1,4 @@
-"""What a rule means: its value for one live round or for a column of recorded ones.
-
-The compiled form uses only operators that Python floats and numpy arrays share, so that the live and
-the replayed decision are one definition.
-"""
+"""What a rule means: where it holds in columns of signals."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,32 +32,7 @@ from suffice.policies.rules.syntax import (
 )
 from suffice.signals.spec import SignalSpec
 
-Value = Any  # a float and a bool live; float64 and bool arrays of one round in replay
-
-
-class Environment(Protocol):
-    """Where operands get their values: one live round, or one round of many questions."""
-
-    @property
-    def round(self) -> int:
-        """The 1-based round."""
-        ...
-
-    def signal(self, name: str) -> Value:
-        """A signal, NaN where undefined."""
-        ...
-
-    def calibrated(self, name: str) -> Value:
-        """Its fitted map, NaN where undefined."""
-        ...
-
-    def base_rate(self) -> float:
-        """Mean tune EM of the round, NaN where undefined."""
-        ...
-
-    def coin(self) -> Value:
-        """The question's own draw in [0, 1)."""
-        ...
+Value = Any  # float64 and bool arrays of one round, or a number that is the same for all questions
 
 
 def _different(left: Value, right: Value) -> Value:
@@ -78,7 +49,7 @@ _OPERATORS: Mapping[str, Callable[[Value, Value], Value]] = {
     "!=": _different,
 }
 
-Compiled = Callable[[Environment], Value]
+Compiled = Callable[["AtRound"], Value]
 
 
 def _compile_operand(operand: Operand) -> Compiled:
@@ -124,7 +95,7 @@ def compile_rule(expression: Expression, specs: Mapping[str, SignalSpec]) -> Com
 def _folded(combine: Callable[[Value, Value], Value], parts: Sequence[Compiled]) -> Compiled:
     first, *others = parts
 
-    def value(environment: Environment) -> Value:
+    def value(environment: AtRound) -> Value:
         result = first(environment)
         for other in others:
             result = combine(result, other(environment))
@@ -133,7 +104,7 @@ def _folded(combine: Callable[[Value, Value], Value], parts: Sequence[Compiled])
     return value
 
 
-def can_hold(expression: Expression, environment: Environment) -> Value:
+def can_hold(expression: Expression, environment: AtRound) -> Value:
     """Whether the rule may be true where it compares what is defined, and false elsewhere.
 
     A negation may always be: it holds where what it negates is undefined.
@@ -154,7 +125,7 @@ def can_hold(expression: Expression, environment: Environment) -> Value:
             return sum(part * 1 for part in _each(items, environment)) >= count
 
 
-def _each(items: Sequence[Expression], environment: Environment) -> list[Value]:
+def _each(items: Sequence[Expression], environment: AtRound) -> list[Value]:
     return list(np.broadcast_arrays(*(can_hold(item, environment) for item in items)))
 
 
@@ -313,15 +284,19 @@ def rule_fires(
     """Where the rule holds, (n_questions, n_rounds)."""
     expression = parse(rule)
     check_reachable(expression, specs)
-    holds = compile_rule(expression, specs)
+    return by_round(columns, compile_rule(expression, specs))
+
+
+def by_round(columns: RuleColumns, holds: Compiled) -> NDArray[np.bool_]:
+    """What a compiled rule gives of every question and round, (n_questions, n_rounds)."""
     n_questions, n_rounds = columns.shape
-    fires = np.empty((n_rounds, n_questions), np.bool_)
+    held = np.empty((n_rounds, n_questions), np.bool_)
     for index in range(n_rounds):
-        fires[index] = holds(_Round(columns, index + 1))
-    return fires.T
+        held[index] = holds(AtRound(columns, index + 1))
+    return held.T
 
 
-class _Round:
+class AtRound:
     """Operands of one round."""
 
     __slots__ = ("_columns", "round")
@@ -331,14 +306,22 @@ class _Round:
         self.round = number
 
     def signal(self, name: str) -> NDArray[np.float64]:
+        """A signal, NaN where undefined."""
         return self._columns.signals[name][:, self.round - 1]
 
     def calibrated(self, name: str) -> NDArray[np.float64]:
+        """Its fitted map, NaN where undefined."""
         return self._columns.calibrations[name][:, self.round - 1]
 
     def base_rate(self) -> Any:
+        """Mean tune EM of the round, NaN where undefined."""
         rates = self._columns.base_rates
         return np.nan if rates is None else rates[:, self.round - 1]
 
     def coin(self) -> NDArray[np.float64]:
+        """Every question's own draw in [0, 1)."""
         return self._columns.coins
+
+    def value(self, operand: Operand) -> Value:
+        """Of any operand."""
+        return _compile_operand(operand)(self)

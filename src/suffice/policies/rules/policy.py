@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.fields import known
 from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
-from suffice.policies.draws import COIN, lots
 from suffice.policies.rules.meaning import (
+    AtRound,
+    RuleColumns,
+    by_round,
     can_hold,
     check_reachable,
     compile_rule,
@@ -203,11 +205,11 @@ class RulePolicy:
 
     def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Where the rule holds."""
-        return self._by_round(table, self._holds)
+        return by_round(self._columns(table), self._holds)
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
         """Whether the rule holds, with the values it looks at."""
-        now = _AtRound(self, table, slice(question, question + 1), round_number)
+        now = AtRound(self._columns(table, slice(question, question + 1)), round_number)
         holds = bool(np.all(self._holds(now)))
         shown = self._shown
         values = {name: known(float(np.max(now.value(part)))) for name, part in shown.items()}
@@ -227,13 +229,23 @@ class RulePolicy:
             reason=f"{self.rule} {verdict} at round {round_number}: {listed}", values=values
         )
 
-    def _by_round(self, table: PolicyTable, holds: Callable[[_AtRound], Any]) -> NDArray[np.bool_]:
-        held = np.empty((table.n_rounds, table.n_questions), np.bool_)
-        now = _AtRound(self, table, slice(None), 1)
-        for number in range(1, table.n_rounds + 1):
-            now.round = number
-            held[number - 1] = holds(now)
-        return held.T
+    def _columns(self, table: PolicyTable, rows: slice = slice(None)) -> RuleColumns:
+        signals = {name: table.signal(name)[rows] for name in self.signals}
+        calibrations = {
+            name: self.calibrators[name].predict_rounds(signals[name])
+            for name in self._calibrated.values()
+        }
+        questions = len(range(table.n_questions)[rows])
+        rates = np.full(table.n_rounds, math.nan)
+        fitted = self.base_rates[: table.n_rounds]
+        rates[: len(fitted)] = fitted
+        return RuleColumns(
+            shape=(questions, table.n_rounds),
+            signals=signals,
+            calibrations=calibrations,
+            base_rates=np.broadcast_to(rates, (questions, table.n_rounds)),
+            question_ids=table.question_ids[rows],
+        )
 
     @cached_property
     def _calibrated(self) -> Mapping[str, str]:
@@ -248,16 +260,15 @@ class RulePolicy:
         """
         if not self._calibrated:
             return None
-        smallest = np.full((table.n_rounds, table.n_questions), math.inf).T
-        for name in self._calibrated.values():
-            values = table.signal(name)
-            # NaN wins: an undefined part leaves no whole
-            np.minimum(smallest, self.calibrators[name].predict_rounds(values), out=smallest)
+        # NaN wins: an undefined part leaves no whole
+        smallest: NDArray[np.float64] = np.minimum.reduce(
+            [*self._columns(table).calibrations.values()]
+        )
         return smallest
 
     def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
-        return self._by_round(table, partial(can_hold, parse(self.rule)))
+        return by_round(self._columns(table), partial(can_hold, parse(self.rule)))
 
     def document(self) -> dict[str, Any]:
         """What its file says; parts without content are left out."""
@@ -277,46 +288,3 @@ class RulePolicy:
             "answer": None if self.answer == "latest" else self.answer,
         }
         return {name: part for name, part in parts.items() if part is not None}
-
-
-def _rate(base_rates: tuple[float, ...], number: int) -> float:
-    return base_rates[number - 1] if number <= len(base_rates) else math.nan
-
-
-class _AtRound:
-    """Operands of one round of some questions."""
-
-    def __init__(self, policy: RulePolicy, table: PolicyTable, rows: slice, number: int) -> None:
-        self._policy = policy
-        self._table = table
-        self._rows = rows
-        self.round = number
-
-    @cached_property
-    def _coins(self) -> NDArray[np.float64]:
-        return lots(COIN, self._table.question_ids)
-
-    def signal(self, name: str) -> NDArray[np.float64]:
-        return self._table.signal(name)[self._rows, self.round - 1]
-
-    def calibrated(self, name: str) -> NDArray[np.float64]:
-        return self._policy.calibrators[name].predict(self.round, self.signal(name))
-
-    def base_rate(self) -> float:
-        return _rate(self._policy.base_rates, self.round)
-
-    def coin(self) -> NDArray[np.float64]:
-        return self._coins[self._rows]
-
-    def value(self, operand: _Shown) -> NDArray[np.float64] | float:
-        match operand:
-            case SignalRef(name):
-                return self.signal(name)
-            case Calibrated(name):
-                return self.calibrated(name)
-            case RoundNumber():
-                return self.round
-            case BaseRate():
-                return self.base_rate()
-            case Coin():
-                return self.coin()
