@@ -540,9 +540,7 @@ class Loop:
             if policy is None:
                 return _UNASKED
             view = self._growing.view
-            if (
-                len(view.rounds) == 1 != self._settings.max_rounds
-            ):  # one round is not decided by them
+            if len(view.rounds) == 1 != self._settings.max_rounds:  # a budget of 1 decides alone
                 self._check_inputs(policy, view)
             said = decide(policy, SignalTable.of_loop(view, self._signals, self.question_id))
         except BaseException:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.rules.meaning import check_reachable, compile_rule, first_round, operands
+from suffice.policies.rules.meaning import (
+    RuleColumns,
+    check_reachable,
+    first_round,
+    operands,
+    rule_fires,
+)
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import SignalRef, parse
 from suffice.signals.registry import SIGNALS
@@ -22,29 +29,25 @@ SPECS = {
 }
 
 
-class Values:
-    """An environment of given values."""
-
-    def __init__(self, round_number: int, base: float, **signals: object) -> None:
-        self.round = round_number
-        self._base = base
-        self._signals = signals
-
-    def signal(self, name: str) -> object:
-        return self._signals[name]
-
-    def calibrated(self, name: str) -> object:
-        return self._signals[f"calibrated_{name}"]
-
-    def base_rate(self) -> float:
-        return self._base
-
-    def coin(self) -> float:
-        return 0.5
-
-
-def holds(rule: str, round_number: int = 1, base: float = NAN, **signals: object) -> object:
-    return compile_rule(parse(rule), SPECS)(Values(round_number, base, **signals))
+def holds(rule: str, round_number: int = 1, base: float = NAN, **signals: Any) -> Any:
+    """The rule at one round of questions of which these values are known, the same in every round."""
+    given = {name: np.atleast_1d(np.asarray(values, float)) for name, values in signals.items()}
+    n_questions = max((values.size for values in given.values()), default=1)
+    shape = n_questions, round_number
+    columns = {name: np.tile(values[:, None], shape[1]) for name, values in given.items()}
+    mark = "calibrated_"
+    held = rule_fires(
+        rule,
+        SPECS,
+        RuleColumns(
+            shape=shape,
+            signals=columns,
+            calibrations={name.removeprefix(mark): column for name, column in columns.items()},
+            base_rates=np.full(shape, base),
+            question_ids=[f"q{number}" for number in range(n_questions)],
+        ),
+    )[:, -1]
+    return held if any(np.ndim(values) for values in signals.values()) else bool(held[0])
 
 
 @pytest.mark.parametrize(
