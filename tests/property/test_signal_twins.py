@@ -22,7 +22,7 @@ from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import GrowingRecord, signal_columns, signal_value
+from suffice.signals.table import GrowingRecord, signal_columns
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import (
     Gold,
@@ -235,7 +235,8 @@ def assert_equal_bits(
             live = growing.observe(held)
             for spec, column in zip(specs, columns, strict=True):
                 found = column[question, number]
-                slow = signal_value(twin(spec, twins[spec.name]), growing.view)
+                slow_spec = twin(spec, twins[spec.name])
+                slow = GrowingRecord(growing.view, [slow_spec]).value(slow_spec)
                 if not spec.own_settings and spec.name in held.signals:
                     slow = held.signals[spec.name]
                 for value in (live[spec.name], slow):

@@ -77,7 +77,7 @@ CANNOT_ANSWER = "cannot answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """How a question is answered; ``follow`` is told of every round, ``tell`` of the answer as it comes."""
+    """How a question is answered. ``follow`` gets every round, ``tell`` each piece of the answer."""
 
     loop: LoopSettings = field(default_factory=CumulativeSettings)
     budgets: Budgets = field(default_factory=Budgets)

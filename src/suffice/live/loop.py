@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
-from suffice.signals.table import GrowingRecord, SignalTable, confidences, decide, loop_column
+from suffice.signals.table import GrowingRecord, SignalTable, decide, decisions
 from suffice.trace.rounds.records import (
     MOST_INT16,
     Draft,
@@ -111,7 +111,7 @@ class LiveSettings:
 
 @dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
 class Watching:
-    """What the loops of one watch share: their settings, their record and what was said of them."""
+    """What all loops of one watch share: settings, record, counts and warnings given."""
 
     settings: LiveSettings
     writer: LoopRecord | None = None
@@ -119,7 +119,7 @@ class Watching:
     under_way: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
-    lacking: set[str] = field(default_factory=set)  # signals that were looked into
+    lacking: set[str] = field(default_factory=set)  # signals checked for missing inputs
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def explores(self, name: str) -> bool:
@@ -188,7 +188,8 @@ def answer_round(
     def read(name: str) -> list[float]:
         if name in signals:
             return [signals[name][number - 1] for number in there]
-        column = loop_column(resolve(name, also=(name,)), view)
+        spec = resolve(name, also=(name,))
+        column = SignalTable.of_view(view, [spec], "").signal(spec.name)[0].tolist()
         return [column[number - 1] for number in there]
 
     if choice.rule == "majority":
@@ -518,18 +519,15 @@ class Loop:
         """Take in a round and decide, without a record; what cannot be decided about is not taken in."""
         return self._settle(self._decide(finished), finished)
 
-    def follow_all(self, policy: StopPolicy, rounds: Sequence[Round]) -> Decision:
+    def follow_all(self, rounds: Sequence[Round]) -> Decision:
         """Take in all rounds of a question at once; of the earlier ones no reasons are made."""
+        policy = cast("StopPolicy", self._settings.policy)
         view = LoopView(self.question, tuple(rounds))
         table = SignalTable.of_view(view, policy.specs, self.question_id)
+        *self._decisions, last = decisions(policy, table)
         self._growing.see(view)
         self._signals = {name: column[0].tolist() for name, column in table.values.items()}
-        said = zip(policy.fires(table)[0], confidences(policy, table), strict=True)
-        self._decisions = [
-            replace(_UNASKED, action=Action.STOP if stops else Action.CONTINUE, confidence=sure)
-            for stops, sure in said
-        ][:-1]
-        return self._settle(decide(policy, table), rounds[-1])
+        return self._settle(last, rounds[-1])
 
     def _decide(self, finished: Round) -> Decision:
         """What the policy says; where it fails, the round was not taken in."""
@@ -542,13 +540,12 @@ class Loop:
             view = self._growing.view
             if len(view.rounds) == 1 != self._settings.max_rounds:  # a budget of 1 decides alone
                 self._check_inputs(policy, view)
-            said = decide(policy, SignalTable.of_loop(view, self._signals, self.question_id))
+            return decide(policy, SignalTable.of_loop(view, self._signals, self.question_id))
         except BaseException:
             self._growing.see(before)
             for column in self._signals.values():
                 del column[len(before.rounds) :]
             raise
-        return said
 
     def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
         """Say in the first round which signals this loop does not give; silence would cost its budget."""
@@ -569,8 +566,7 @@ class Loop:
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
-        """Keep what the policy said; what the loop is told of it."""
-        said = replace(said, stopped_by="policy") if said.stop else said
+        """Keep the policy's decision; return it as the mode and the budgets have it."""
         self._decisions.append(said)
         if self._spending is not None:
             self._spending.add_round(asked.usage)

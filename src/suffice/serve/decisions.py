@@ -146,7 +146,7 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
 
 
 def told_of(named: NamedPolicy, loop: Loop, last: Decision) -> dict[str, Any]:
-    """What is told of a loop after its last round: fields of :class:`Decided`."""
+    """The reply after a loop's last round: fields of :class:`Decided`."""
     view = loop.view
     undefined = (spec for spec in named.policy.specs if math.isnan(loop.signals[spec.name][-1]))
     return {
@@ -301,9 +301,8 @@ class Workers:
 
     async def run(self, work: Callable[..., _Made], *arguments: Any) -> _Made:
         """Its result; work that was begun is done whether or not anybody waits."""
-        running = asyncio.get_running_loop()
         with room_for_a_thread():
-            done = running.run_in_executor(self._pool, partial(work, *arguments))
+            done = asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments))
         return await done
 
 
@@ -444,5 +443,5 @@ def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round,
         except SufficeError as error:
             raise Refusal(400, f"round {number}: {error}", param="rounds") from error
         earlier.update(passage.id for passage in rounds[-1].passages or ())
-    last = loop.follow_all(named.policy, rounds)
+    last = loop.follow_all(rounds)
     return Decided(**told_of(named, loop, last)), rounds[-1], last

@@ -385,7 +385,8 @@ class _Question:
             took_s=now - self._ticked,
         )
         self._ticked = now
-        self._service.tell(event)
+        with may_be_cut():
+            self._service.tell(event)
         if self._order.streams:
             self._put(event)
 

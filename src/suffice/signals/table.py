@@ -111,15 +111,21 @@ def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
     return stops
 
 
-def decide(policy: StopPolicy, table: SignalTable) -> Decision:
-    """What a policy says of the last round of one question."""
+_GOES_ON = Decision(action=Action.CONTINUE, reason="", values={})
+_STOPS = Decision(action=Action.STOP, reason="", values={}, stopped_by="policy")
+
+
+def decisions(policy: StopPolicy, table: SignalTable) -> list[Decision]:
+    """What a policy says after each round of one question; reason and values after the last alone."""
+    fires = zip(policy.fires(table)[0], confidences(policy, table), strict=True)
     said = policy.explain(table, 0, table.n_rounds)
-    return Decision(
-        action=Action.STOP if policy.fires(table)[0, -1] else Action.CONTINUE,
-        reason=said.reason,
-        values=said.values,
-        confidence=confidences(policy, table)[-1],
-    )
+    told = [replace(_STOPS if stops else _GOES_ON, confidence=sure) for stops, sure in fires]
+    return [*told[:-1], replace(told[-1], reason=said.reason, values=said.values)]
+
+
+def decide(policy: StopPolicy, table: SignalTable) -> Decision:
+    """What a policy says after the last round of one question."""
+    return decisions(policy, table)[-1]
 
 
 def confidences(policy: StopPolicy, table: SignalTable) -> list[float | None]:
@@ -187,16 +193,6 @@ class GrowingRecord:
         except UnicodeEncodeError:
             cells = to_cells(in_unicode(held), self._columns)
             return pa.Table.from_pylist([numbered | cells], self._schema)
-
-
-def loop_column(spec: Signal, view: LoopView) -> list[float]:
-    """A signal in every round of a view, as replay would read it."""
-    return list(map(float, SignalTable.of_view(view, [spec], "").signal(spec.name)[0]))
-
-
-def signal_value(spec: Signal, view: LoopView) -> float:
-    """A signal at a view's last round; see :meth:`GrowingRecord.value`."""
-    return GrowingRecord(view, [spec]).value(spec)
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:

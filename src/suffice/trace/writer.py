@@ -1,7 +1,7 @@
 """Add records to a trace set so that a kill at any moment loses none that is finished and duplicates none.
 
-A directory is written shard by shard. Every finished record rewrites the
-current shard aside and renames it over the old one, so a reader always sees whole records, each once.
+A directory is written shard by shard. Every finished record rewrites the current shard aside and renames it
+over the old one, so a reader always sees whole records, each once.
 """
 
 from __future__ import annotations

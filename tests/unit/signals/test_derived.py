@@ -14,10 +14,14 @@ from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.signals.available import lack
 from suffice.signals.derived import DERIVATIONS, DerivedName
 from suffice.signals.registry import resolve
-from suffice.signals.spec import undefined_in_words
-from suffice.signals.table import first_stops, signal_table, signal_value
+from suffice.signals.spec import SignalSpec, undefined_in_words
+from suffice.signals.table import GrowingRecord, first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView
+
+
+def value_at(spec: SignalSpec, view: LoopView) -> float:
+    return GrowingRecord(view, [spec]).value(spec)
 
 
 def unasked() -> list[dict[str, float]]:
@@ -56,7 +60,7 @@ def test_one_made_of_abstained_means_the_policys_own_phrases() -> None:
     (spec,) = policy.specs
     assert spec.own_settings
     live = [
-        signal_value(spec, LoopView("q", record.rounds[: number + 1]))
+        value_at(spec, LoopView("q", record.rounds[: number + 1]))
         for number in range(len(record.rounds))
     ]
     assert live == [0.0, 0.0, 1.0, 2.0]
@@ -78,7 +82,7 @@ def test_every_derivation_is_the_same_live_and_in_a_record() -> None:
     ]
     table = signal_table(traces, specs)
     for spec in specs:
-        live = [signal_value(spec, LoopView("a", record.rounds[:number])) for number in range(1, 5)]
+        live = [value_at(spec, LoopView("a", record.rounds[:number])) for number in range(1, 5)]
         np.testing.assert_array_equal(table.signal(spec.name)[0], live, err_msg=spec.name)
     assert table.signal("since_lowest(error)")[0].tolist() == [0, 0, 1, 2]
     assert table.signal("change(9 - error)")[0, 1:].tolist() == [3, -1, 0]
@@ -105,7 +109,7 @@ def test_why_it_is_undefined_is_told() -> None:
         "no value was recorded)",
         "an earlier round has no e",
     ]
-    assert math.isnan(signal_value(spec, LoopView("a", rounds)))
+    assert math.isnan(value_at(spec, LoopView("a", rounds)))
 
 
 def test_it_goes_to_other_processes() -> None:
@@ -113,4 +117,4 @@ def test_it_goes_to_other_processes() -> None:
     view = LoopView(
         "a", make_record("a", ["x", "y"], signals=[{"error": 2.0}, {"error": 1.0}]).rounds
     )
-    assert signal_value(spec, view) == 0.5
+    assert value_at(spec, view) == 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -261,10 +261,7 @@ class RulePolicy:
         if not self._calibrated:
             return None
         # NaN wins: an undefined part leaves no whole
-        smallest: NDArray[np.float64] = np.minimum.reduce(
-            [*self._columns(table).calibrations.values()]
-        )
-        return smallest
+        return reduce(np.minimum, self._columns(table).calibrations.values())
 
     def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""

@@ -123,6 +123,17 @@ def test_a_recorder_goes_on_beside_a_file_of_version_1(tmp_path: Path) -> None:
     assert [record.stopped_by for record in read_traces(tmp_path).records()] == [None, None, "end"]
 
 
+def test_a_recorder_leaves_a_single_file_of_version_1_as_it_is(tmp_path: Path) -> None:
+    file = Path(shutil.copy(V1, tmp_path / "old.parquet"))
+    before = file.read_bytes()
+    with (
+        pytest.raises(DataError, match="choose another --out"),
+        question_writer(file, run=read_traces(V1).origin.run) as writer,
+    ):
+        writer.add([make_record("c", ["x"])])
+    assert file.read_bytes() == before
+
+
 # --- what is allowed --------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("columns", "row", "column", "says"),
