@@ -11,24 +11,7 @@ from suffice.errors import MissingExtra
 def require(
     module: str, *, purpose: str, extra: str | None = None, package: str | None = None
 ) -> ModuleType:
-    """Import ``module`` or say how to install it; name either an extra or a package.
-
-    Parameters
-    ----------
-    module
-        Dotted name to import.
-    purpose
-        What the caller wants it for; completes "... needs".
-    extra
-        The extra of this distribution that brings it.
-    package
-        The distribution that brings it, where the user chooses and installs it: frameworks.
-
-    Raises
-    ------
-    MissingExtra
-        When the module, or something it imports, is not installed.
-    """
+    """Import ``module`` or say how to install it; name either an extra or a package."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

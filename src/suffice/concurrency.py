@@ -88,13 +88,7 @@ class NoThread(StorageError, MemoryError):  # noqa: N818 - reads as what it is
 
 @contextmanager
 def room_for_a_thread() -> Iterator[None]:
-    """In which threads are started: Python waits for ever for one that has no memory to begin with.
-
-    Raises
-    ------
-    NoThread
-        When there is too little, or the system refuses.
-    """
+    """In which threads are started: Python waits for ever for one that has no memory to begin with."""
     try:
         mmap.mmap(-1, _THREAD_BYTES).close()
     except OSError as error:
@@ -123,11 +117,6 @@ def side_by_side(
     Ctrl-C reaches the main thread only, so it cannot cut :meth:`Work.keep` in two. What is under way
     then, or when an error is raised, comes to its end and is kept; what pauses then (:func:`rest`) ends
     there, as work that was neither done nor failed.
-
-    Raises
-    ------
-    UsageError
-        For no worker at all.
     """
     most = concurrency if isinstance(concurrency, int) else concurrency.most
     if most < 1:
@@ -243,26 +232,14 @@ class _Cuttable:
 
 
 class Threads:
-    """Threads that are used again: to start one holds up who starts it until it runs.
-
-    Parameters
-    ----------
-    idle_s
-        Seconds after which one ends that has nothing to do.
-    """
+    """Threads that are used again: to start one holds up who starts it until it runs."""
 
     def __init__(self, idle_s: float = 5.0) -> None:
         self._idle_s = idle_s
         self._idle: deque[_Inbox] = deque()
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do it in one of them as in a new one; it raises nothing.
-
-        Raises
-        ------
-        NoThread
-            When none can be started.
-        """
+        """Do it in one of them as in a new one; it raises nothing."""
         try:
             self._idle.pop().put(work)
         except IndexError:
@@ -289,16 +266,7 @@ _Inbox = SimpleQueue[Callable[[], None]]
 
 
 class Aside:
-    """Work in a thread of its own that may turn out not to be wanted.
-
-    Parameters
-    ----------
-    work
-        What is done; its errors are its own to keep, and end nothing else. In it :func:`may_be_cut` says
-        how what it waits for is cut short.
-    threads
-        Where its thread comes from; ``None``: a new one.
-    """
+    """Work in a thread of its own that may turn out not to be wanted."""
 
     def __init__(self, work: Callable[[], None], threads: Threads | None = None) -> None:
         self._work = work
@@ -331,13 +299,7 @@ class Aside:
 
 
 class WorkAhead(Generic[_Result]):
-    """Work begun aside, with what it gives.
-
-    Parameters
-    ----------
-    work
-        See :class:`Aside`; what it gives or raises is told by :meth:`result`.
-    """
+    """Work begun aside, with what it gives."""
 
     def __init__(self, work: Callable[[], _Result]) -> None:
         self._future: Future[_Result] = Future()
@@ -451,13 +413,6 @@ class AdaptiveLimit:
     tenths, once for all calls that were under way then, and goes up by a tenth, then by larger steps.
 
     Not for several threads at once: see :class:`Slots`.
-
-    Parameters
-    ----------
-    start, most
-        Calls at once in the beginning, and ever.
-    clock
-        Seconds.
     """
 
     def __init__(
@@ -625,13 +580,7 @@ class CallCount:
 
 
 class CallTally:
-    """Counts the calls of a server, over all threads.
-
-    Parameters
-    ----------
-    clock
-        Seconds.
-    """
+    """Counts the calls of a server, over all threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -96,14 +96,6 @@ def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpo
 
     ``hotpotqa`` scores 0 when the two differ and either is yes, no or noanswer; ``squad`` does not.
     Two answers that normalise to nothing score 0 (and exact match 1), as in the official scripts.
-
-    Raises
-    ------
-    UsageError
-        For another ``kind``.
-
-    >>> f1_score("yes indeed", ["yes"]), f1_score("yes indeed", ["yes"], "squad")
-    (0.0, 0.6666666666666666)
     """
     if kind not in F1_KINDS:
         raise UsageError(unknown_name("F1", kind, F1_KINDS))
@@ -130,29 +122,7 @@ def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What policies are compared by: one of the scores of an answer, and against what it is taken.
-
-    Parameters
-    ----------
-    name
-        For ``--metric`` and JSON.
-    score
-        Which score.
-    against
-        The gold answers; the full budget's own answer, which stands for them (``agreement``); or nothing,
-        since the record holds its user's own scores. Of those ``f1`` is the score itself, ``em`` whether
-        it is 1 and ``acc`` whether it is above 0, so that whatever asks if an answer is right knows it.
-    scored, unscored
-        Which questions have a score, after their number; why one has none, after "no question".
-    untold, remedy
-        What a round without a score is, after its number; how rounds get the scores that they lack.
-    stands_for_gold
-        What stands where gold answers would be read; empty: they do.
-    labels
-        What a policy learns from that is fitted by it.
-    legend
-        What a reader of its figures must know; empty: nothing.
-    """
+    """What policies are compared by: one of the scores of an answer, and against what it is taken."""
 
     name: MetricName
     score: ScoreName
@@ -286,14 +256,6 @@ class AnswerChoice:
         """From ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
 
         The last two also with ``first-``.
-
-        Raises
-        ------
-        UsageError
-            For anything else.
-
-        >>> AnswerChoice.parse("lowest:error")
-        AnswerChoice(rule='lowest', signal='error', first=False)
         """
         rule, colon, signal = text.partition(":")
         best = rule.removeprefix("first-")

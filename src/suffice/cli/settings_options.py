@@ -87,16 +87,6 @@ def add_settings(
 
     What is not given is ``None`` among the parsed arguments. An option the parser has already is left
     as it is.
-
-    Parameters
-    ----------
-    only, without
-        Fields to take, or to leave to the caller.
-    nested
-        Whether settings in its fields bring theirs.
-    positional
-        Whether to add the fields that are words without a name, which stand in the order they are added
-        in, and nothing else.
     """
     for option in field_options(settings, nested=nested):
         chosen = (only is None or option.field in only) and option.field not in without
@@ -170,15 +160,7 @@ def said_with(option: FieldOption) -> str:
 def add_shared_options(
     parser: Any, settings: Mapping[str, type], *, without: Collection[str] = ()
 ) -> None:
-    """Add the options of several settings dataclasses, each once; the help says whose it is.
-
-    Parameters
-    ----------
-    settings
-        By the name they are chosen by.
-    without
-        Fields to leave to the caller.
-    """
+    """Add the options of several settings dataclasses, each once; the help says whose it is."""
     for having in _shared(settings).values():
         first = next(iter(having.values()))
         if first.field not in without:

@@ -22,17 +22,6 @@ _FIELDS = MappingProxyType(
 class EnergyModel:
     """Joules for each unit of work, each at least 0.
 
-    Parameters
-    ----------
-    joules_per_prompt_token
-        For each prompt token the model evaluated.
-    joules_per_cached_token
-        For each prompt token it reused; 0: reading it again is not charged.
-    joules_per_completion_token
-        For each generated token.
-    joules_per_retrieval, joules_per_rerank_call
-        For each query and each call to a reranker; 0: not charged.
-
     Notes
     -----
     The defaults stand for a model of 8 billion parameters in 16 bits on one data-centre GPU that draws

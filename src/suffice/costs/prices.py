@@ -27,21 +27,7 @@ class PriceTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What a model costs in US dollars.
-
-    Parameters
-    ----------
-    input, cached, output
-        USD per million prompt tokens evaluated, prompt tokens reused, and generated tokens.
-    call, retrieval, rerank
-        USD for each model call, query to the retriever and call to a reranker, on top.
-    tiers
-        Prices of long requests, in order of ``above``; all tokens of such a request pay them.
-    source
-        Where the prices are from.
-    date
-        The day they held; ``None``: not stated.
-    """
+    """What a model costs in US dollars."""
 
     input: float
     cached: float

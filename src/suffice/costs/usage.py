@@ -38,24 +38,7 @@ class UnknownCostError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReads:
-    """What a policy reads before it stops, and so pays for in every round; by default nothing.
-
-    Parameters
-    ----------
-    answers
-        Answers, or anything made of them. A policy that reads none pays for the one at its stop.
-    samples
-        Stochastic answers.
-    verdicts
-        Those of a judge or of the agent on its own end, the calls in ``judge_calls``.
-    reranks
-        A reranker's scores.
-    until
-        The budget: at this round the loop ends whatever was read, so nothing is; ``None``: the record's
-        last round.
-    at_end
-        Whether it reads there all the same, as answer sets are made of the last round's samples too.
-    """
+    """What a policy reads before it stops, and so pays for in every round; by default nothing."""
 
     answers: bool = False
     samples: bool = False
@@ -88,17 +71,7 @@ _TELLING = ("llm_calls", "samples", "answer_calls", "sample_latency_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFacts:
-    """What how a record is charged depends on as a whole, whatever stands in a part of it.
-
-    Parameters
-    ----------
-    columns
-        Those of the columns that tell what calls were for that it has at all.
-    samples_answer
-        Whether answers are chosen among samples.
-    named
-        Whether it names the loop that made it.
-    """
+    """What how a record is charged depends on as a whole, whatever stands in a part of it."""
 
     columns: frozenset[str]
     samples_answer: bool
@@ -260,18 +233,7 @@ class RecordedUsage:
 
 
 class _Ledger:
-    """What is paid in every recorded round, by the name of the cost; (n_questions, n_rounds) throughout.
-
-    Parameters
-    ----------
-    record, model
-        The record, and what prices it.
-    reads
-        What of it is paid for.
-    part
-        ``all`` of that, or apart what each round costs with no answer made (``loop``) and what its
-        ``answer`` alone does.
-    """
+    """What is paid in every recorded round, by the name of the cost; (n_questions, n_rounds) throughout."""
 
     def __init__(
         self, record: RecordedUsage, reads: CostReads, model: CostModel, part: _Part = "all"

@@ -84,14 +84,6 @@ def read_questions(
 ) -> tuple[Example, ...]:
     """Questions of a file, in file order; the first ``limit`` of them. They bring no passages.
 
-    Parameters
-    ----------
-    path
-        ``.jsonl`` (an object a line), ``.json`` (a list of objects), ``.csv``, ``.tsv`` (with a header),
-        these also as ``.gz``, or ``.parquet``.
-    columns
-        Which columns hold what; ``None``: those with the usual names.
-
     Notes
     -----
     Answers are a text, a number, or a list of them; in CSV a list is written as JSON, ``["a", "b"]``. None

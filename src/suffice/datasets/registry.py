@@ -54,26 +54,7 @@ def load(
     seed: int = 42,
     columns: Columns | None = None,
 ) -> tuple[Example, ...]:
-    """Read or generate a data set.
-
-    Parameters
-    ----------
-    name
-        One of :data:`DATASETS`, or a file of questions as
-        :func:`suffice.datasets.question_files.read_questions` reads it.
-    path
-        The data file, plain or ``.gz``, in the format its authors publish; none for ``generated`` and for a
-        file of questions.
-    limit
-        The first so many questions; ``None``: all of a file, 200 generated ones.
-    seed
-        The world of ``generated``; files are read in their own order whatever it is.
-    columns
-        Which columns of a file of questions hold what.
-
-    >>> [example.question.type for example in load("generated", limit=3, seed=7)]
-    ['3hop', '1hop', '1hop']
-    """
+    """Read or generate a data set."""
     dataset_name(name)
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be at least 1, found {limit}")

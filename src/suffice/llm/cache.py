@@ -71,14 +71,6 @@ class CachedModel:
 
     Safe under threads and processes on one machine. When two miss the same sample at once, both ask the
     model, the first to write wins, and both return what it wrote.
-
-    Parameters
-    ----------
-    model
-        The model to ask. Its optional attribute ``endpoint`` enters the key, so that equal names at
-        different places do not share replies.
-    path
-        An SQLite file; made, with its folder, when missing.
     """
 
     def __init__(self, model: ChatModel, path: str | Path) -> None:
@@ -260,15 +252,6 @@ class KeptReplies(CachedModel):
     A question that failed, or was under way when its recorder was killed, needs only the calls that it has
     not made. The file is made at the first request, and anew where it is damaged. Replies of what is
     recorded are dropped, so it stays as small as what is not.
-
-    Parameters
-    ----------
-    model
-        The model to ask.
-    out
-        What is recorded into: a folder, or one file.
-    shard
-        Whose questions it is for; ``None``: all.
     """
 
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:

@@ -230,19 +230,7 @@ class _Row:
 
 
 class Decoder:
-    """Decodes orders in one context by a thread of its own; safe to use from several threads.
-
-    Parameters
-    ----------
-    model, context
-        The context is closed with the decoder.
-    prompts
-        Evaluated prompts that are kept.
-    slots
-        Orders decoded side by side, at most ``prompts``.
-    candidates
-        Next tokens kept of a node; 0: all.
-    """
+    """Decodes orders in one context by a thread of its own; safe to use from several threads."""
 
     def __init__(
         self,

@@ -143,31 +143,7 @@ _SEEDS = 2**32 - 1  # llama.cpp reads 2**32 - 1 as "draw a seed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """How the embedded model runs.
-
-    Parameters
-    ----------
-    n_ctx
-        Tokens of context of one replica, shared by what it holds; at most what the model was trained on.
-    n_parallel
-        Evaluated prompts that a replica keeps. There should be at least as many as questions run at a time
-        on it, and kinds of prompts in a round.
-    replicas
-        Contexts that work side by side on the same weights. A prompt goes to the one that has evaluated most
-        of it or is free. ``None``: one per processor, at most 4, for files under 1 GiB, else 1.
-    threads
-        Threads of one replica; ``None``: processors divided by replicas.
-    slots
-        Questions that a replica decodes side by side.
-    top_k, min_p
-        Sampling cut-offs that a request cannot express, at llama.cpp's own defaults; 0: none.
-    seed
-        Used where a request has none; sample i of a request draws with seed + i.
-    port
-        Of the HTTP endpoint on 127.0.0.1; 0 takes a free one.
-    api
-        ``None``: ``chat`` when the file has a chat template, else ``completion``.
-    """
+    """How the embedded model runs."""
 
     n_ctx: int = 8192
     n_parallel: int = 4

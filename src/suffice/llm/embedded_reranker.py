@@ -28,13 +28,6 @@ class EmbeddedReranker:
     with the package. Safe to call from several threads.
 
     Use :meth:`close` or ``with`` when done.
-
-    Parameters
-    ----------
-    gguf_path
-        The file.
-    threads
-        Processors used; ``None``: all that this process may use.
     """
 
     def __init__(self, gguf_path: str | Path, *, threads: int | None = None) -> None:

@@ -20,19 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:
-    """How an embedding model is used.
-
-    Parameters
-    ----------
-    batch_size
-        Texts a request at most.
-    query_prompt, passage_prompt
-        Put before every text of that role, for models trained with it.
-    name
-        What the encoder is called; ``None``: made of model, URL and the settings that change vectors. A
-        server does not say which weights it runs: give a name of your own when the same model moves
-        to another URL, and another one when its weights change.
-    """
+    """How an embedding model is used."""
 
     batch_size: int = 32
     query_prompt: str = ""
@@ -50,18 +38,6 @@ class EndpointEncoder:
     Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. Whether
     a vector depends on the texts beside it is up to the server: llama.cpp with several slots evaluates
     them together, and they move by up to 0.03 in cosine; start it with one (``--parallel 1``).
-
-    Parameters
-    ----------
-    base_url
-        Base URL, often ending in ``/v1``.
-    model
-        The name the server knows the model by.
-    settings
-        See :class:`EndpointSettings`.
-    server
-        Key, time limit, retries, requests in flight and extra fields, as for a language model; its
-        ``api`` is not used.
     """
 
     def __init__(

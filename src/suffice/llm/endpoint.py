@@ -38,35 +38,7 @@ _OF_EVENTS = (b"data:", b"event:", b":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """How a server is asked.
-
-    Parameters
-    ----------
-    api
-        ``chat`` or ``completion``.
-    api_key
-        ``None``: the environment variable ``OPENAI_API_KEY``, else a dummy, which local servers take.
-    timeout_s
-        Seconds a single attempt may take, to the last byte of its reply.
-    max_retries
-        Further attempts after 408, 409, 425, 429, 5xx, lost connections, late replies and replies that
-        are none (cut, empty, HTML, broken JSON, no choices, wrong types).
-    first_pause_s
-        Before the second attempt; it doubles with each further one, up to 8 s, and up to half of it is
-        left out at random. Where the server asks for a pause, that one is made.
-    max_wait_s
-        Seconds that the pauses a server asks for may add up to before one reply; then it counts as
-        failed, and the message says until when the server wants to be left alone.
-    max_reply_bytes
-        How long a reply may be, unpacked; of what is longer no more is read.
-    concurrency
-        Requests in flight at most, over all threads; ``auto``: found by trying, see
-        :class:`suffice.concurrency.AdaptiveLimit`.
-    max_concurrency
-        How far ``auto`` goes.
-    extra_body
-        Fields added to every request, for options only this server has.
-    """
+    """How a server is asked."""
 
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
@@ -131,16 +103,7 @@ class Address:
 
 
 class Endpoint:
-    """A server that speaks the OpenAI protocol; safe to use from several threads.
-
-    Parameters
-    ----------
-    url
-        Base URL, often ending in ``/v1``. A user and password in it, and what stands behind a ``?``, are
-        sent with every request and shown nowhere.
-    settings
-        See :class:`OpenAISettings`.
-    """
+    """A server that speaks the OpenAI protocol; safe to use from several threads."""
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:
         address = Address.parse(url)
@@ -194,15 +157,6 @@ class Endpoint:
         """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none.
 
         ``events`` hears the reply as it comes, where ``send`` asks for it as events.
-
-        Raises
-        ------
-        UsageError
-            When the server refuses the request, the key or the model's name.
-        NoReply
-            When it cannot be reached, keeps failing, sends what is no reply, or asks for too long a pause.
-        BackendError
-            When it refuses this one request, or as ``read`` raises it.
         """
         waited = 0.0
         for attempt in range(self.max_retries + 1):

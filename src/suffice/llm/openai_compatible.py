@@ -102,15 +102,6 @@ class OpenAICompatibleModel(ServedModel):
 
     llama.cpp counts the tokens of the first of several choices only. From such a server the count is
     taken from the tokens themselves, or is ``None`` while they are not known.
-
-    Parameters
-    ----------
-    url
-        Base URL, often ending in ``/v1``.
-    model
-        The name the server knows the model by; ``None``: the only one it has.
-    settings
-        See :class:`OpenAISettings`.
     """
 
     def __init__(

@@ -90,15 +90,6 @@ class Roster:
     request at a time tries it again, after a second, then after twice as long each time, a minute at most,
     and its reply brings the server back. One that says that it is busy (429) is left alone as long as it
     asks for, a minute at most.
-
-    Parameters
-    ----------
-    urls
-        Of the servers.
-    room
-        How many requests a server may have under way at present, by its number.
-    clock
-        Seconds.
     """
 
     def __init__(
@@ -255,17 +246,6 @@ class ServerPool(ServedModel):
 
     :class:`Roster` says which is asked. A request without a reply is asked of the others, each once; the last
     one left is asked with the retries and pauses of :class:`OpenAISettings`.
-
-    Parameters
-    ----------
-    urls
-        Base URLs, at least one.
-    model
-        As for :class:`OpenAICompatibleModel`; all must serve it.
-    settings
-        Of each server, its requests in flight too.
-    on_change
-        Told in a sentence when a server is put aside and when it is back; ``None``: as a warning.
     """
 
     def __init__(

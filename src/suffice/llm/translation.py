@@ -44,19 +44,7 @@ _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
 class NoReply(BackendError):  # noqa: N818 - reads as what it is
-    """A server gave no reply, whatever it was asked: another one, or the same one later, may.
-
-    Parameters
-    ----------
-    busy
-        Whether it said that it has too much to do.
-    pause_s
-        For how many seconds it wants to be left alone; 0: it did not say so.
-    until
-        Until when, where that is longer than is waited.
-    again
-        Whether it makes sense to ask the same server again at once.
-    """
+    """A server gave no reply, whatever it was asked: another one, or the same one later, may."""
 
     passing = True
 

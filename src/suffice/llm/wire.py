@@ -139,13 +139,7 @@ def parse_completions(
 
 # --- replies that come as events -----------------------------------------------------------------
 class EventReply:
-    """A reply of one text that comes as server-sent events, whose pieces are told as they come.
-
-    Parameters
-    ----------
-    tell
-        Told of each piece.
-    """
+    """A reply of one text that comes as server-sent events, whose pieces are told as they come."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell

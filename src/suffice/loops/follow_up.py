@@ -42,19 +42,7 @@ _THOUGHT_TOKENS = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpSettings(QueryLoopSettings):
-    """How rounds are made: a follow-up question, at most ``step`` new passages, what they answer.
-
-    Parameters
-    ----------
-    final_answer
-        Whether the answer, and each sample, is a ``short`` phrase alone, or comes behind a chain of thought:
-        ``ircot``, as IRCoT's reader gives it, with at least 160 tokens for each reply.
-    max_query_tokens, max_intermediate_tokens, max_verdict_tokens
-        Length limits of a follow-up question, of its answer, and of a verdict with its analysis.
-
-    The others are those of :class:`suffice.loops.query_loop.QueryLoopSettings`. The samples are the
-    final answers that Stop-RAG's rewards are scored from: 8 a round at temperature 0.7 and top-p 0.9.
-    """
+    """How rounds are made: a follow-up question, at most ``step`` new passages, what they answer."""
 
     sees_documents: ClassVar[bool]
     """Whether the next follow-up question is asked for with the earlier documents in view."""

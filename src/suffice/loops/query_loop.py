@@ -107,20 +107,7 @@ class Roles:
 # --- the loop -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLoopSettings(LoopSettings):
-    """How rounds are made: each sends one query and shows what it finds that is new.
-
-    Parameters
-    ----------
-    step
-        At most so many passages more in each round.
-    verdicts
-        Whether the model is asked after each round, the last one too, whether it would end: the signal
-        ``llm_stop``. Where a chooser says so itself, what it says is then also the next round's choice,
-        so this changes no later round.
-
-    The others are those of :class:`suffice.loops.settings.LoopSettings`; ``candidates`` is how
-    many passages each query asks for at least.
-    """
+    """How rounds are made: each sends one query and shows what it finds that is new."""
 
     step: Annotated[
         int, Option(help="at most so many passages more a search", metavar="K", at_least=1)
@@ -225,19 +212,6 @@ class QueryLoop(SteppedLoop):
     the chooser generated and, after a blank line, what an asker said.
     The calls and tokens of chooser and reader count with the round that they made, those of a verdict
     as a judge's.
-
-    Parameters
-    ----------
-    model, encoder
-        See :class:`suffice.loops.answers.round_answer.Answerer`.
-    settings
-        How rounds are made.
-    roles
-        Who chooses, reads and is asked. The chooser sees everything found, whatever the filter drops,
-        so that queries do not depend on the filter.
-    passage_filter
-        Drops passages before they are shown to the answerer. One that was dropped may be found again
-        and kept, at its score for that later query.
     """
 
     settings: QueryLoopSettings

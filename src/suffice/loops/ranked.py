@@ -60,23 +60,7 @@ VOTES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedSettings(LoopSettings):
-    """How rounds are made: round t shows the first ``start + (t - 1) * step`` passages (paper 2).
-
-    Parameters
-    ----------
-    start, step
-        Passages of round 1, and passages more in each later round.
-    certainty
-        Where S1 comes from. ``token_probability``: one greedy call a round, whose tokens carry it, and
-        ``samples`` stochastic answers beside it. ``self_consistency``: the round's answer is the most
-        frequent of ``samples`` stochastic ones (0: three), and the samples carry it. ``auto``: the first
-        where the model gives log-probabilities, else the second.
-    samples
-        See ``certainty``. Under ``self_consistency`` these are the answering calls: ``llm_calls``
-        counts them, ``sample_calls`` is 0, and the plain token counts hold all of them.
-
-    The others are those of :class:`suffice.loops.settings.LoopSettings`.
-    """
+    """How rounds are made: round t shows the first ``start + (t - 1) * step`` passages (paper 2)."""
 
     pipeline: ClassVar[str] = "budgeted"
     ranks_once: ClassVar[bool] = True

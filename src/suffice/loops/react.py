@@ -36,15 +36,7 @@ _STOP = ("\nObservation", "\nQuestion:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactSettings(QueryLoopSettings):
-    """How rounds are made: thought and action, at most ``step`` new passages, an answer.
-
-    Parameters
-    ----------
-    max_action_tokens
-        Length limit of a thought with its action.
-
-    The others are those of :class:`suffice.loops.query_loop.QueryLoopSettings`.
-    """
+    """How rounds are made: thought and action, at most ``step`` new passages, an answer."""
 
     pipeline: ClassVar[str] = "react"
     summary: ClassVar[str] = "the model thinks, and chooses each round's query"
@@ -76,13 +68,7 @@ class ReactAgent:
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The action after these steps; see :class:`suffice.loops.query_loop.QueryChooser`.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
-        """
+        """The action after these steps; see :class:`suffice.loops.query_loop.QueryChooser`."""
         prompt = render_agent(question, steps, api=self._model.api)
         if refused is not None:
             return self._once_more(question, render_once_more(prompt, refused.said))

@@ -18,21 +18,6 @@ class LoopSettings(AnswerSettings):
     """How rounds are made: what a loop says of itself. Loops state their own defaults and add fields.
 
     A field with an :class:`suffice.options.Option` is an option of the commands that run loops.
-
-    Parameters
-    ----------
-    rounds
-        The full budget.
-    candidates
-        How many passages are ranked, of which the first are shown.
-    closed_book
-        Whether a recording also keeps the answer without passages, as round 0.
-    judge
-        Whether the model is asked after each round how well the evidence supports its answer.
-    cluster_cosine
-        Cluster each round's samples by the encoder's vectors at this cosine, in (0, 1]; ``None``: not.
-
-    The others are those of :class:`suffice.loops.answers.calls.AnswerSettings`.
     """
 
     pipeline: ClassVar[str]

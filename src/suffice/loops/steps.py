@@ -18,17 +18,7 @@ from suffice.trace.rounds.records import Question, Round, with_draft
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReads:
-    """What is read of rounds before the loop ends; by default all that its settings make, as in a recording.
-
-    Parameters
-    ----------
-    answers
-        Whether answers are. Else a round is asked for one by :meth:`Step.answered` alone.
-    at_end
-        Whether samples, verdicts and ratings of the last budgeted round are, where nothing is left to decide.
-    novelty
-        Whether that of queries and passages is, which an encoder measures.
-    """
+    """What is read of rounds before the loop ends; by default all that its settings make."""
 
     answers: bool = True
     at_end: bool = True
@@ -128,15 +118,7 @@ def _with(found: Round, made: Round) -> Round:
 
 
 class SteppedLoop(ABC):
-    """A loop over one question at a time; safe to use from several threads.
-
-    Parameters
-    ----------
-    model, encoder, passage_filter
-        See :class:`suffice.loops.answers.round_answer.Answerer`.
-    settings
-        How rounds are made.
-    """
+    """A loop over one question at a time; safe to use from several threads."""
 
     def __init__(
         self,

@@ -58,31 +58,7 @@ class HeldSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Contents(Tabular):
-    """What a record holds.
-
-    Parameters
-    ----------
-    source
-        The path read.
-    files, questions, rounds, max_rounds, closed_book
-        How many; ``rounds`` in all, ``closed_book`` are the questions with a round 0.
-    labelled, with_gold_passages
-        Questions with gold answers, and with gold passages.
-    ending
-        How many questions end at each round.
-    failures
-        Questions a recorder could not finish.
-    groups
-        Questions by split, type, data set, model and loop.
-    columns, signals
-        What the files hold, and what can be computed of it in some round without asking a model.
-    lacking
-        Why the record does not give the other signals, by name.
-    run
-        The run document, where its files agree.
-    notes
-        Sentences to know.
-    """
+    """What a record holds."""
 
     source: str
     files: int

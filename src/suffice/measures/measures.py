@@ -137,16 +137,6 @@ class Measures:
     Parts (:meth:`only_split`, :meth:`take`, :meth:`only_questions`) share what they measure: nothing is
     computed twice for one question and round, and nothing for questions that nobody asks for.
     Splits of a record so large that memory decides (:attr:`keeps_little`) share nothing with the whole.
-
-    Parameters
-    ----------
-    traces
-        The recorded questions.
-    metric
-        What their scores are compared by; ``None``: not asked for, see :meth:`by`.
-    executor
-        Where shards of a large record are measured, see :func:`suffice.measures.shards.map_shards`;
-        ``None``: here, one after the other.
     """
 
     def __init__(

@@ -14,17 +14,7 @@ from suffice.trace.rounds.table import TraceSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalQuality:
-    """Shares in [0, 1], high is good, each (n_questions, n_rounds).
-
-    Parameters
-    ----------
-    precision
-        Distinct gold passages among those of rounds 1 to t, as a share of the distinct passages there.
-        NaN: none was retrieved by then, or recall is NaN.
-    recall
-        The same as a share of the question's gold passages. NaN: it names none, the round was not
-        recorded, or a round up to it does not say what it retrieved.
-    """
+    """Shares in [0, 1], high is good, each (n_questions, n_rounds)."""
 
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]

@@ -296,15 +296,6 @@ class ProbabilityMonitor(Monitor):
     It bets on other log-odds: shifted for all probabilities, stretched or drawn together, or shifted in one
     of :data:`BINS` bins alone. No bet wins in expectation where each outcome's mean, given all before, is the
     probability stated. Outcomes that are shares between 0 and 1 are taken as such.
-
-    Parameters
-    ----------
-    level
-        The probability of a false alarm, ever; in (0, 1).
-
-    >>> monitor = ProbabilityMonitor()
-    >>> next(n for n in range(1, 200) if monitor.update(0.9, right=n % 2))
-    22
     """
 
     kind = "calibration"

@@ -20,21 +20,7 @@ MOST_BYTES = 16_000_000  # of one line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """What monitors read of one answer.
-
-    Parameters
-    ----------
-    covered
-        Whether the right answer is in the answer set, or "Can't Answer" is and is right; ``None``:
-        not known.
-    undecided
-        The right answer is known and not among the answers shown, but nothing tells whether "Can't
-        Answer" is right, or whether one of them stands for it.
-    score
-        A score of the answer given by hand; NaN: undefined; ``None``: none given.
-    first_round
-        The policy's values at round 1, NaN where undefined; ``None``: not told.
-    """
+    """What monitors read of one answer."""
 
     covered: bool | None = None
     undecided: bool = False
@@ -44,16 +30,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """When an answer set covers.
-
-    Parameters
-    ----------
-    match
-        When an answer is right.
-    shows_all
-        Whether each answer shown stands for equal ones only. Clusters by meaning may hold a right
-        sample behind an answer that does not look right.
-    """
+    """When an answer set covers."""
 
     match: Match = field(default_factory=Match)
     shows_all: bool = True
@@ -188,17 +165,6 @@ class Arrivals:
 
     Blank lines are passed over. ``skipped`` counts invalid lines left out so far and ``first_skipped``
     says what was wrong with the first.
-
-    Parameters
-    ----------
-    stream
-        Binary, UTF-8.
-    name
-        What errors call it.
-    grading
-        When an answer set covers.
-    skip_invalid
-        Leave invalid lines out and count them.
     """
 
     def __init__(

@@ -34,15 +34,6 @@ class Drift:
     Every number is ranked among those of the past and those since, ties broken at random. Each of the k has
     the level divided by k, which holds however they hang together; an average of their capitals would not,
     since each is fair given its own past ranks only.
-
-    Parameters
-    ----------
-    names
-        Of the numbers.
-    level
-        The probability of any false alarm, ever.
-    past
-        Their values in questions that stand for the past, by name; ``None``: the first ``first`` ones do.
     """
 
     def __init__(
@@ -365,23 +356,7 @@ class Stopping:
 # --- alarms --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Something that luck does not explain, told once.
-
-    Parameters
-    ----------
-    kind
-        ``drift``, ``calibration``, ``coverage``, ``exchangeability``, ``loss`` or ``exploration``.
-    of
-        Which number drifted; empty: there is one of the kind.
-    question, question_id
-        How many questions had been taken, and at which it was raised.
-    policy
-        The hash of the policy.
-    text
-        What it says.
-    evidence
-        The numbers.
-    """
+    """Something that luck does not explain, told once."""
 
     kind: str
     of: str = ""

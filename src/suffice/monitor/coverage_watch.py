@@ -31,23 +31,7 @@ _KEPT_FOR = {"promise": "policy", "level": "--level", "seed": "--seed"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What a policy file promises, and what its calibration questions looked like.
-
-    Parameters
-    ----------
-    alpha
-        The promised miss rate, in (0, 1).
-    n_calibration
-        Calibration questions behind it.
-    first_round_scores
-        Their scores at round 1 to nine decimals, NaN where undefined; empty: the file holds none.
-    stop_on, penalty
-        Which score that is; see :class:`~suffice.protocols.CoveragePromise`.
-    grading
-        When an answer set covers.
-    policy
-        The hash of the policy; empty: unknown.
-    """
+    """What a policy file promises, and what its calibration questions looked like."""
 
     alpha: float
     n_calibration: int
@@ -264,18 +248,7 @@ class Watched(Tabular):
 
 
 class Watch:
-    """Both monitors over one stream of answers.
-
-    Parameters
-    ----------
-    promise, settings
-        What is watched and how.
-
-    Raises
-    ------
-    UsageError
-        When the level does not lie in (0, 1).
-    """
+    """Both monitors over one stream of answers."""
 
     def __init__(self, promise: Promise, settings: WatchSettings | None = None) -> None:
         self._promise = promise
@@ -356,13 +329,7 @@ class Watch:
         }
 
     def resumed(self, state: object) -> Watch:
-        """The watch that gave ``state`` by :meth:`to_json`, of the same promise and settings.
-
-        Raises
-        ------
-        DataError
-            When the state is malformed, or that of another policy, level or seed.
-        """
+        """The watch that gave ``state`` by :meth:`to_json`, of the same promise and settings."""
         resumed = Watch(self._promise, self._settings)
         resumed._go_on(self._checked(state))
         return resumed

@@ -57,13 +57,6 @@ class Folder:
     New questions of one look come in the order in which their last rounds ended, of equal times and without
     any in the order of files by name and of rows. What a look costs depends on what is new, not on what was
     read before.
-
-    Parameters
-    ----------
-    root
-        The file or folder; one that does not exist yet is empty.
-    reading
-        How questions are read.
     """
 
     def __init__(self, root: Path, reading: Reading) -> None:

@@ -21,13 +21,6 @@ VERSION = 1
 class Following:
     """What is new in a folder, taken in; what it raised, told once.
 
-    Parameters
-    ----------
-    folder, production
-        What is read, and what watches it.
-    file
-        Where the state is kept after every look; ``None``: nowhere.
-
     Notes
     -----
     The state is written after a look and after every alarm that was told, so that a crash loses nothing and

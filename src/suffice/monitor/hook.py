@@ -30,15 +30,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class WebHook:
-    """Posts every alarm as JSON to one URL, which never leads elsewhere.
-
-    Parameters
-    ----------
-    url
-        ``https``, or ``http`` to this machine.
-    pause
-        Waits so many seconds between tries.
-    """
+    """Posts every alarm as JSON to one URL, which never leads elsewhere."""
 
     def __init__(self, url: str, *, pause: Callable[[float], None] = time.sleep) -> None:
         try:

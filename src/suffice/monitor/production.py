@@ -57,23 +57,7 @@ _SAYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductionSettings:
-    """How to watch.
-
-    Parameters
-    ----------
-    level
-        The probability of a false alarm of each kind, ever; and that an interval is ever wrong.
-    seed
-        Of ties among the numbers whose drift is watched.
-    first
-        How many questions stand for the past where no record does.
-    metric
-        What answers are scored by; ``None``: as the policy was certified, else ``f1``.
-    max_loss
-        The loss per question above which there is an alarm; ``None``: the one certified.
-    max_rounds
-        The full budget; ``None``: as the record or the policy says.
-    """
+    """How to watch."""
 
     level: float = 0.05
     seed: int = 42
@@ -97,15 +81,6 @@ class Tested:
 
 class Production:
     """One policy, watched over all questions that it ran on.
-
-    Parameters
-    ----------
-    policy
-        Which.
-    settings
-        How.
-    past
-        A record that stands for the past, such as the one it was chosen on; ``None``: the first questions.
 
     Notes
     -----

@@ -45,39 +45,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question that ended.
-
-    Parameters
-    ----------
-    id, time
-        Its id, and when its last round ended (``None``: not recorded).
-    rounds, budget
-        How many were run, of how many (``None``: no full budget is known).
-    stop
-        Where the policy stops it, the last round where it never does; ``None``: something else ended it
-        before.
-    early
-        Whether that is before the full budget.
-    explored
-        Whether it ran on past that stop.
-    propensity
-        The probability of that; ``None``: there was no draw.
-    cut
-        Whether something else than the policy ended it early.
-    values
-        What is watched of its signals, by name, NaN where undefined.
-    confidence
-        The policy's, at its stop, that the answer is right; ``None``: it has none.
-    at_stop, at_end
-        What the stop returns, and what running on brought.
-    gold
-        Its accepted answers; empty: not known yet.
-    saved
-        What share of each cost of the loop the stop saves, of a question that ran on.
-    answers
-        The answer set and all sampled answers, as ``suffice ask --json`` writes them, with the policy's
-        values at round 1; empty: the policy gives no sets.
-    """
+    """A question that ended."""
 
     id: str
     time: datetime | None = None

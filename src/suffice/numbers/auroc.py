@@ -100,17 +100,7 @@ def auroc_use(area: Estimate) -> Use:
 
 
 class ResampledAuroc:
-    """AUROC of the same rows under many resamples of the questions they belong to.
-
-    Parameters
-    ----------
-    values, right
-        (n_rows,), no NaN in ``values``.
-    questions
-        (n_rows,): the index of each row's question; a resample takes a question with all its rows.
-    n_questions
-        How many questions are resampled.
-    """
+    """AUROC of the same rows under many resamples of the questions they belong to."""
 
     def __init__(
         self,

@@ -102,13 +102,7 @@ def optimal_aurc(losses: NDArray[np.float64]) -> float:
 
 
 class ResampledAurc:
-    """The area and its excess over the optimal one, of the same answers under many resamples.
-
-    Parameters
-    ----------
-    confidence, losses
-        (n_questions,), confidence without NaN.
-    """
+    """The area and its excess over the optimal one, of the same answers under many resamples."""
 
     def __init__(self, confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
         area = aurc(confidence, losses)

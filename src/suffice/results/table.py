@@ -30,37 +30,7 @@ Paint = Callable[[str, Tone], str]  # text that a terminal shows in a tone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    r"""What the cells of a column are and how they read.
-
-    Parameters
-    ----------
-    name
-        Its key in CSV and data frames.
-    kind
-        ``text``; ``count``: no decimals; ``number``: ``digits`` decimals, or two and more for small
-        figures; ``significant``: ``digits`` significant ones (6); ``percent``: a share of 1, shown
-        times 100; ``points``: a difference of shares, shown times 100 with its sign; ``p_value``: tiny
-        ones as a bound.
-    head
-        What stands above it; the name if left out. ``\n`` breaks the line.
-    interval
-        Its cells have an ``estimate`` between ``low`` and ``high``; as data these are three columns,
-        ``name``, ``name_low`` and ``name_high``. HTML shows the interval of any cell that has one.
-    signed
-        Whether a ``number`` shows its plus.
-    most
-        How many letters of a text a terminal shows in a row; longer ones stand in full below.
-    once
-        Whether a terminal leaves out a text that the row above has too.
-    whole
-        Whether its text is to be copied, as a rule is: where the row has no room for it, it stands on a
-        line of its own below. For the last column.
-    drop
-        Those of the highest go first where a line is too short, after those without any figure, and are
-        named below; 0: never.
-    in_text
-        Whether text has it; all other forms do.
-    """
+    r"""What the cells of a column are and how they read."""
 
     name: str
     kind: Kind = "text"
@@ -101,20 +71,6 @@ Dress = Callable[[int, str], object]  # of the row's number and what would stand
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Columns and rows under a title, with notes below.
-
-    Parameters
-    ----------
-    name
-        A word or two, by which a result's tables are told apart.
-    columns, rows
-        A row has one value a column; NaN and ``None`` are unknown. Without columns, title and notes
-        are all there is.
-    title
-        What the figures are; in text, a line break in it stays.
-    notes
-        Sentences to know when reading it.
-    names
-        How many columns, from the left, say what a row is about.
 
     Examples
     --------

@@ -49,17 +49,6 @@ class HybridRetriever:
     than asked for are they asked for twice as many, and again: what that adds follows the pool, with
     scores of at most its last one, so a short answer is always the beginning of a longer one. Every
     such step encodes and searches the query anew; ``deepen=False`` takes none of them.
-
-    Parameters
-    ----------
-    retrievers
-        At least one, over the same passages. With equal scores an earlier retriever's passage leads.
-    candidates
-        How many passages each gives, at least 1.
-    k
-        The constant of :func:`reciprocal_rank_fusion`.
-    deepen
-        ``False``: the pool is what the first ``candidates`` of each hold, and an answer is no longer.
     """
 
     def __init__(
@@ -112,17 +101,6 @@ class RerankedRetriever:
     not fall, and ``rerank_score`` the reranker's raw one. Asked for more than ``candidates``, it
     reranks as many as asked for, and a passage that only the larger pool holds may then lead;
     ``deepen=False`` reranks no more than ``candidates``.
-
-    Parameters
-    ----------
-    retriever
-        The first stage, for example a :class:`HybridRetriever`.
-    reranker
-        The second.
-    candidates
-        Passages reranked a query, at least 1; every one of them costs a pass of the reranker.
-    deepen
-        ``False``: never more than ``candidates`` are reranked, and an answer is no longer.
     """
 
     def __init__(

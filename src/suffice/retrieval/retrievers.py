@@ -79,27 +79,7 @@ def kinds_of(name: str) -> tuple[IndexKind, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """Which retriever, and the models it needs.
-
-    Parameters
-    ----------
-    name
-        ``hybrid``: the first of BM25 and the first of dense, fused by reciprocal rank. ``X+rerank``:
-        what ``X`` finds first, reranked. With a ``source`` what a recording calls it.
-    source
-        Finds passages in the place of an index: a server or a function of the user's own.
-    encoder
-        For every one with dense vectors.
-    query_prefix
-        What a recording says that the encoder puts before a query; ``None``: what its model brings.
-    reranker, reranker_name
-        For ``X+rerank``, and what a recording calls it.
-    candidates
-        How many of each are fused (paper 2: 20).
-    pool
-        How many passages the first stage gives to the reranker, and so the most that it finds; ``None``:
-        twice ``candidates``.
-    """
+    """Which retriever, and the models it needs."""
 
     name: str = "bm25"
     source: Retriever | None = None

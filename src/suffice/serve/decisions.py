@@ -177,19 +177,7 @@ def _why(spec: Signal, view: LoopView) -> str:
 # --- bodies ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRequest:
-    """A question and its rounds so far.
-
-    Parameters
-    ----------
-    policy
-        Which decides; left out: the one that the header names, else the first.
-    question_id
-        For policies that draw lots, the same for a question in every request; left out: the question.
-    max_rounds
-        The budget: at this round the loop stops whatever the policy says; left out: that of the policy.
-    rounds
-        All of them, in order, as ``observe`` takes them.
-    """
+    """A question and its rounds so far."""
 
     question: Annotated[str, As(Question, "text")]
     rounds: Annotated[
@@ -202,23 +190,7 @@ class DecisionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What a policy says after a round.
-
-    Parameters
-    ----------
-    round
-        The last one, from 1.
-    undefined
-        Signals that it reads and that are undefined in this round, with the reason.
-    would_stop
-        The first of the rounds after which the policy said stop; null: none.
-    answer_round
-        The round whose answer is returned if the loop ends here; null: none was asked for one.
-    policy
-        Which decided.
-    policy_hash
-        What tells it from others, as records name it; null: it has no file.
-    """
+    """What a policy says after a round."""
 
     round: int
     action: Annotated[Literal["stop", "continue"], As(Decision)]
@@ -235,26 +207,14 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeveralRequests:
-    """Several questions at once.
-
-    Parameters
-    ----------
-    requests
-        Each as it would be sent alone.
-    """
+    """Several questions at once."""
 
     requests: tuple[DecisionRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeveralDecided:
-    """As many replies.
-
-    Parameters
-    ----------
-    decisions
-        In the order of the requests; for one that is refused its error.
-    """
+    """As many replies."""
 
     decisions: Annotated[
         tuple[Decided, ...],

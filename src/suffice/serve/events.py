@@ -13,21 +13,7 @@ Endpoint = Literal["chat", "responses", "decisions", "loops"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionBegun:
-    """A question came in.
-
-    Parameters
-    ----------
-    trace_id
-        Its id in the record, and of everything that is told of it.
-    endpoint
-        Where.
-    policy, policy_hash
-        What decides about it.
-    model
-        What answers; empty: a loop of somebody else.
-    text
-        The question; no observer keeps it unless texts are asked for.
-    """
+    """A question came in."""
 
     trace_id: str
     endpoint: Endpoint
@@ -50,26 +36,7 @@ class RoundEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionEnded:
-    """A question is over.
-
-    Parameters
-    ----------
-    rounds
-        How many it had.
-    stopped_by, reason
-        What ended it, as in a record; ``gone``: the client hung up; ``refused``: an error before a round;
-        ``goes-on``: nothing, a decision was asked for and it says so.
-    declined
-        Whether an answer was withheld.
-    took_s
-        Seconds from beginning to end.
-    prompt_tokens, cached_tokens, completion_tokens
-        Of all calls; ``None``: not all are known.
-    usd
-        US dollars; ``None``: unknown.
-    error
-        What failed, in words; empty: nothing.
-    """
+    """A question is over."""
 
     trace_id: str
     rounds: int

@@ -64,16 +64,7 @@ class Reported(Exception):  # noqa: N818
 # --- bodies ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopRequest:
-    """A question whose loop begins.
-
-    Parameters
-    ----------
-    policy
-        Which decides; left out: the one that the header names, else the first.
-    question_id
-        Its id in the record, with a number where that is recorded already; left out: a new one. The reply
-        tells it.
-    """
+    """A question whose loop begins."""
 
     question: Annotated[str, As(Question, "text")]
     question_id: str | None = None
@@ -86,36 +77,7 @@ class LoopRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopState:
-    """A loop as it stands.
-
-    Parameters
-    ----------
-    id
-        By which it is asked for here.
-    question_id
-        Its id in the record, by which it is labelled.
-    rounds
-        How many were observed.
-    done
-        Whether it is to end: no further round is wanted.
-    ended
-        Whether it ended: nothing is taken of it but its label.
-    stopped_by
-        What ended it; null: it goes on.
-    reason
-        Why it ended, or what the policy said last.
-    would_stop
-        The first round after which the policy said stop; null: none.
-    answer
-        What is returned if it ends here; null: no round was asked for an answer.
-    answer_round
-        The round whose answer that is.
-    explored
-        Whether it runs to the full budget although the policy is live, so that the record keeps telling what
-        stopping costs.
-    policy, policy_hash
-        What decides, and what tells it from others.
-    """
+    """A loop as it stands."""
 
     id: str
     question_id: str
@@ -134,28 +96,14 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(Decided):
-    """What a loop is to do after a round.
-
-    Parameters
-    ----------
-    done
-        Whether it is to end: no further round is wanted.
-    """
+    """What a loop is to do after a round."""
 
     done: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRequest:
-    """How a loop ended.
-
-    Parameters
-    ----------
-    error
-        What it failed with; left out: nothing.
-    reason
-        Why the client ended it; left out: it ended by itself, or was told to.
-    """
+    """How a loop ended."""
 
     error: str | None = None
     reason: str | None = None
@@ -179,13 +127,7 @@ class QuestionLabel(LoopLabel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """A label was kept.
-
-    Parameters
-    ----------
-    question_id
-        Whose.
-    """
+    """A label was kept."""
 
     question_id: str
 

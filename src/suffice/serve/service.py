@@ -75,17 +75,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a request asks for beside an answer; ``None``: as the service has it.
-
-    Parameters
-    ----------
-    policy
-        Which decides.
-    max_rounds
-        At most so many rounds.
-    budget_usd
-        At most so many US dollars.
-    """
+    """What a request asks for beside an answer; ``None``: as the service has it."""
 
     policy: str | None = None
     max_rounds: int | None = None
@@ -164,26 +154,7 @@ class Places:
 
 # --- the service ------------------------------------------------------------------------------------
 class Service:
-    """Answers questions under policies, over one model and one retriever.
-
-    Parameters
-    ----------
-    ground
-        What is answered from; ``None``: nothing is answered, it decides about loops of others.
-    policies
-        By the name that a client asks for: a policy, or what :func:`choose_policy` takes. The first holds
-        where none is asked for; none at all: the default rule of the pipeline.
-    record
-        The folder that questions are recorded in, round by round; ``None``: none.
-    explore
-        The share of questions that run to the full budget.
-    texts
-        What of texts is recorded.
-    limits
-        How much is taken on.
-    observers
-        Are told of every question.
-    """
+    """Answers questions under policies, over one model and one retriever."""
 
     def __init__(
         self,

@@ -241,17 +241,7 @@ class OperationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings:
-    """How the policies in force are watched over the record: the table ``[watch]``.
-
-    Parameters
-    ----------
-    seconds
-        How often; 0: never.
-    webhook
-        Where an alarm is posted.
-    level, seed, first, metric, max_loss
-        As in :class:`~suffice.monitor.production.ProductionSettings`, of every policy.
-    """
+    """How the policies in force are watched over the record: the table ``[watch]``."""
 
     seconds: float = 60.0
     webhook: str | None = None
@@ -299,21 +289,7 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """Loops of others that are followed: the table ``[loops]``.
-
-    Parameters
-    ----------
-    mode
-        ``live``: a loop is told to stop where its policy says so; ``shadow``: none is.
-    under_way
-        How many at once; a further one is refused with 429.
-    idle_s
-        Seconds after which one that nobody touched ends as unfinished.
-    rounds
-        Of a loop, at most.
-    remembered
-        Loops that ended, so that a repeated request gets its reply again.
-    """
+    """Loops of others that are followed: the table ``[loops]``."""
 
     mode: Literal["live", "shadow"] = "live"
     under_way: int = 1_000
@@ -324,16 +300,7 @@ class LoopSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """All of it.
-
-    Parameters
-    ----------
-    host, port
-        Where to listen.
-    policies
-        What decides, by the name that a client asks for: a policy file, ``fixed-K``, a method that needs no
-        fitting, a rule's text. The first holds where none is asked for; none at all: the default rule.
-    """
+    """All of it."""
 
     host: Annotated[str, Option(help="address to listen at", metavar="HOST")] = "127.0.0.1"
     port: Annotated[int, Option(help="port to listen at; 0: any free one", at_least=0)] = 8642

@@ -60,49 +60,7 @@ class WithSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:
-    """A signal's declaration.
-
-    Parameters
-    ----------
-    name
-        Its fixed name: the key in the ``signals`` map and the word in rules.
-    summary
-        One line for people.
-    needs
-        Optional trace columns without which it is undefined everywhere.
-    reads
-        Optional trace columns that it reads besides where they are there.
-    answers
-        Whether it is made of the round's answer, or of what the answering call said with it. Samples
-        are calls of their own.
-    charges
-        What a policy that reads it pays for in every round, beyond the answers.
-    low, high
-        Bounds of its values, both attainable in the limit; infinite where unbounded.
-    direction
-        Which end speaks for stopping.
-    columns
-        Its definition, over all rounds of a record at once; a loop under way is a record of one question.
-        ``None`` for one that is only ever recorded, because computing it asks a model, or has ``compute``.
-    compute
-        A definition by single rounds, of a user's own: the value at a view's last round, NaN where
-        undefined. It is asked about every prefix of every question.
-    binary
-        Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
-    instead
-        What to use where its inputs are missing.
-    asking
-        How a model is asked for it, or for what it is computed of; ``None``: no model is.
-    undefined
-        The cases in which it is undefined, first come first told; none: it never is, or is only recorded.
-    variant_of
-        The signal that it repeats as a publication computes it; a search over all signals leaves it out.
-    own_settings
-        Whether a policy changed its meaning: then it is always computed, since a recorded value of
-        the name means the usual one.
-    of
-        The signal of whose values over the rounds it is made; ``None``: of the rounds themselves.
-    """
+    """A signal's declaration."""
 
     name: str
     summary: str

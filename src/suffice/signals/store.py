@@ -23,18 +23,7 @@ _Pair = tuple[str, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalModels:
-    """Who may be asked for signals that the record alone does not give; ``None``: nobody.
-
-    Parameters
-    ----------
-    reranker
-        Scores the passages that have no ``rerank_score``; its calls are added to ``rerank_calls``.
-    encoder, entailment
-        Give the vectors of ``evidence_consistency`` and its kin, and judge ``evidence_entailment``.
-    judge
-        Rates answers for ``judge_support``; its calls are added to ``judge_calls``, their tokens to
-        ``judge_prompt_tokens`` and its kin.
-    """
+    """Who may be asked for signals that the record alone does not give; ``None``: nobody."""
 
     reranker: Reranker | None = None
     encoder: Encoder | None = None

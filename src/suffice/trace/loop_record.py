@@ -107,11 +107,6 @@ class LoopRecord:
     What went wrong first stands in ``problem``, whether it does now in ``failing``, and what was not kept is
     counted in ``lost``. What there is no room for waits in memory and is tried again, at most once a second;
     what found none before the end is lost.
-
-    Raises
-    ------
-    DataError
-        When made, for a file that is no store, or one of a newer version.
     """
 
     def __init__(self, place: Path, run: Mapping[str, Any], *, durable: bool = False) -> None:

@@ -94,29 +94,7 @@ def schema_of(path: str | Path) -> TableSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a trace set, of which nothing but what it says of itself was read.
-
-    Parameters
-    ----------
-    file
-        Where it lies.
-    kind
-        What its rows are.
-    names
-        The wanted columns that it holds.
-    row_groups
-        How many rows each of its row groups has.
-    n_bytes
-        What its columns take, encoded and not compressed.
-    run
-        Its run document.
-    version
-        Of the schema, which it states.
-    remarks
-        What it holds that is not read and was likely meant to be, with what it was taken for.
-    stored
-        Its columns and its metadata as they stand in the file.
-    """
+    """One file of a trace set, of which nothing but what it says of itself was read."""
 
     file: Path
     kind: TableSchema

@@ -15,15 +15,7 @@ _GIGABYTE = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What is kept of a store.
-
-    Parameters
-    ----------
-    days
-        Questions that ended longer ago are removed; ``None``: whatever their age.
-    gigabytes
-        The oldest are removed until the rest takes no more; ``None``: whatever they take.
-    """
+    """What is kept of a store."""
 
     days: float | None = None
     gigabytes: float | None = None

@@ -25,19 +25,7 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How a value is kept in a file. Neither function is asked for a null.
-
-    Parameters
-    ----------
-    type
-        What Arrow calls it.
-    write
-        The value as Arrow takes it.
-    read
-        The value of what Arrow gives.
-    null
-        What a null in a struct reads as.
-    """
+    """How a value is kept in a file. Neither function is asked for a null."""
 
     type: pa.DataType
     write: Callable[[Any], Any] = _same
@@ -114,25 +102,7 @@ SIGNALS = Cell(pa.map_(pa.string(), pa.float64()), _pairs, _values)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a schema.
-
-    Parameters
-    ----------
-    of
-        The record whose field it keeps.
-    name
-        Of the column.
-    cell
-        What it holds.
-    meaning
-        For the documents.
-    required
-        Whether every file has it.
-    field
-        Of the record; empty: as the column is named.
-    since
-        The first version of the schema that has it.
-    """
+    """One column of a schema."""
 
     of: type
     name: str
@@ -169,13 +139,7 @@ def to_cells(record: object, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    """Fields of a record by name, without those that are null or lacking: it has its own defaults.
-
-    Raises
-    ------
-    DataError
-        Naming the column whose value cannot be.
-    """
+    """Fields of a record by name, without those that are null or lacking: it has its own defaults."""
     fields = {}
     for column in columns:
         value = row.get(column.name)
@@ -190,23 +154,7 @@ def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, A
 
 @dataclass(frozen=True, eq=False)
 class TableSchema:
-    """One kind of trace file: its columns, and what its metadata says.
-
-    Parameters
-    ----------
-    name
-        What such a file is called in messages.
-    rows
-        What a row is.
-    reader
-        The function that reads it.
-    key
-        Where the metadata states the version.
-    version
-        The newest version.
-    columns
-        Its columns.
-    """
+    """One kind of trace file: its columns, and what its metadata says."""
 
     name: str
     rows: str

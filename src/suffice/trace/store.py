@@ -141,22 +141,6 @@ class Store:
     """An SQLite database of questions, rounds and labels; many threads and processes may use it.
 
     Threads take turns. A fork closes the connection first.
-
-    Parameters
-    ----------
-    file
-        Where; made with its folder when something is written and nothing stands there.
-    durable
-        Whether a commit outlives a power cut too, and not only a kill.
-    stays
-        Whether the connection stays open after a transaction.
-
-    Raises
-    ------
-    DataError
-        For a file that is no store, or one of a newer version.
-    StorageError
-        When the disk refuses, or another process holds the lock for more than ten seconds.
     """
 
     def __init__(self, file: Path, *, durable: bool = False, stays: bool = False) -> None:
@@ -357,14 +341,7 @@ class Store:
 
     # --- labels and retention ------------------------------------------------------------------------
     def label(self, label: Label, instead: str = "keep the right one") -> None:
-        """Keep what became known of a question, unless it says nothing new.
-
-        Raises
-        ------
-        DataError
-            For a question of which no round is recorded, in the column ``question_id``; in another, where it
-            differs from what is known.
-        """
+        """Keep what became known of a question, unless it says nothing new."""
         from suffice.trace.rounds.labels import Labels, line_of, read_label
         from suffice.trace.rounds.writer import records_to_table
 

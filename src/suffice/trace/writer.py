@@ -227,17 +227,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a trace set holds already.
-
-    Parameters
-    ----------
-    run
-        The ``suffice.run`` document, as far as its files agree.
-    keys
-        Of its records.
-    runs
-        The documents of its files.
-    """
+    """What a trace set holds already."""
 
     run: Mapping[str, Any]
     keys: frozenset[RecordKey]
@@ -270,23 +260,6 @@ class TraceWriter(Generic[_Record]):
 
     A kill at any moment loses no record that was added and leaves none in part. Called from one
     thread, but for :meth:`stored`.
-
-    Parameters
-    ----------
-    kind
-        How records are kept.
-    path
-        A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
-    run
-        The ``suffice.run`` document; to go on with a trace set it must be the same.
-    recorded
-        Reads what stands at ``path``; asked when something does.
-    may_differ
-        Entries of ``run`` that are said of a run, and no part of what was recorded.
-    shard_records
-        Records in a full file of a directory.
-    shard
-        Write beside the recorders of the other shards, to files of its own; ``None``: alone.
     """
 
     def __init__(

@@ -52,19 +52,7 @@ def assets() -> dict[str, bytes]:
 
 
 class Shown:
-    """The record that is shown, and the newer one of a folder that grows.
-
-    Parameters
-    ----------
-    view
-        The record as it was opened; ``None``: it is still being opened by ``open_again``.
-    source
-        Where it lies, to see it grow; ``None``: it does not.
-    open_again
-        Opens it anew.
-    first
-        Reads the questions that stand first in it, which are shown until it has been opened.
-    """
+    """The record that is shown, and the newer one of a folder that grows."""
 
     def __init__(
         self,

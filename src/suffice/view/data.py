@@ -152,15 +152,6 @@ class RecordView:
     """A record for the viewer: facts at once, everything else when :meth:`work` has come to it.
 
     Whoever asks for a column that is not there yet gets :class:`NotReadyError`, and it is measured next.
-
-    Parameters
-    ----------
-    measures
-        Of the record.
-    settings
-        What is looked at.
-    beginning
-        These questions are but the first of a record that is being read: they are shown, nothing is measured.
     """
 
     def __init__(

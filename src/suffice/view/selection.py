@@ -31,29 +31,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which questions, in which order.
-
-    Parameters
-    ----------
-    split, type
-        Of these alone; empty: all.
-    text
-        Words that must all stand in the question, its id or an answer, whatever their case.
-    policy, rule
-        By whose stops questions are told; empty: the full budget.
-    outcome
-        Of :data:`OUTCOMES`: the answer is right, wrong, of unknown worth; ``early``: wrong, and a later round
-        is right; ``late``: wrong, and an earlier one was right; ``gained``: right, and wrong under the policy
-        of ``differs``; ``lost``: the other way round.
-    stop
-        The round it stops at; 0: any.
-    differs
-        Another policy that stops at another round.
-    signal, low, high
-        A signal between two values at the stop.
-    sort
-        Of :data:`SORTS`, or ``signal:NAME``.
-    """
+    """Which questions, in which order."""
 
     split: str = ""
     type: str = ""

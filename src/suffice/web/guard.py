@@ -186,27 +186,7 @@ class Rates:
 # --- the guard ------------------------------------------------------------------------------------
 @dataclass(slots=True, kw_only=True)
 class Door:
-    """What the guard lets in.
-
-    Parameters
-    ----------
-    tokens
-        Bearer tokens; none: everybody may ask. Others may be put in their place while the guard stands.
-    hosts
-        Names that clients may call the service by, beside ``localhost`` and addresses in digits. Empty: with
-        tokens any, which no foreign page has; without tokens no further one, so that no foreign page reaches
-        it by a name that it lets point here (DNS rebinding).
-    origins
-        Pages of other origins that may change something, such as ``https://ui.example.com``.
-    open_paths
-        What needs no token.
-    content
-        The content security policy.
-    requests_per_minute, burst
-        Of each token, or of each address where there are none; 0: no limit.
-    body_s, send_s, request_s
-        Seconds that a client may take to send its body, to read a piece of the answer, and in all.
-    """
+    """What the guard lets in."""
 
     tokens: tuple[Token, ...] = ()
     hosts: tuple[str, ...] = ()

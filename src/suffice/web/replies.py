@@ -13,21 +13,7 @@ _MOST_LETTERS = 2_000  # of a message
 
 
 class Refusal(Exception):  # noqa: N818 - reads as what it is
-    """A request that is answered with an error, in the form that OpenAI's clients read.
-
-    Parameters
-    ----------
-    status
-        HTTP's.
-    message
-        What was found, what is allowed, what to send.
-    kind
-        The error's ``type``, such as ``invalid_request_error``.
-    code, param
-        What of it a program may go by; the field it is about.
-    headers
-        Further headers, such as ``Retry-After``.
-    """
+    """A request that is answered with an error, in the form that OpenAI's clients read."""
 
     def __init__(
         self,

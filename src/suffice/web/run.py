@@ -37,25 +37,7 @@ _QUIET_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Where an application listens, and for how long it waits.
-
-    Parameters
-    ----------
-    host, port
-        The address; port 0: any that is free.
-    connections
-        Requests under way at once; further ones are told 503, and of open connections beyond those the
-        one that waits the longest for a request is closed.
-    head_s
-        Seconds that a client may take to send the head of a request.
-    notice_s
-        Seconds for which it goes on taking requests after it was told to end, so that what sends them has
-        time to read in ``/health/ready`` that it ends.
-    end_s
-        Seconds that requests under way may take then.
-    poll_s
-        Every so many seconds watched files are looked at.
-    """
+    """Where an application listens, and for how long it waits."""
 
     host: str = "127.0.0.1"
     port: int = 8642
@@ -68,19 +50,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What is called on the way.
-
-    Parameters
-    ----------
-    started
-        With the address, when requests are taken.
-    ending
-        When the first signal to end came; ``/health/ready`` says no from then on.
-    reload
-        In a thread of its own, on SIGHUP and when a watched file changed; never twice at once.
-    watched
-        The files that stand for a change; asked each time.
-    """
+    """What is called on the way."""
 
     started: Callable[[str], None] = lambda _: None
     ending: Callable[[], None] = lambda: None

@@ -18,21 +18,7 @@ NOTHING_NEW = "(nothing new was found)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
-    """A search that was made.
-
-    Parameters
-    ----------
-    said
-        What the chooser said, in the form in which later prompts repeat it.
-    query
-        What was sent.
-    found
-        The passages it found that had not been found before, whatever a filter drops.
-    shown
-        Those that the answerer sees of this round.
-    answer
-        What a reader answered to the query from ``found``; empty without one.
-    """
+    """A search that was made."""
 
     said: str
     query: str

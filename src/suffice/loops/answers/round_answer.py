@@ -21,21 +21,7 @@ from suffice.trace.rounds.records import Draft, LoopView, Passage, Question, Rou
 
 
 class Answerer:
-    """Answers over evidence; safe to use from several threads.
-
-    Parameters
-    ----------
-    model
-        Answers, and judges where the settings say so.
-    settings
-        How it is asked.
-    encoder
-        Compares each round's answer with its evidence: rounds then carry the signals of
-        :mod:`suffice.signals.asking.evidence_models`, and ``sample_clusters`` where the settings say at
-        which cosine. ``None``: they do not.
-    passage_filter
-        Drops passages before they are shown; ``None``: all are.
-    """
+    """Answers over evidence; safe to use from several threads."""
 
     def __init__(
         self,
@@ -84,11 +70,6 @@ class Answerer:
 
         ``samples``: how many, where not as the settings say; without ``greedy`` nothing else is asked.
         ``tell`` is told of a greedy reply as it comes.
-
-        Raises
-        ------
-        BackendError
-            When the model fails.
         """
         loop = self._loop
         drawn = loop.samples if samples is None else samples

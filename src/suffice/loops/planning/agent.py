@@ -48,25 +48,7 @@ _NO_USAGE = replace(usage_of(_NOTHING, calls=0), latency_s=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningSettings:
-    """How a plan is drafted (paper 4, section 6.3).
-
-    Parameters
-    ----------
-    candidates
-        K, next steps drawn for a decision; the paper's: 2.
-    temperature, top_p
-        Of the candidates; the paper's temperature: 0.6.
-    max_steps
-        T_max, decisions a task may take; the paper's: 6.
-    retries
-        Further draws of candidates that are empty, and further tries at an unreadable result.
-    max_candidate_tokens, max_plan_tokens
-        Length limits of a candidate and of the result.
-    max_passage_chars
-        Letters of a passage that are quoted as evidence.
-    json_schema
-        Whether the server is asked to hold the result to its schema.
-    """
+    """How a plan is drafted (paper 4, section 6.3)."""
 
     candidates: Annotated[
         int, Option(metavar="K", at_least=1, help="next steps drawn for a decision")

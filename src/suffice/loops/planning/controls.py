@@ -15,22 +15,7 @@ Upfront = Literal["never", "first-step", "every-step"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentControl:
-    """When an agent retrieves.
-
-    Parameters
-    ----------
-    name
-        As recorded.
-    upfront
-        Before which steps it retrieves without looking at candidates.
-    reviews
-        Whether the model is asked YES or NO after each step, and YES retrieves.
-    k
-        Documents such a retrieval asks for.
-    gate
-        Decides by the candidates instead; brings its own number of documents. ``None``: no gate, every
-        step is executed.
-    """
+    """When an agent retrieves."""
 
     name: str
     upfront: Upfront = "never"

@@ -35,13 +35,6 @@ class PlanText:
 
     Evidence and steps are appended where they came, so that a prompt differs from the one before it in
     what is new and in the request at its end, and a server evaluates little more.
-
-    Parameters
-    ----------
-    task
-        What is planned.
-    max_passage_chars
-        Letters of a passage that are quoted.
     """
 
     task: PlanTask

@@ -21,19 +21,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanJob:
-    """One run to record. The gold record travels to the writer, and to the judge, unread by the agent.
-
-    Parameters
-    ----------
-    task, seed
-        What is planned, and what its draws depend on.
-    agent
-        Who plans, with its retriever; may serve many jobs at once.
-    retriever
-        The retriever's name; ``None``: the agent has none.
-    gold
-        The task's hidden constraints and the documents that carry them.
-    """
+    """One run to record. The gold record travels to the writer, and to the judge, unread by the agent."""
 
     task: PlanTask
     agent: PlanningAgent
@@ -49,16 +37,7 @@ class PlanJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecorderSettings(SessionSettings):
-    """How a recording runs.
-
-    Parameters
-    ----------
-    judge
-        Asked about the final plan of a task with gold, once for each hidden constraint; ``None``: nobody
-        is.
-
-    The others are those of :class:`suffice.loops.record.session.SessionSettings`.
-    """
+    """How a recording runs."""
 
     judge: Judge | None = None
 

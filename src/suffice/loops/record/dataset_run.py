@@ -50,49 +50,7 @@ _MAY_DIFFER = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What to record and how.
-
-    Parameters
-    ----------
-    dataset
-        Its name.
-    columns
-        Which columns of a file of questions hold what; ``None``: it is none.
-    settings
-        Of the loop; their class says which.
-    retrieval
-        Which retriever.
-    encoder
-        Gives each round the signals that compare its answer with its evidence; ``None``: left out.
-    passage_filter
-        Drops passages before the answerer sees them.
-    filter_document
-        What the run document says of the filter; needed where there is one.
-    corpus
-        Rank each question's own paragraphs, those of all questions pooled, or those of ``files``; or the
-        retrieval's ``source`` finds them.
-    pool
-        Where the pooled paragraphs come from; ``None``: the examples recorded. It does not depend on
-        how many questions are recorded, so that more can be added to a recording.
-    files
-        The passages of the user's own files.
-    sample
-        What the run document says of a sample that the examples are, ``questions`` drawn ``of`` how many by
-        which ``seed``; ``None``: they are none.
-    source
-        The file of the examples, named in errors.
-    concurrency
-        Questions under way at once; ``None``: what the model says suits it.
-    shard
-        Record its questions only, of those that are left of everything else here; ``None``: all.
-    keep_replies
-        Keep what the model said in a file beside the record until that is whole, so that a question that
-        failed, or was cut off, is not asked from its beginning. A model with a cache needs none.
-    on_encoded
-        Told how many pooled passages of how many are encoded.
-    on_start
-        Told how many questions are still to be recorded, once nothing speaks against it.
-    """
+    """What to record and how."""
 
     dataset: str
     columns: Mapping[str, str] | None = None

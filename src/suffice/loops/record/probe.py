@@ -102,23 +102,7 @@ class ProbeSettings(AnswerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """What a probe will ask.
-
-    Parameters
-    ----------
-    questions, rounds
-        How many there are still to write.
-    asked
-        How many of the rounds are asked.
-    own
-        How many rounds have an answer of the loop's own.
-    blind
-        Those asked up to which nothing was found, which are asked from the question alone.
-    calls
-        To the model: answers and samples.
-    left_out
-        How many questions cannot be asked, by why.
-    """
+    """What a probe will ask."""
 
     questions: int
     rounds: int

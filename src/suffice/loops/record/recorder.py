@@ -37,21 +37,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderSettings(SessionSettings):
-    """How a recording runs.
-
-    Parameters
-    ----------
-    closed_book
-        Answers a question without passages, for round 0; ``None``: there is no round 0.
-    may_differ
-        Entries of ``run`` that are said of a run, and no part of what was recorded.
-    rounds
-        The full budget: a question with fewer ended by itself, which its record says; ``None``: not known.
-    shard
-        Record its questions only, beside the recorders of the others; ``None``: all.
-
-    The others are those of :class:`suffice.loops.record.session.SessionSettings`.
-    """
+    """How a recording runs."""
 
     concurrency: Concurrency = 8
     closed_book: Callable[[Question], Round] | None = None

@@ -76,23 +76,7 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """How a recording runs.
-
-    Parameters
-    ----------
-    run
-        The ``suffice.run`` document; a resumed recording must state the same.
-    concurrency
-        Pieces of work under way at once.
-    tallies
-        Of the servers that are asked; none: nobody counts their calls.
-    kept
-        Keeps replies until what they were for is recorded; ``None``: nothing does.
-    on_start
-        Told, before the first call to the model, how many are still to be recorded.
-    on_progress
-        Told after every one.
-    """
+    """How a recording runs."""
 
     run: Mapping[str, Any]
     concurrency: Concurrency = 1

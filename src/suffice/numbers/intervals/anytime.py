@@ -44,18 +44,6 @@ class MeanSequence:
 
     The interval holds for values whose mean, given those before, stays the same. Where it changes, the lower
     end lies below the greatest of these means and the upper end above the least, as surely.
-
-    Parameters
-    ----------
-    least, most
-        The range.
-
-    >>> rises = MeanSequence(0.0, 1.0)
-    >>> for value in [0.0] * 150 + [1.0] * 50:
-    ...     rises.take(value)
-    >>> found = rises.at(0.05)
-    >>> found.estimate, round(found.low, 3), round(found.high, 3)
-    (0.25, 0.16, 0.36)
     """
 
     __slots__ = ("_counts", "_least", "_most")

@@ -51,17 +51,7 @@ def question_blocks(n_questions: int, n_columns: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sums:
-    """Sums of columns over questions, and of the products of their deviations from the mean.
-
-    Parameters
-    ----------
-    n
-        Questions.
-    total
-        (n_columns,); NaN: the column is unknown of some question.
-    products
-        (n_columns, n_columns), symmetric: sums of products of deviations from the columns' own means.
-    """
+    """Sums of columns over questions, and of the products of their deviations from the mean."""
 
     n: int
     total: Array

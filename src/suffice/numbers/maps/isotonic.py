@@ -33,23 +33,7 @@ STRENGTH = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsotonicMap:
-    """A fitted non-decreasing map into [0, 1]: linear between breakpoints, constant outside.
-
-    Parameters
-    ----------
-    x
-        Breakpoints, finite and strictly increasing. One makes a constant; none maps everything to
-        ``undefined``.
-    y
-        Values at the breakpoints, in [0, 1], not decreasing.
-    undefined
-        What NaN maps to; ``None`` leaves it NaN (the published preset of paper 0 says 0.5).
-
-    Raises
-    ------
-    DataError
-        When the numbers are no such map.
-    """
+    """A fitted non-decreasing map into [0, 1]: linear between breakpoints, constant outside."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]

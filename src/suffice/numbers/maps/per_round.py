@@ -28,16 +28,6 @@ _MAPS = {
 class PerRoundCalibrator:
     """Maps a signal to P(EM = 1), each round by its own fit.
 
-    Parameters
-    ----------
-    maps
-        ``maps[t - 1]`` serves round t.
-    absent
-        What a round past the last fitted one maps to; ``None``: undefined.
-    beyond
-        The map of the rounds past the last of ``maps``; ``None``: they map to ``absent``. A map that
-        serves every round alike stands here, with no ``maps``.
-
     Examples
     --------
     One fitted round, then nothing known:

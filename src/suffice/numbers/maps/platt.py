@@ -32,23 +32,6 @@ class LogisticMap:
     """A fitted map ``1 / (1 + exp(-(slope * value + intercept)))``, into [0, 1].
 
     Unlike a piecewise map it goes on towards 0 and 1 outside the values it was fitted on.
-
-    Parameters
-    ----------
-    slope
-        Per unit of the signal. Negative: on the fitting questions high values went with wrong
-        answers. For a signal that is high when an answer is shaky (an entropy) that is as it should
-        be; for any other it says that the signal does not mean what its name says on this data, and
-        a rule ``calibrated(signal) > c`` then fires on its low values.
-    intercept
-        At value 0, in logits.
-    undefined
-        What NaN maps to; ``None`` leaves it NaN.
-
-    Raises
-    ------
-    DataError
-        When slope or intercept is not finite, or ``undefined`` outside [0, 1].
     """
 
     slope: float

@@ -32,25 +32,7 @@ _FIELDS = ("kind", "x", "at", "between", "undefined")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMap:
-    """A fitted map into [0, 1] with a value at each of its points and one between any two.
-
-    Parameters
-    ----------
-    x
-        Its points, finite and strictly increasing.
-    at
-        Values at the points.
-    between
-        Values below the first point, between neighbours, and above the last: one more than points.
-        Read in order (between, at, between, ...) the values do not decrease.
-    undefined
-        What NaN maps to; ``None`` leaves it NaN.
-
-    Raises
-    ------
-    DataError
-        When the numbers are no such map.
-    """
+    """A fitted map into [0, 1] with a value at each of its points and one between any two."""
 
     x: tuple[float, ...]
     at: tuple[float, ...]

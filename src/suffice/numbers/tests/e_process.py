@@ -35,11 +35,6 @@ class Capital:
     since, each weighted by what entered then. A change after n observations costs a factor of about
     ``n log(n)^2``, in delay its logarithm.
 
-    Parameters
-    ----------
-    gamblers
-        How many strategies share the unit, from 1.
-
     Examples
     --------
     Bets that win nothing leave the unit as it is. Stakes that double 20 times make 2 ** 20 of what was

@@ -72,17 +72,6 @@ def betting_p_values(
     in an order of its own, it is the greatest mean capital of the first one, two, ... (Ramdas and Manole
     2025, exchangeable e-values): the outcome hangs less on the order.
 
-    Parameters
-    ----------
-    losses
-        (n_questions, n_members) in [0, 1].
-    limit
-        In (0, 1).
-    delta
-        The level that will be tested at.
-    orders
-        (n_gamblers, n_questions), permutations that do not depend on the losses. Default: one, as given.
-
     Returns
     -------
     (n_members,), in (0, 1].
@@ -130,13 +119,6 @@ def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDA
     ``min(exp(-n h(min(R, limit), limit)), e P(Bin(n, limit) <= ceil(n R)))`` with R the mean loss
     (Angelopoulos et al. 2021, "Learn then Test", Eq. 9).
 
-    Parameters
-    ----------
-    losses
-        (n_questions, n_members) in [0, 1].
-    limit
-        In (0, 1).
-
     Returns
     -------
     (n_members,), in [0, 1].
@@ -165,13 +147,6 @@ def _relative_entropy(mean: NDArray[np.float64], limit: float) -> NDArray[np.flo
 
 def binomial_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
     """The exact test of losses that are 0 or 1: P(Bin(n, limit) <= number of losses).
-
-    Parameters
-    ----------
-    losses
-        (n_questions, n_members), 0 or 1.
-    limit
-        In (0, 1).
 
     Returns
     -------

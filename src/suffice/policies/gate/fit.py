@@ -154,19 +154,7 @@ def _warn_of_constant(
 # --- planning --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class LabelledSteps:
-    """What a gate is fitted on: steps of judged runs whose three values are all recorded.
-
-    Parameters
-    ----------
-    values
-        SC, CD and DR, (n, 3).
-    right
-        Whether the step's run satisfies its constraint semantically, (n,).
-    run
-        Which run the step belongs to, (n,).
-    counts
-        ``runs``, ``judged``, ``steps`` (of judged runs) and ``fitted_steps``.
-    """
+    """What a gate is fitted on: steps of judged runs whose three values are all recorded."""
 
     values: NDArray[np.float64]
     right: NDArray[np.float64]

@@ -25,17 +25,7 @@ Blocked = Literal["budget", "cool-down"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the gate sees in a step.
-
-    Parameters
-    ----------
-    agreement, contradiction, remaining
-        SC, CD and DR, in [0, 1].
-    risk, confidence
-        R and c.
-    conflict
-        Which plan step the contradiction is with, from 0; ``None`` where CD is 0.
-    """
+    """What the gate sees in a step."""
 
     agreement: float
     contradiction: float
@@ -58,23 +48,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecision:
-    """An action and what it rests on.
-
-    Parameters
-    ----------
-    action, reason
-        What to do, and why in words.
-    values
-        ``candidate_agreement`` (SC), ``contradiction`` (CD), ``remaining_share`` (DR), ``risk`` (R) and
-        ``confidence`` (c).
-    k
-        Documents to ask for with RETRIEVE; 0 with any other action.
-    blocked
-        Why a retrieval that confidence called for was not chosen; ``None``: it was not called for, or
-        was chosen.
-    conflict
-        Which plan step the candidates contradict, from 0.
-    """
+    """An action and what it rests on."""
 
     action: PlanAction
     reason: str

@@ -38,13 +38,6 @@ def retrieval_depth(confidence: float, tau_low: float, k_max: int) -> int:
 class RiskModel:
     """R = w1 (1 - SC) + w2 CD + w3 DR and c = sigmoid(b - R) (Eqs. 16 and 17).
 
-    Parameters
-    ----------
-    disagreement, contradiction, remaining
-        w1, w2, w3, each at least 0. Published: 1, 2, 1.
-    intercept
-        b. Published: 0, which holds confidence at or below 0.5; fitted in the corrected preset.
-
     Examples
     --------
     >>> model = RiskModel()

@@ -17,25 +17,7 @@ Relevance = Literal["score", "rerank_score"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceFilter:
-    """Keeps passages whose relevance is at least ``threshold``; a :class:`~suffice.protocols.PassageFilter`.
-
-    Parameters
-    ----------
-    threshold
-        -inf keeps everything.
-    relevance
-        The retriever's ``score``, or the reranker's ``rerank_score``.
-    alpha
-        The error level it was calibrated at.
-    preset
-        ``published``: a right passage that is retrieved is kept with probability at least 1 - alpha, if
-        passages were exchangeable. ``corrected``: all right passages of a question that are retrieved
-        are kept with probability at least 1 - alpha.
-    values
-        How many values it was calibrated on: passages, or questions.
-    question_ids
-        Whose; the second stage needs others.
-    """
+    """Keeps passages whose relevance is at least ``threshold``; a ``protocols.PassageFilter``."""
 
     threshold: float
     relevance: Relevance

@@ -37,15 +37,7 @@ _NAMES = 50_000  # question ids held as objects at a time
 
 
 class Lots:
-    """The draws that break ties, a column a round, each drawn when it is first read.
-
-    Parameters
-    ----------
-    question_ids
-        (n,), texts.
-    seed
-        As the policy has it.
-    """
+    """The draws that break ties, a column a round, each drawn when it is first read."""
 
     def __init__(self, question_ids: pa.ChunkedArray, seed: int) -> None:
         self._ids, self._seed = question_ids, seed
@@ -67,18 +59,7 @@ class Lots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What the samples of n questions over T rounds say.
-
-    Parameters
-    ----------
-    score
-        (n, T), low: the samples agree; NaN: undefined, never stops.
-    best_gold
-        (n, T), the best confidence of a cluster that is right, over rounds 1..t; -inf while there is
-        none.
-    draws
-        (n, T), uniform in [0, 1), by which ties are broken.
-    """
+    """What the samples of n questions over T rounds say."""
 
     score: NDArray[np.float64]
     best_gold: NDArray[np.float64]
@@ -118,21 +99,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage2:
-    """Calibrated thresholds.
-
-    Parameters
-    ----------
-    stops
-        Of rounds 1..T-1.
-    final
-        tau_f: clusters at least this confident enter the answer set; -inf: all.
-    alpha_rounds, alpha_final
-        The error levels they stand for.
-    group_sizes
-        Of rounds 1..T-1, how many calibration questions each threshold rests on.
-    answerable
-        How many the answer set's threshold rests on.
-    """
+    """Calibrated thresholds."""
 
     stops: tuple[Threshold, ...]
     final: float

@@ -46,17 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """What did not fit the window.
-
-    Parameters
-    ----------
-    states, states_cut
-        States read, and those of them that lost a document or a part of one.
-    documents, documents_cut
-        In mode ``separate``: pairs of question and document, and those whose document was cut.
-    questions, questions_cut
-        Questions, and those that were themselves cut.
-    """
+    """What did not fit the window."""
 
     states: int = 0
     states_cut: int = 0
@@ -81,19 +71,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """States of many trajectories as tokens.
-
-    Parameters
-    ----------
-    texts
-        Distinct texts.
-    reads
-        ``reads[i][t - 1]``: positions in ``texts`` that state t of trajectory i is made of.
-    documents
-        ``documents[i][t - 1]``: how many documents it has seen.
-    truncation
-        What was cut.
-    """
+    """States of many trajectories as tokens."""
 
     texts: tuple[Tokens, ...]
     reads: tuple[tuple[tuple[int, ...], ...], ...]

@@ -36,19 +36,6 @@ class TextLearner:
     """Trains a :class:`QNetwork <suffice.policies.stop_rag.network.QNetwork>`.
 
     The last round of a trajectory is no decision and never read.
-
-    Parameters
-    ----------
-    network
-        What is trained.
-    parts
-        The training trajectories and those of validation.
-    cache_bytes
-        Most memory for kept activations.
-    precision
-        Of the trained layers.
-    on_read
-        Called with how many texts were read and how many there are.
     """
 
     def __init__(
@@ -274,17 +261,7 @@ _PLACES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectories:
-    """Recorded questions to learn from.
-
-    Parameters
-    ----------
-    states
-        (n,) texts.
-    rewards
-        (n, T) in [0, 1], defined for t <= T_i.
-    lengths
-        (n,), T_i; the number of rounds of ``states``.
-    """
+    """Recorded questions to learn from."""
 
     states: States
     rewards: NDArray[np.float64]

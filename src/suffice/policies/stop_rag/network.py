@@ -106,18 +106,7 @@ _COUNT_SCALE = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkShape:
-    """What must be known to build a network again, apart from its weights.
-
-    Parameters
-    ----------
-    mode, window
-        How states are read.
-    frozen
-        How many of the encoder's layers kept the weights they came with; ``None``: all were trained,
-        and the word vectors.
-    head_width, reader_width
-        Of the heads' hidden layer, and of what is kept of a document.
-    """
+    """What must be known to build a network again, apart from its weights."""
 
     mode: Mode
     window: int

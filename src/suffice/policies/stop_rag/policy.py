@@ -61,23 +61,6 @@ class StopRAGPolicy:
 
     Section 5.3 of the paper: the threshold is tuned on validation questions, so this is not the greedy
     policy of the network. The rounds decided are ``first`` to ``rounds`` - 1.
-
-    Parameters
-    ----------
-    model
-        The network.
-    threshold
-        Chosen on validation.
-    rounds
-        The full budget T it was trained for; there it stops in any case.
-    first
-        It stops no question before this round.
-    target
-        What it was trained towards.
-    preset
-        Whose settings trained it.
-    fitted_on, notes
-        Provenance, and remarks for people.
     """
 
     model: ValueModel

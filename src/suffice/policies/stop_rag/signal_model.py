@@ -29,14 +29,6 @@ class SignalNetwork:
 
     A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
     after the other, so that a state's values do not depend on what stands beside it.
-
-    Parameters
-    ----------
-    names
-        The k signals, in order.
-    tensors
-        ``centre`` and ``spread`` (k,), and weights (out, in) and biases (out,) of the layers
-        ``trunk`` (in: 2 k), ``stop.hidden``, ``cont.hidden``, ``stop.out`` and ``cont.out``.
     """
 
     names: tuple[str, ...]
@@ -109,15 +101,7 @@ _PURPOSE = "Stop-RAG's network over signals"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalModel:
-    """A network over signals; a :class:`suffice.policies.stop_rag.policy.ValueModel`.
-
-    Parameters
-    ----------
-    network
-        What decides.
-    data
-        Its weights as a safetensors file.
-    """
+    """A network over signals; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
 
     network: SignalNetwork
     data: bytes = field(repr=False)

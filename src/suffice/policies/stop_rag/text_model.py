@@ -100,19 +100,7 @@ class TextScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModel:
-    """A network over texts; a :class:`suffice.policies.stop_rag.policy.ValueModel`.
-
-    Parameters
-    ----------
-    encoder
-        The packaged encoder, a folder, or a name on the Hub.
-    encoder_sha256
-        Of the encoder it was trained on; another is refused.
-    shape
-        How the network is built.
-    data
-        The trained weights as a safetensors file.
-    """
+    """A network over texts; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
 
     encoder: str
     encoder_sha256: str

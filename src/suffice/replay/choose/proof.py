@@ -169,17 +169,6 @@ class Along:
     """The paths of a record, measured on its labelled questions.
 
     A hypothesis is that a mixture of two neighbouring policies of a path keeps a promise.
-
-    Parameters
-    ----------
-    record
-        Questions with a score in every round.
-    settings
-        What is scored and charged.
-    paths
-        Of :func:`suffice.replay.choose.paths.paths_of`.
-    answer
-        Which answer all policies return.
     """
 
     def __init__(

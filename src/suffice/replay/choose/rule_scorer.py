@@ -45,22 +45,7 @@ class RuleFigures:
 
 
 class RuleScorer:
-    """Evaluates conditions and formulas on one split.
-
-    Parameters
-    ----------
-    measures
-        The split's questions.
-    columns
-        The operands there.
-    scored, book
-        Their scores and costs. Those of a record with cut questions are weighted here, NaN where a question
-        was not seen and is not stood for.
-    operands
-        What conditions may look at.
-    axis
-        The cost meant.
-    """
+    """Evaluates conditions and formulas on one split."""
 
     def __init__(
         self,

@@ -20,17 +20,7 @@ _CELLS_A_BLOCK = 1 << 24
 
 
 class RuleStops:
-    """The round every rule stops every question at, as an array (n_rules, n_questions) that is asked for.
-
-    Parameters
-    ----------
-    n_rules, n_questions
-        Its shape.
-    compute
-        Gives those of some rules, by number, on some questions, (n, n_rows).
-    written
-        Whether they are at hand; else those of a small record are computed at once and kept.
-    """
+    """The round every rule stops every question at, as an array (n_rules, n_questions) that is asked for."""
 
     def __init__(
         self, n_rules: int, n_questions: int, compute: _Compute, *, written: bool = False

@@ -66,17 +66,7 @@ class PackedConditions:
 
 @dataclass(frozen=True, slots=True)
 class RuleBatch:
-    """Rules of one shape.
-
-    Parameters
-    ----------
-    conditions
-        (n_rules, n_conditions of a rule): numbers of conditions, clause after clause.
-    sizes
-        How many of them each clause has; a clause is their AND.
-    votes
-        How many clauses must hold: 1 is OR.
-    """
+    """Rules of one shape."""
 
     conditions: NDArray[np.intp]
     sizes: tuple[int, ...]

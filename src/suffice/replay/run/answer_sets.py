@@ -29,29 +29,7 @@ class Resampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSetResult:
-    """What a policy's answer sets are worth.
-
-    Parameters
-    ----------
-    alpha
-        The error promised.
-    sets
-        One a question.
-    coverage
-        Share of labelled questions whose set holds the right answer, or "Can't Answer" where no
-        recorded round up to the budget samples it; ``None``: none is labelled.
-    set_size
-        Mean members, "Can't Answer" counted.
-    answer_rate
-        Share of sets without "Can't Answer".
-    objective
-        What the policy was fitted to make small, over labelled questions.
-    retention
-        What the policy's passage filter would do to the recorded passages; ``None``: it has none, the
-        passages lack its relevance, or a filter dropped some of them unrecorded.
-    notes
-        What a reader must know.
-    """
+    """What a policy's answer sets are worth."""
 
     alpha: float
     sets: tuple[AnswerSet, ...] = field(metadata={"json": None})

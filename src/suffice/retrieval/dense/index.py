@@ -107,13 +107,7 @@ class DenseIndex:
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and positions in :attr:`passages` of the ``k`` nearest to a unit vector, best first.
-
-        Raises
-        ------
-        DataError
-            When the vector has another dimension than the index.
-        """
+        """Scores and positions in :attr:`passages` of the ``k`` nearest to a unit vector, best first."""
         if vector.shape != (self._vectors.dimension,):
             raise DataError(
                 f"a query vector of shape {vector.shape}, but the index holds vectors of "

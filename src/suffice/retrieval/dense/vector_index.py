@@ -36,30 +36,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseSettings:
-    """How vectors are searched.
-
-    Parameters
-    ----------
-    index
-        ``flat`` compares the query with every vector and is exact. ``hnsw`` walks a graph, ``ivf``
-        reads the nearest lists of an inverted file; both may miss passages. ``auto``: ``flat`` up to
-        ``flat_up_to`` passages, then ``hnsw``.
-    flat_up_to
-        See ``index``.
-    m
-        ``hnsw``: links a vector has; more find more and take ``8 m`` bytes a passage.
-    ef_construction, ef_search
-        ``hnsw``: candidates kept while the graph is built and while it is searched; more find more
-        and take longer. A search keeps at least ``k``.
-    nlist
-        ``ivf``: lists; ``None``: 4 sqrt(passages), fewer where a list would get fewer than 39.
-    nprobe
-        ``ivf``: lists read for a query.
-    threads
-        Threads that build and search, at most 1024. With more than one the graph of ``hnsw`` differs
-        from build to build, and so may what is found; FAISS's threads wait without sleeping, so with
-        more of them than idle processors one search can take ten times as long.
-    """
+    """How vectors are searched."""
 
     index: DenseKind = "auto"
     flat_up_to: int = 50_000

@@ -99,19 +99,7 @@ _VARIANTS: tuple[BM25Variant, ...] = get_args(BM25Variant)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BM25Settings:
-    """Which BM25.
-
-    Parameters
-    ----------
-    k1
-        Saturation of repeated words, at least 0; at 0 a word counts once.
-    b
-        Share of length normalisation, in [0, 1].
-    variant
-        ``okapi``: as the package rank_bm25, words in more than half of the passages get a quarter of
-        the mean IDF. ``robertson``: the same saturation without its constant factor ``k1 + 1``, and
-        such words get IDF 0. ``lucene``: IDF ln(1 + (N - df + 0.5) / (df + 0.5)), always positive.
-    """
+    """Which BM25."""
 
     k1: float = 1.5
     b: float = 0.75

@@ -31,17 +31,7 @@ _RETRAIN = "python -m suffice.bench.training.contradiction --out FILE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
-    """What training the head leaves.
-
-    Parameters
-    ----------
-    encoder
-        Name of the encoder it was trained on; with vectors of another one it means nothing.
-    pole
-        (dimension + 1,): the direction from undoing to doing, and its offset.
-    weights
-        (len(FEATURES) + 1,): of the features in their order, and the offset.
-    """
+    """What training the head leaves."""
 
     encoder: str
     pole: NDArray[np.float64]

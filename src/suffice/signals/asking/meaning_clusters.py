@@ -199,19 +199,7 @@ class RoundClusters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredTraces:
-    """The traces with their samples clustered.
-
-    Parameters
-    ----------
-    traces
-        With the column ``sample_clusters``, and with ``stated`` in their run document.
-    stated
-        The encoder and the cosine.
-    before
-        Rounds that were clustered already.
-    replies
-        What was clustered now, and what failed.
-    """
+    """The traces with their samples clustered."""
 
     traces: TraceSet
     stated: Mapping[str, Any]

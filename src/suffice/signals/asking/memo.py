@@ -57,13 +57,6 @@ class KeptEncoder:
 
     The vectors are those of ``encoder``, bit for bit: a passage is encoded once, however many rounds
     look at it. Safe to call from several threads when ``encoder`` is.
-
-    Parameters
-    ----------
-    encoder
-        Who encodes.
-    most
-        Vectors kept; 4,096 of 384 numbers take 6 MB.
     """
 
     def __init__(self, encoder: Encoder, *, most: int = 4096) -> None:
@@ -98,13 +91,6 @@ class KeptEntailment:
 
     A :class:`suffice.protocols.Entailment`. An answer that does not change from round to round is
     judged against new passages only.
-
-    Parameters
-    ----------
-    model
-        Who judges.
-    most
-        Pairs kept.
     """
 
     def __init__(self, model: Entailment, *, most: int = 4096) -> None:

@@ -42,19 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replies(Generic[_Reply]):
-    """What a model said.
-
-    Parameters
-    ----------
-    by_row
-        By row of the trace set's table, of the rounds asked about.
-    failures
-        The reason by row of each call that failed; these rounds stay without a value.
-    left
-        Rounds not asked about, because of an interrupt or because the model seems down.
-    interrupted
-        Whether Ctrl-C ended it.
-    """
+    """What a model said."""
 
     by_row: Mapping[int, _Reply] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
@@ -64,21 +52,7 @@ class Replies(Generic[_Reply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundQuestion(Generic[_Reply]):
-    """What is asked about each round.
-
-    Parameters
-    ----------
-    what, who
-        For progress and errors: what happens to a round, and who does it.
-    ask
-        The reply for a view; raises :class:`suffice.errors.BackendError`.
-    called
-        Whether the model had to be asked for this reply.
-    concurrency
-        Questions under way at a time.
-    columns
-        What a view holds beside question and answer.
-    """
+    """What is asked about each round."""
 
     what: str
     who: str
@@ -118,26 +92,7 @@ def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking(Generic[_Found_co]):
-    """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them.
-
-    Parameters
-    ----------
-    name, option, who
-        Its key in the command's document, the option that names the model, and the model for people.
-    ask
-        Asks about the rows where ``wanted`` (n_rows,) is true; ``OnProgress`` is told how far it is.
-    values
-        The values that a reply gives, by the signal's name; NaN where undefined.
-    columns
-        The columns that the replies change beside the signals, such as the calls that were made: by the
-        column's name the value of every row.
-    summary
-        What the command says of the replies.
-    line
-        The same for people: a template of ``who`` and the summary's fields.
-    inputs
-        For a model that gives what signals are computed of: whether a record holds any. It is asked first.
-    """
+    """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them."""
 
     name: str
     option: str

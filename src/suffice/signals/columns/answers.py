@@ -74,15 +74,6 @@ class ScoredAnswers:
     bit for bit: ``ScoredAnswers(samples, gold, question).score("f1", "squad")`` is what ``f1_score``
     gives of every sample. Texts are normalised once for all scores, and what is more than equality is
     computed of distinct pairs of an answer and a gold answer.
-
-    Parameters
-    ----------
-    answers
-        (n,); they may be samples, several for a round.
-    gold
-        Of all questions.
-    question
-        The question of each answer, (n,), a position in ``gold``.
     """
 
     def __init__(self, answers: Texts, gold: GoldAnswers, question: NDArray[np.int64]) -> None:

@@ -33,17 +33,7 @@ _LOWER += bytes(range(128, 256))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alphabet:
-    r"""Characters by number.
-
-    Parameters
-    ----------
-    word
-        Which of them, in lower case, ``\w`` matches.
-    lower
-        Their lower case, a blank for white space and ``unlike`` for what Python must look at; empty: ASCII.
-    separator, unlike
-        Two that no text holds.
-    """
+    r"""Characters by number."""
 
     word: NDArray[np.bool_]
     lower: Characters

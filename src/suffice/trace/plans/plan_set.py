@@ -18,21 +18,7 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSet:
-    """Recorded runs, sorted by task, agent, retriever and seed.
-
-    Parameters
-    ----------
-    records
-        The runs.
-    source
-        The path read, for messages and reports.
-    run
-        The ``suffice.run`` document of the files.
-    skipped
-        What was wrong with the runs that were left out.
-    failures
-        Runs a recorder could not finish.
-    """
+    """Recorded runs, sorted by task, agent, retriever and seed."""
 
     records: tuple[PlanRecord, ...]
     source: str = "memory"
@@ -73,13 +59,7 @@ class PlanSet:
         retriever: str | EllipsisType | None = ...,
         seed: int | None = None,
     ) -> PlanSet:
-        """The runs of one agent, retriever or seed; ``retriever=None``: those without a retriever.
-
-        Raises
-        ------
-        DataError
-            When there are none, naming what there is.
-        """
+        """The runs of one agent, retriever or seed; ``retriever=None``: those without a retriever."""
         chosen = tuple(
             record
             for record in self.records

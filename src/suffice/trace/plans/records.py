@@ -125,46 +125,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """One decision of an agent and what came of it.
-
-    Parameters
-    ----------
-    number
-        From 1.
-    action
-        One of :data:`ACTIONS`.
-    candidates
-        Next steps the model proposed, in the order they were drawn.
-    reason
-        Why this action, in words.
-    values
-        What the decision was made by, by name (:data:`STEP_VALUES` and others), finite; a value that
-        is absent is undefined.
-    k
-        Passages asked for; 0: nothing was retrieved.
-    query
-        What was sent to the retriever.
-    passages
-        Passages retrieved at this step in rank order, those of earlier steps repeated.
-    redrawn
-        Next steps drawn after the decision, with what it brought to light.
-    chosen
-        The step appended to the plan; ``None``: none was.
-    dropped
-        The step a REPLAN took out.
-    sampled_again
-        Candidates that were empty and drawn again.
-    blocked
-        Why a wanted retrieval was not made, one of :data:`BLOCKS`; ``None``: nothing kept it back.
-    question
-        What an ASK asked the user.
-    reply
-        What the user answered.
-    verdict
-        The raw reply of a model asked whether it needs evidence.
-    usage
-        What the step cost.
-    """
+    """One decision of an agent and what came of it."""
 
     number: int
     action: str
@@ -225,33 +186,7 @@ class ConstraintDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutcome:
-    """What a run ended with.
-
-    Parameters
-    ----------
-    plan
-        The final plan; may be empty.
-    ended
-        One of :data:`ENDS`.
-    constraints
-        Constraints the agent names.
-    decisions
-        What it does about them.
-    response
-        The raw generation the rest was parsed from.
-    attempts
-        How often it was asked for.
-    parsed
-        How it was read, one of :data:`PARSES`; ``None``: it could not be.
-    parse_failure
-        ``None``, or why it could not be parsed.
-    usage
-        What the final generation cost; the steps' costs are theirs.
-    semantic
-        A judge's verdict on the plan; ``None``: nobody judged it.
-    verdict
-        What the judge said, kept as ``semantic_verdict``.
-    """
+    """What a run ended with."""
 
     plan: str
     ended: str

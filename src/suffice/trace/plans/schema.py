@@ -198,13 +198,7 @@ PLAN_ROWS = RowSet(
 
 
 def step_from_row(row: Mapping[str, Any]) -> PlanStep:
-    """The step of one row; columns the row lacks read as null.
-
-    Raises
-    ------
-    DataError
-        Naming the column whose value cannot be.
-    """
+    """The step of one row; columns the row lacks read as null."""
     if row.get("action") is None:
         raise DataError("null where a value is required", column="action")
     usage = Usage(**from_cells(row, _STEP_COSTS))
@@ -212,13 +206,7 @@ def step_from_row(row: Mapping[str, Any]) -> PlanStep:
 
 
 def outcome_from_row(row: Mapping[str, Any]) -> PlanOutcome:
-    """The outcome in a run's last row.
-
-    Raises
-    ------
-    DataError
-        Naming the column whose value cannot be; the outcome may be missing altogether.
-    """
+    """The outcome in a run's last row."""
     for name in ("ended", "plan"):
         if row.get(name) is None:
             raise DataError("null in the last row of a run, which holds its outcome", column=name)

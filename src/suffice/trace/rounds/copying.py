@@ -47,23 +47,7 @@ _KNOWN = {column.name: column.type for column in SCHEMA}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A trace set that was written.
-
-    Parameters
-    ----------
-    out
-        Where.
-    questions, rounds
-        How many; round 0 is not counted.
-    splits
-        Questions by split; those without one are left out.
-    failures
-        Questions a recorder could not finish, carried over.
-    notes
-        Sentences to know.
-    stays
-        Of a copy without texts: what is in it as it was, field by field.
-    """
+    """A trace set that was written."""
 
     out: str
     questions: int
@@ -87,13 +71,7 @@ class Source:
 
     @classmethod
     def read(cls, path: str | Path, *, skip_invalid: bool = False) -> Source:
-        """Check every file, one at a time.
-
-        Raises
-        ------
-        DataError
-            As :func:`~suffice.read_traces`.
-        """
+        """Check every file, one at a time."""
         inspection = inspect_traces(path, keep_unknown=True, kept=_KEPT)
         traces = inspection.valid(skip_invalid=skip_invalid)
         return cls(traces=traces, parts=inspection.parts, labels=inspection.labels)
@@ -138,25 +116,7 @@ def _unchanged(table: pa.Table, _: pa.ChunkedArray) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The questions of the sources, file by file, to a new place.
-
-    Parameters
-    ----------
-    sources
-        Their ``traces`` say which questions are copied.
-    out
-        Where to.
-    step
-        What is done, for the run document.
-    stated
-        Its entries that are stated anew.
-    change
-        Of a file's rows and their question ids gives the rows to write.
-    fills
-        Columns of the schema that it fills.
-    max_rounds
-        Later rounds are left out.
-    """
+    """The questions of the sources, file by file, to a new place."""
 
     sources: Sequence[Source]
     out: str | Path

@@ -191,13 +191,7 @@ def _named(source: Source, name: str, wanted: Sequence[str]) -> NDArray[np.bool_
 
 
 def read_ids(ids: str | Path | Iterable[str]) -> tuple[str, ...]:
-    """Question ids: as given, of a text file with one a line, or of a trace set.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read or names none.
-    """
+    """Question ids: as given, of a text file with one a line, or of a trace set."""
     if not isinstance(ids, str | Path):
         return tuple(ids)
     path = Path(ids)

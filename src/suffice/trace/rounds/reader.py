@@ -74,21 +74,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it.
-
-    Parameters
-    ----------
-    traces
-        Its valid questions.
-    errors
-        What was left out, and why.
-    remarks
-        Sentences on what was read, but perhaps not as it was meant.
-    parts
-        The files that could be read.
-    labels
-        Those that lie beside the files, which ``traces`` has taken already.
-    """
+    """A trace set with everything that is wrong with it."""
 
     traces: TraceSet
     errors: tuple[DataError, ...]
@@ -97,13 +83,7 @@ class TraceInspection:
     labels: Labels = field(default_factory=Labels)
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
-        """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong.
-
-        Raises
-        ------
-        DataError
-            Naming file, row and column of the first problem.
-        """
+        """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong."""
         if self.errors and not skip_invalid:
             raise first_error(self.errors)
         if self.traces.n_questions == 0:
@@ -332,13 +312,7 @@ def _of_spans(
     checked: bool,
     progress: Callable[[float], object] | None,
 ) -> TraceSet:
-    """The questions of some rows of files, read when asked for; ``checked``: their keys are right.
-
-    Raises
-    ------
-    DataError
-        Naming file, row and column of the first problem among the keys.
-    """
+    """The questions of some rows of files, read when asked for; ``checked``: their keys are right."""
     source = Files(spans, Checks(check=_check, beside=CHECKED_WITH))
     if progress is not None:
         parts = len(spans) * len({*_KEYS} & {*source.names})
@@ -382,19 +356,7 @@ def _of_keys(source: Files, keys: Keys) -> Iterator[Problem]:
 def of_shard(
     span: Span, starts: NDArray[np.int64], origin: TraceSetOrigin, readings: Readings
 ) -> TraceSet:
-    """The questions of some rows of a file that was checked, in the order in which they lie there.
-
-    Parameters
-    ----------
-    span
-        The rows.
-    starts
-        Where each question begins among them, and how many there are, (n_questions + 1,).
-    origin
-        Where they come from.
-    readings
-        What reads the file forwards, shared by spans that are read one after the other.
-    """
+    """The questions of some rows of a file that was checked, in the order in which they lie there."""
     source = Files([span], Checks(check=_check_rows, beside=CHECKED_WITH), readings)
     table = LazyTable(source)
     is_round = np.asarray(table.column("round"), np.int64) > 0
@@ -437,21 +399,7 @@ def inspect_traces(
     keep_unknown: bool = False,
     kept: Sequence[str] | None = None,
 ) -> TraceInspection:
-    """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
-
-    Parameters
-    ----------
-    path, columns, keep_unknown
-        As in :func:`read_traces`.
-    kept
-        Every file is read and checked by itself, and of the optional columns loaded only these stay in
-        memory, beside :data:`FILE`, the position of a row's file among ``parts``; ``None``: all stay.
-
-    Raises
-    ------
-    DataError
-        Only when there is no Parquet file at ``path``.
-    """
+    """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
     root = Path(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []

@@ -492,14 +492,6 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
 
     In the order of the SHA-256 of ``seed:id``, whatever order they come in: a larger sample with the same
     seed begins with the smaller one.
-
-    Raises
-    ------
-    UsageError
-        For a count below 1.
-
-    >>> sampled_ids(["a", "b", "c", "d"], 2, seed=42)
-    ('c', 'a')
     """
     if count < 1:
         raise UsageError(f"a sample holds at least 1 question, found {count}")
@@ -617,13 +609,7 @@ def not_a_score(value: object) -> str:
 
 
 def score_of(value: Any) -> float:
-    """A user's score, as its column holds it.
-
-    Raises
-    ------
-    DataError
-        For what is no number from 0 to 1.
-    """
+    """A user's score, as its column holds it."""
     score = None if isinstance(value, str | bool) else float32(value, "score")
     if score is None or not 0.0 <= score <= 1.0:
         raise DataError(not_a_score(value), column="score")
@@ -728,13 +714,7 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def round_of_document(document: Any) -> Round:
-    """The round of which :func:`as_document` gave this, bit for bit.
-
-    Raises
-    ------
-    DataError
-        For anything else.
-    """
+    """The round of which :func:`as_document` gave this, bit for bit."""
     try:
         built: Round = _built(Round, document)
     except DataError:

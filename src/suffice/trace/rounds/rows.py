@@ -112,20 +112,7 @@ class QuestionRows:
         return tuple(round_from_row(row) for row in self.rows.select(read).to_pylist())
 
     def filled(self, answered: Mapping[int, Round], schema: pa.Schema) -> pa.Table:
-        """The rows in the columns of ``schema``, some with another answer; the loop's own are kept beside.
-
-        Parameters
-        ----------
-        answered
-            Rounds by their place, from 0, of which the answer and the costs are taken.
-        schema
-            Of the table, see :func:`rows_of`.
-
-        Raises
-        ------
-        DataError
-            When a value cannot be stored, such as text that is not Unicode.
-        """
+        """The rows in the columns of ``schema``, some with another answer; the loop's own are kept beside."""
         written = {place: round_cells(round_) for place, round_ in answered.items()}
         cells: dict[str, Mapping[int, Any]] = {
             name: {place: row[name] for place, row in written.items()} for name in _ANSWERED

@@ -163,13 +163,7 @@ ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
-    """Rows of one question, in round order, keyed by column.
-
-    Raises
-    ------
-    DataError
-        When it has no round 1, so that a file would not hold it.
-    """
+    """Rows of one question, in round order, keyed by column."""
     if not record.rounds:
         raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)

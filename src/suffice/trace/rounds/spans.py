@@ -192,20 +192,7 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> QuestionRecord:
-    """The record of which :func:`spans_of` gave these attributes.
-
-    Parameters
-    ----------
-    question
-        ``suffice.question`` of the agent's span.
-    rounds
-        ``suffice.round`` of each search, and its documents.
-
-    Raises
-    ------
-    DataError
-        When they are anything else.
-    """
+    """The record of which :func:`spans_of` gave these attributes."""
     try:
         held = strict_json(question)
         closed = held.pop("closed_book", None)

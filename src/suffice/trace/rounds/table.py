@@ -40,21 +40,7 @@ from suffice.trace.schema import MEASURED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSetOrigin:
-    """Where a trace set came from and what did not come with it.
-
-    Parameters
-    ----------
-    source
-        The path read, for messages and reports.
-    run
-        The ``suffice.run`` document of the files: the entries on which all of them agree.
-    skipped
-        Problems that ``skip_invalid`` passed over.
-    failures
-        Questions a recorder could not finish.
-    loops
-        Where the files, or the runs that one of them was joined of, are of different loops.
-    """
+    """Where a trace set came from and what did not come with it."""
 
     source: str = "memory"
     run: Mapping[str, Any] = field(default_factory=dict)

@@ -42,13 +42,7 @@ QUESTION_ROWS = RowSet(
 def records_to_table(
     records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """Rows of the records in the schema, with its metadata.
-
-    Raises
-    ------
-    DataError
-        Naming the column, when a value cannot be stored in it: text that is not Unicode, another type.
-    """
+    """Rows of the records in the schema, with its metadata."""
     return QUESTION_ROWS.table(records, run or {})
 
 
@@ -102,11 +96,6 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
     """Write a trace set with every column it carries; the file written.
 
     A path ending in ``.parquet`` is a file, any other a directory that gets ``part-00000.parquet``.
-
-    Raises
-    ------
-    UsageError
-        When the directory holds trace files already.
     """
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
@@ -140,13 +129,7 @@ def question_writer(
 
 
 def check_goes_on(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
-    """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun.
-
-    Raises
-    ------
-    UsageError
-        Naming every setting that changed.
-    """
+    """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun."""
     recorded_before(Path(path), _recorded, run=run, may_differ=may_differ | _OF_SHARDS)
 
 
