@@ -37,7 +37,7 @@ from suffice.replay.run.runs import at_stop
 from suffice.results.formats import counted
 from suffice.results.table import Column, Kind, Table, Value, notes_table
 from suffice.results.tabular import Tabular
-from suffice.signals.recorded import LLM_STOP
+from suffice.signals.registry import LLM_STOP
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.numbers.conformal.order_statistics import NEVER
-from suffice.policies.draws import lot
+from suffice.numbers.units import lots
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import Relevance
 from suffice.policies.micp.relevance_fit import Relevances, unrecorded_finds
@@ -144,7 +144,10 @@ def test_confidence_of_right_clusters(
                 right = best_right(draft, record.rounds[number], record.gold.answers)
                 best = max(best, right)
             assert found.best_gold[index, number] == best
-            assert found.draws[:, number][index] == lot(f"{draft.seed}:{number + 1}", f"q{index}")
+            assert (
+                found.draws[:, number][index]
+                == lots(f"{draft.seed}:{number + 1}", [f"q{index}"])[0]
+            )
 
 
 @given(recorded=traces(), at_once=st.integers(1, 3))

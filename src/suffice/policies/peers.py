@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.policies.method import FitRun, Method, Preset
-from suffice.policies.rules.kind import RuleKind
+from suffice.policies.method import FitRun, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty
 from suffice.scoring import AnswerChoice

@@ -27,7 +27,7 @@ from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
-from suffice.policies.draws import lots
+from suffice.numbers.units import lots
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy
 from suffice.policies.micp.policy import MiCPPolicy

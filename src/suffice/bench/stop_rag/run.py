@@ -35,7 +35,7 @@ from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.results.formats import counted
-from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 

@@ -138,7 +138,7 @@ class GateMethod(Method):
         return Fitted(policy=GatePolicy(settings=chosen), lines=tuple(lines))
 
     def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
-        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("settings")

@@ -11,8 +11,7 @@ from suffice.errors import DataError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.fields import Fields, finite, number
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.kind import read_told
-from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.method import FitRun, Method, Preset, read_told
 from suffice.policies.micp.policy import UNSTATED_WEIGHT, Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import CALIBRATE, OPTIMIZE, MiCPSettings
@@ -56,7 +55,7 @@ class MiCP(Method):
         return fit_micp(measures, preset, split, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
-        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("alpha", "rounds", "samples", "stops", "answer_set")

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.fields import known
-from suffice.policies.draws import lot, lots
+from suffice.numbers.units import lots
+from suffice.policies.method import loop_needs
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.needs import loop_needs
 from suffice.protocols import (
     AnswerSet,
     ClusterNeeds,
@@ -255,7 +255,7 @@ class MiCPPolicy:
             against = "<" if score < threshold.value else ">="
             said = f"= {score:.4g} {against} {threshold.value:.4g}"
         else:
-            drawn = lot(f"{self.seed}:{round_number}", table.question_ids[question])
+            drawn = float(lots(f"{self.seed}:{round_number}", [table.question_ids[question]])[0])
             shown["lot"] = drawn
             against = (
                 f"{drawn:.3g} {'<' if drawn < threshold.share else '>='} {threshold.share:.3g}"

@@ -24,7 +24,7 @@ from suffice.numbers.conformal.order_statistics import (
     lower_order_statistic,
     tied_threshold,
 )
-from suffice.policies.draws import lots
+from suffice.numbers.units import lots
 from suffice.policies.method import Preset
 
 if TYPE_CHECKING:

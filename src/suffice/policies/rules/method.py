@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.options import Option
-from suffice.policies.method import CalibratedSettings, FitRun, Method, Preset
-from suffice.policies.rules.kind import RuleKind
+from suffice.policies.method import CalibratedSettings, FitRun, Method, Preset, RuleKind
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

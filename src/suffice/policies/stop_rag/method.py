@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, plain_file
 from suffice.numbers.fields import Fields
-from suffice.policies.kind import read_told, weights_beside
-from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.method import FitRun, Method, Preset, read_told, weights_beside
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.signal_model import SignalModel

@@ -15,8 +15,7 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.numbers.fields import Fields
 from suffice.protocols import Signal
 from suffice.signals.available import given_signals
-from suffice.signals.recorded import Q_CONT, Q_STOP
-from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

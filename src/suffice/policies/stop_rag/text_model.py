@@ -19,7 +19,7 @@ from suffice.policies.stop_rag.encoder import PURPOSE, TextEncoder, torch_module
 from suffice.policies.stop_rag.network import NetworkShape, QNetwork
 from suffice.policies.stop_rag.states import StateTexts, texts_of_traces, texts_of_view
 from suffice.protocols import Signal
-from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView
 

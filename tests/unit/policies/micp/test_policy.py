@@ -11,7 +11,7 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
 from suffice.numbers.conformal.order_statistics import NEVER, Threshold
-from suffice.policies.draws import lot
+from suffice.numbers.units import lots
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
@@ -34,12 +34,20 @@ def sampled(*answers: str) -> Round:
 
 
 def test_lots_are_uniform_and_depend_on_seed_question_and_round() -> None:
-    draws = np.array([lot("42:1", f"q{number}") for number in range(4000)])
+    draws = lots("42:1", [f"q{number}" for number in range(4000)])
     assert 0.0 <= draws.min() < 0.01
     assert 0.99 < draws.max() < 1.0
     counts, _ = np.histogram(draws, bins=10, range=(0, 1))
     assert ((counts - 400) ** 2 / 400).sum() < 27.9  # chi square, 9 degrees, 0.1%
-    assert len({lot("42:1", "q"), lot("42:2", "q"), lot("43:1", "q"), lot("42:1", "r")}) == 4
+    assert (
+        len(
+            {
+                float(lots(key, [name])[0])
+                for key, name in (("42:1", "q"), ("42:2", "q"), ("43:1", "q"), ("42:1", "r"))
+            }
+        )
+        == 4
+    )
 
 
 def test_a_lot_needs_to_know_whose_it_is() -> None:
