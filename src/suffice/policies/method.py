@@ -317,13 +317,7 @@ class RuleFit:
 
 
 class RuleMethod(RuleKind, Method):
-    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset.
-
-    Attributes
-    ----------
-    chosen_by_f1
-        Presets that choose a number by F1.
-    """
+    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset."""
 
     chosen_by_f1: frozenset[Preset] = frozenset()
 

@@ -173,10 +173,7 @@ class TextLearner:
 
 
 class _Activations:
-    """What enters the first trained layer, for every text, in float16, as far as memory is allowed.
-
-    What is not kept is rounded alike, so that the limit changes nothing but time.
-    """
+    """What enters the first trained layer, for every text, in float16, as far as memory is allowed."""
 
     def __init__(
         self,

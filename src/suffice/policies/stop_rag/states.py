@@ -75,8 +75,6 @@ def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
     Rounds with the same scores in another order have the same reward, to the bit. A sample that
     occurs again for a question is scored once.
 
-    Notes
-    -----
     Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
     samples a round.
     """

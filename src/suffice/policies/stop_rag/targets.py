@@ -45,8 +45,6 @@ def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]
 def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
     """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT).
 
-    Notes
-    -----
     Paper 1, equations 10 and 17, as published.
 
     >>> monte_carlo([[0.5, 0.25, 0.75, 0.0]], [4]).tolist()
@@ -70,8 +68,6 @@ def q_lambda(
     estimates of the next state (the reward, where that is the last). The target of stopping is the
     reward itself.
 
-    Notes
-    -----
     Paper 1, equations 9 to 12, as published. The weights of the n-step targets sum to 1.
 
     >>> estimate = [[0.5, 0.25, 0.0]]
@@ -127,8 +123,6 @@ def _q_lambda(
 def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
     """Which states are trained on: decisions, unless neither stopping nor going on earns anything.
 
-    Notes
-    -----
     Paper 1, section 4.2, step 4, as published.
 
     >>> informative([[0.5, 0.0, 0.0]], [3]).tolist()
@@ -143,8 +137,6 @@ def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
 def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
     """Whether stopping earns more than the best of going on: 1, else 0; equal is 0.
 
-    Notes
-    -----
     Paper 1, equation 21, as published.
 
     >>> binary_labels([[0.5, 0.25, 0.25]], [3]).tolist()

@@ -189,10 +189,7 @@ class TextModel:
 
 
 class _Lazy:
-    """A network that is built when it is first asked.
-
-    The newest view is scored once for both signals; each thread remembers its own.
-    """
+    """A network that is built when it is first asked."""
 
     def __init__(self, model: TextModel) -> None:
         self._model = model

@@ -49,8 +49,6 @@ def choose_threshold(
     "exceeds". Means less than 2^-40 apart count as equal. Rounds never fall as the threshold rises,
     so of equal candidates the lowest wins.
 
-    Notes
-    -----
     Paper 1, section 5.3, tunes a threshold on validation questions and does not say among which;
     candidates and ties are ours. Cost O(n T log(n T)).
 
@@ -129,22 +127,7 @@ def _totals(
     left: NDArray[np.int64],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.object_]:
-    """Total reward under each of the sorted thresholds in units of 2^-60, (n_thresholds,) of int.
-
-    A trajectory stops at rounds whose difference exceeds all earlier ones of its own; as the threshold
-    reaches such a difference, the loop goes on to the next of them, or to its last round.
-
-    Examples
-    --------
-    One trajectory of four rounds. Its differences 0.1, 0.3, 0.2 lead in rounds 1 and 2 only: 0.2 stands
-    behind 0.3, so no threshold stops in round 3. Below 0.1 it stops in round 1 and earns 0; passing 0.1
-    gains 1 - 0 (round 2), passing 0.3 gains 0.5 - 1 (the last round):
-
-    >>> differences, rewards = np.array([[0.1, 0.3, 0.2, 0.0]]), np.array([[0.0, 1.0, 0.25, 0.5]])
-    >>> left, thresholds = np.array([[3, 2, 1, 0]]), np.array([0.0, 0.15, 0.25, 0.35])
-    >>> [total / 2**60 for total in _totals(differences, rewards, left, thresholds)]
-    [0.0, 1.0, 1.0, 0.5]
-    """
+    """Total reward under each of the sorted thresholds in units of 2^-60, (n_thresholds,) of int."""
     decides = left > 0
     known = np.where(decides, differences, -np.inf)
     highest = np.maximum.accumulate(known, axis=1)

@@ -475,8 +475,6 @@ def train(
     that is rarer) a threshold is chosen on validation; the weights with the best mean reward there are
     kept, of equal ones those with fewer rounds, then the later ones.
 
-    Notes
-    -----
     Paper 1, section 4.2 and appendices B and C. Published: targets, loss, optimiser; the rest is ours.
     """
     plan = Plan.make(data[0], settings, learner.tokens)
