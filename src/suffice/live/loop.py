@@ -259,6 +259,10 @@ class Loop:
         settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
+    def pay_by(self, spending: Spending) -> None:
+        """Keep budgets by somebody's own count of what the question costs."""
+        self._spending = spending
+
     def restored(
         self, rounds: Sequence[Round], signals: Mapping[str, list[float]], told: Decision | None
     ) -> None:
@@ -440,7 +444,7 @@ class Loop:
         self._replace_last(draft_of(answer, held))
 
     def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
-        """How a loop of this package ended, which keeps its own budgets; ``last`` is its last round then.
+        """How a loop of this package ended; ``last`` is its last round then.
 
         ``None``: that is as it was observed.
         """
@@ -599,13 +603,12 @@ class Loop:
             )
         if decision.stop or self._spending is None:
             return decision
-        spent = self._spending.spent()
-        if spent is None:
-            return decision
-        if not self._spending.counted and "cannot be kept" in spent:
-            watch.warn("budget", f"{spent}: give observe(usage=...)")
-            return decision
-        return _budget(decision, spent)
+        spent, uncounted = self._spending.spent(), self._spending.uncounted
+        if spent is None and uncounted is not None:
+            if self._spending.ends_uncounted:
+                return _budget(decision, uncounted)
+            watch.warn("budget", f"{uncounted}: give observe(usage=...)")
+        return decision if spent is None else _budget(decision, spent)
 
     @property
     def _stops(self) -> bool:
