@@ -65,7 +65,9 @@ class Budgets:
 class Spending:
     """What a question has cost so far, by what its rounds say, against its budgets."""
 
-    ends_uncounted = False  # whether a budget that cannot be kept ends the loop; else it is warned of
+    ends_uncounted = (
+        False  # whether a budget that cannot be kept ends the loop; else it is warned of
+    )
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets

@@ -49,10 +49,10 @@ _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.fixed:KIND",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
-        "certified": "suffice.policies.method:RULE_KIND",
+        **dict.fromkeys(("tasr", "rule", "certified"), "suffice.policies.method:RULE_KIND"),
     }
 )
-"""Controls write rules of kind ``rule``."""
+"""Controls write rules of kind ``rule``; what reads a rule loads nothing that fits one."""
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -16,9 +16,8 @@ from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.ragged import Ragged, by_length, ranges
+from suffice.signals.columns.ragged import Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.sums import segment_means
 from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.spec import SignalSpec, WithSettings, unrecorded
 from suffice.trace.rounds.records import Round

@@ -432,23 +432,6 @@ def test_what_a_round_cannot_hold_is_named_and_leaves_the_loop_as_it_was(
     assert len(loop.rounds) == 1
 
 
-def test_questions_that_are_no_texts_are_refused() -> None:
-    watch: Any = Watch(STABLE)
-    for given, column in (
-        ({"text": None}, "text"),
-        ({"text": "?", "question_id": 3}, "question_id"),
-        ({"text": "?", "gold_answers": 3}, "gold_answers"),
-        ({"text": "?", "gold_answers": [3]}, "gold_answers"),
-    ):
-        with pytest.raises(DataError, match=f"column {column}: must be .* found"):
-            watch.question(**given)
-    first, second = (watch.question("?", question_id="a") for _ in range(2))
-    with first, pytest.raises(UsageError, match="under way; give every question its own id"):
-        second.begin()
-    with pytest.raises(UsageError, match="a policy file or its path is wanted, found 3"):
-        Watch(3)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

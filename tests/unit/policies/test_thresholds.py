@@ -88,12 +88,6 @@ def test_base_rates_come_from_the_other_folds() -> None:
         np.testing.assert_allclose(rates[question], np.nanmean(others, axis=0))
 
 
-def test_a_threshold_out_of_range_is_refused() -> None:
-    data = fit_data(uneven_traces(), [MARGIN])
-    with pytest.raises(UsageError, match=r"can never hold.*\[0, 1\]"):
-        sweep_rule(f"calibrated({MARGIN}) > ?", data, (0.5, 1.0))
-
-
 def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:
     return tuple(
         ThresholdScore(

@@ -16,7 +16,7 @@ from suffice.numbers.conformal.order_statistics import exact_level, smallest_sam
 from suffice.numbers.tests.tails import exact_interval
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
-from suffice.policies.micp.notes import few_notes, refound_notes, unsampled_notes
+from suffice.policies.micp.fit import few_notes, refound_notes, unsampled_notes
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
 from suffice.protocols import Retention
@@ -223,7 +223,7 @@ class RetentionCell:
         return self.band("passages" if self.preset == "published" else "all")
 
     def band(self, name: str) -> Band | None:
-        """Of a figure of :class:`~suffice.policies.micp.relevance_fit.Retention`."""
+        """Of a figure of :class:`~suffice.policies.micp.relevance_filter.Retention`."""
         return Band.of([getattr(kept, name) for kept in self.divisions])
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from suffice.numbers.fields import Fields
 from suffice.policies.method import FitRun, Method, Preset, read_told, weights_beside
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
-from suffice.policies.stop_rag.signal_model import SignalModel
+from suffice.policies.stop_rag.signal_network import SignalModel
 from suffice.policies.stop_rag.text_model import TextModel
 
 if TYPE_CHECKING:

@@ -18,15 +18,16 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, torch_module
 from suffice.policies.stop_rag.settings import Schedule
 from suffice.policies.stop_rag.targets import (
+    Choice,
     binary_labels,
     binary_loss,
     check_training,
     check_validation,
+    choose_threshold,
     informative,
     q_lambda,
     value_loss,
 )
-from suffice.policies.stop_rag.threshold import Choice, choose_threshold
 from suffice.trace.durable import replace_file
 
 Run = Mapping[str, Any]

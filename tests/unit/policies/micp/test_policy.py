@@ -151,25 +151,6 @@ def test_matching_by_f1() -> None:
         Match(f1=0.0)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"alpha": 0.0}, "strictly between 0 and 1"),
-        ({"alpha": 1.0}, "strictly between 0 and 1"),
-        ({"rounds": 0}, "rounds must be from 1"),
-        ({"stops": (NEVER,)}, "3 rounds need 2 thresholds, found 1"),
-        ({"stop_on": "margin"}, "entropy, top-confidence"),
-        ({"penalty": -1.0}, "at least 0"),
-        ({"final": math.nan}, "numbers or -inf"),
-        ({"stops": (NEVER, Threshold(0.5, 1.0))}, r"\[0, 1\)"),
-        ({"filtered": True}, "filter must be known"),
-    ],
-)
-def test_what_cannot_be_is_refused_when_built(changed: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        replace(POLICY, **changed)  # type: ignore[arg-type]
-
-
 def test_the_file_gives_the_policy_back(tmp_path: Path) -> None:
     chosen = RelevanceFilter(
         threshold=1.5,

@@ -141,11 +141,6 @@ def test_names_of_special_tokens_in_a_text_are_no_special_tokens(words: Any) -> 
     assert found.ids.count(words.cls_token_id) == 1
 
 
-def test_too_small_a_window(words: Any) -> None:
-    with pytest.raises(UsageError, match="at least 16 tokens, found 15"):
-        Tokenizer(words, window=15, mode="separate")
-
-
 def test_a_tokenizer_without_separator_reads_pairs_only(plain_tokenizer: Path) -> None:
     words = transformers.AutoTokenizer.from_pretrained(str(plain_tokenizer))
     found = Tokenizer(words, window=96, mode="separate").pair(QUESTION, BRIDGE)
