@@ -201,6 +201,8 @@ class Method(PolicyKind):
         Splits it is fitted on: the first of these sets that the traces have.
     unfitted
         Presets that run live without being fitted: the policy for what a model gives.
+    options
+        The dataclass of its options, where all presets have one; else :meth:`settings` says it.
     quick
         Whether a fit takes seconds; where everything is compared, others are fitted when they are named.
     variants
@@ -216,12 +218,14 @@ class Method(PolicyKind):
     fitted: frozenset[Preset] = frozenset(PRESETS)
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
     unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType({})
+    options: type[Any]
     quick: bool = True
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
-    @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:
         """The dataclass of its options; a command makes its options from the fields."""
+        del preset
+        return self.options
 
     @abstractmethod
     def fit(

@@ -89,11 +89,7 @@ class GateMethod(Method):
     )
     fitted = frozenset({"corrected"})
     main_field = "settings"
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """What the thresholds are made of."""
-        del preset
-        return RoundCosts
+    options = RoundCosts
 
     def fit(
         self,

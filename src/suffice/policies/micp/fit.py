@@ -150,6 +150,7 @@ def fit_micp(
 def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
     """The same on parts of one's own."""
     record = parts.calibrate.traces
+    run = record.origin.run  # the promise holds for the loop that it tells of
     chosen, filtered = _filter(record, preset, settings)
     draft = replace(
         draft_policy([parts.optimize, parts.calibrate], settings, preset),
@@ -183,7 +184,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "labelled": questions,
             **parts.cut,
             "rounds": draft.rounds,
-            "loop": _loop_of(record),
+            "loop": {name: run[name] for name in LOOP_FACTS if name in run},
             "optimize_questions": data.n,
             "calibration_questions": held.n,
             "first_round_scores": _counted(held.score[:, 0]),
@@ -319,12 +320,6 @@ def _budget(
         "on_optimize": allocation.objective,
         "tried": allocation.tried,
     }
-
-
-def _loop_of(traces: TraceSet) -> dict[str, Any]:
-    """How the rounds were made, as far as the record says: the promise holds for that loop."""
-    run = traces.origin.run
-    return {name: run[name] for name in LOOP_FACTS if name in run}
 
 
 def _counted(scores: NDArray[np.float64]) -> dict[str, list[float] | list[int]]:

@@ -34,11 +34,7 @@ class MiCP(Method):
     )
     reads = (frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT}))
     main_field = "stops"
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """Those of both presets."""
-        del preset
-        return MiCPSettings
+    options = MiCPSettings
 
     def fit(
         self,
@@ -61,7 +57,7 @@ class MiCP(Method):
         fields.need("alpha", "rounds", "samples", "stops", "answer_set")
         match = fields.of("match", dict, {"score": "em"})
         chosen = fields.of("filter", dict)
-        budget = fields.part("budget")
+        budget, clusters = fields.part("budget"), fields.part("clusters")
         budget.number("weight", UNSTATED_WEIGHT)
         fields.part("fitted_on").part("loop")
         return MiCPPolicy(
@@ -72,7 +68,11 @@ class MiCP(Method):
             final=_or_below_all(fields.of("answer_set", dict), "confidence"),
             stop_on=document.get("stop_on", "entropy"),
             penalty=fields.number("penalty", 0.0),
-            clusters=_read_clusters(fields.part("clusters")),
+            clusters=Clusters(
+                by=clusters.one_of("by", CLUSTERINGS, "string"),
+                cosine=clusters.number_or_none("cosine"),
+                encoder=clusters.of("encoder", str),
+            ),
             match=Match(
                 f1=None if match.get("score") == "em" else number(match.get("at_least"), "match")
             ),
@@ -82,14 +82,6 @@ class MiCP(Method):
             budget=budget.document,
             **read_told(fields),
         )
-
-
-def _read_clusters(fields: Fields) -> Clusters:
-    return Clusters(
-        by=fields.one_of("by", CLUSTERINGS, "string"),
-        cosine=fields.number_or_none("cosine"),
-        encoder=fields.of("encoder", str),
-    )
 
 
 def _read_stop(stop: object) -> Threshold:

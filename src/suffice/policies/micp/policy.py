@@ -195,14 +195,11 @@ class MiCPPolicy:
                 penalty=self.penalty,
             ),
             max_rounds=self.rounds,
-            earliest=self._earliest,
+            earliest=next(
+                (t for t, stop in enumerate(self.stops, 1) if stop.value > -math.inf), self.rounds
+            ),
             loop=self.fitted_on.get("loop", {}),
         )
-
-    @property
-    def _earliest(self) -> int:
-        stops = enumerate(self.stops, start=1)
-        return next((number for number, stop in stops if stop.value > -math.inf), self.rounds)
 
     @property
     def weight(self) -> float:
@@ -211,9 +208,9 @@ class MiCPPolicy:
 
     @property
     def _summary(self) -> str:
-        name = "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
         rounds = "; ".join(
-            f"round {number}: {_shown(stop, name)}" for number, stop in enumerate(self.stops, 1)
+            f"round {number}: {_shown(stop, self._score_name)}"
+            for number, stop in enumerate(self.stops, 1)
         )
         enters = "every cluster" if self.final == -math.inf else f"confidence >= {self.final:.4g}"
         return f"{rounds or 'no early stop'}; answer set: {enters}"

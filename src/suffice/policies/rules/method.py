@@ -33,11 +33,7 @@ class Rule(RuleKind, Method):
     name = "rule"
     summary = "a rule of your own with its calibrated(...) and base_rate() fitted"
     presets = ("corrected",)
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """The rule and its calibrator."""
-        del preset
-        return RuleSettings
+    options = RuleSettings
 
     def fit(
         self,

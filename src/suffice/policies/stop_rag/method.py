@@ -35,13 +35,9 @@ class StopRAG(Method):
         "and threshold are chosen on the split validation where the traces have it, else on 20% of --split"
     )
     main_field = "network"
+    options = StopRAGSettings
     quick = False
     variants = MappingProxyType({"signals": MappingProxyType({"features": "signals"})})
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """Those of both presets."""
-        del preset
-        return StopRAGSettings
 
     def fit(
         self,

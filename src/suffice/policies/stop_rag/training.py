@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -417,15 +417,7 @@ def _part(tensors: dict[str, Any], start: str) -> dict[str, Any]:
 
 
 def _evaluation_json(validation: Validation) -> dict[str, Any]:
-    choice = validation.choice
-    return {
-        "step": validation.step,
-        "loss": validation.loss,
-        "threshold": choice.threshold,
-        "score": choice.score,
-        "mean_rounds": choice.mean_rounds,
-        "candidates": choice.candidates,
-    }
+    return {"step": validation.step, "loss": validation.loss, **asdict(validation.choice)}
 
 
 def _evaluation(entry: dict[str, Any]) -> Validation:
