@@ -71,7 +71,7 @@ def test_replay_stops_where_live_loops_stop(file: Path) -> None:
             assert len(loop.rounds) == (len(held.rounds) if loop.explored else stop)
             if not loop.explored and held.rounds[stop - 1].answer is not None:
                 assert loop.answer_round == answer
-            cut.append(replace(held, rounds=held.rounds[:stop]))
+            cut.append(replace(held, rounds=held.rounds[:stop], scores={}))
         assert stop_rounds(policy, to_trace_set(cut)).tolist() == stops.tolist()
 
 
