@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import numpy as np
 
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.chosen import named_policy
-from suffice.policies.file import PolicyFile, policy_hash
+from suffice.live.chosen import choose_policy
+from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.available import lack_live, policy_lacks
@@ -95,7 +95,8 @@ class LiveSettings:
         if max_rounds is not None:
             whole(max_rounds, MOST_INT16, "max_rounds")
         if isinstance(policy, str | PurePath):
-            policy = named_policy(policy)
+            file = names_policy_file(str(policy))
+            policy = load_policy(policy) if file else choose_policy(policy).policy
         full_budget = max_rounds
         if isinstance(policy, PolicyFile):
             full_budget = policy.max_rounds if max_rounds is None else max_rounds
@@ -677,8 +678,7 @@ class Loop:
         return self._drafted_by(draft, begun)
 
     def _with(self, asked: Round | None) -> LoopView:
-        rounds = self.rounds
-        return LoopView(self.question, rounds if asked is None else (*rounds, asked))
+        return LoopView(self.question, self.rounds if asked is None else (*self.rounds, asked))
 
     def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):

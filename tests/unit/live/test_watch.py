@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-import suffice
 from suffice.concurrency import rest
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -37,7 +36,6 @@ from suffice.trace.rounds.records import (
     LoopView,
     Passage,
     QuestionRecord,
-    Round,
     Usage,
 )
 from suffice.trace.rounds.schema import QUESTIONS
@@ -67,18 +65,6 @@ def records(folder: Path) -> dict[str, QuestionRecord]:
 
 
 # --- deciding ------------------------------------------------------------------------------------
-def test_live_stops_where_the_controller_does() -> None:
-    watch = Watch(STABLE, mode="live", max_rounds=5)
-    with watch.question("Where?") as loop:
-        walk(loop)
-    controller = suffice.Controller(STABLE, max_rounds=5).start("Where?")
-    decisions = [controller.observe(Round(answer=answer)) for answer in ANSWERS[: len(loop.rounds)]]
-    assert [decision.reason for decision in loop.decisions] == [
-        decision.reason for decision in decisions
-    ]
-    assert (len(loop.rounds), loop.answer, loop.stopped_by, loop.would_stop) == (
-        3, "Oslo", "policy", 3,
-    )  # fmt: skip
 
 
 def test_shadow_says_when_it_would_stop_and_goes_on() -> None:

@@ -33,7 +33,6 @@ from suffice.policies.registry import find_method, fit_method, method_and_preset
 from suffice.replay.run.engine import stop_rounds
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
 
 MARGIN = "answer_token_margin"
 
@@ -109,35 +108,6 @@ def test_folds_are_even_and_seeded(count: int) -> None:
     assert sizes.max() - sizes.min() <= 1
     np.testing.assert_array_equal(numbers, folds(count))
     assert count < 3 or not np.array_equal(numbers, np.arange(count) % 5)
-
-
-def slow_out_of_fold(traces: TraceSet) -> list[list[float]]:
-    """For each question, maps fitted on every question of the other folds."""
-    made = list(traces.records())
-    data = fit_data(traces, [MARGIN])
-    values, em = data.table.signal(MARGIN), data.outcomes.em
-    numbers = folds(len(made))
-    found = []
-    for question in range(len(made)):
-        others = [other for other in range(len(made)) if numbers[other] != numbers[question]] or [
-            question
-        ]
-        row = []
-        for t in range(traces.n_rounds):
-            fitted = fit_isotonic(
-                [values[other, t] for other in others], [em[other, t] for other in others]
-            )
-            row.append(at(fitted, values[question, t]))
-        found.append(row)
-    return found
-
-
-@pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("count", [1, 2, 5, 23, 40])
-def test_out_of_fold_values_equal_a_slow_twin(count: int) -> None:
-    traces = to_trace_set(tune_records(count))
-    fast = out_of_fold(fit_data(traces, [MARGIN]), MARGIN)
-    np.testing.assert_array_equal(fast, np.array(slow_out_of_fold(traces)))
 
 
 def test_a_question_never_sees_its_own_fold() -> None:

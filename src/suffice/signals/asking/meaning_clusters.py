@@ -75,7 +75,9 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
         clusters |= {
             name: names[labels.index(label)] for name, label in zip(names, labels, strict=True)
         }
-    return tuple(_first_positions([clusters[string] for string in strings]))
+    firsts: dict[str, int] = {}
+    joined = enumerate(clusters[string] for string in strings)
+    return tuple(firsts.setdefault(name, position) for position, name in joined)
 
 
 def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
@@ -117,11 +119,6 @@ def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> lis
     labels = linkage.fit_predict(distance[np.ix_(drawn, drawn)])
     firsts = np.cumsum([0, *counts[:-1]])
     return [int(labels[first]) for first in firsts]
-
-
-def _first_positions(names: Sequence[str]) -> list[int]:
-    firsts: dict[str, int] = {}
-    return [firsts.setdefault(name, position) for position, name in enumerate(names)]
 
 
 def clustering_stated(encoder: Encoder, cosine: float) -> dict[str, Any]:

