@@ -31,7 +31,7 @@ with watch.question("Which capital?", question_id="q17") as loop:
 assert loop.question_id == "q17#2" and watch.counts.lost_questions == 0""",
     "a question labelled": f"""{OPEN}
 watch.label("q14", gold_answers=["Oslo"])""",
-    "a look at what ended last": f"""from pathlib import Path
+    "a look at what ended last": """from pathlib import Path
 from suffice.trace.store import Store
 runs = Store(Path(FILE)).runs(lambda _: COUNT - 10, dead=False)
 assert 10 <= sum(len(run.records) for run in runs) <= 12""",
