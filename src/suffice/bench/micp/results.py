@@ -16,7 +16,7 @@ from suffice.numbers.conformal.order_statistics import exact_level, smallest_sam
 from suffice.numbers.tests.tails import exact_interval
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import few_notes, refound_notes, unsampled_notes
+from suffice.policies.micp.fit import few_notes, unsampled_notes
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
 from suffice.protocols import Retention
