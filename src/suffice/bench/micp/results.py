@@ -17,6 +17,7 @@ from suffice.numbers.tests.tails import exact_interval
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import few_notes, unsampled_notes
+from suffice.policies.micp.relevance_filter import refound_notes
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
 from suffice.protocols import Retention
