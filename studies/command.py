@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from suffice.bench.study import Study
+from studies.study import Study
 from suffice.cli.commands.bench import declare
 from suffice.cli.main import main
 from suffice.cli.parser import Parser

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
+from studies.hidden_constraints.corpus.tasks import PlanningTask
 from suffice.protocols import Encoder
 from suffice.trace.rounds.tokens import tokenize
 

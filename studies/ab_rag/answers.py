@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from suffice.bench.ab_rag.results import ABRagStudy
+from studies.ab_rag.record_results import ABRagStudy
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.results import PolicyResult

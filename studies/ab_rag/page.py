@@ -19,7 +19,7 @@ from studies.ab_rag.results import (
     static_table,
     thresholds_table,
 )
-from suffice.bench.ab_rag.results import SignalWorth
+from studies.ab_rag.record_results import SignalWorth
 from suffice.numbers.intervals.estimate import Estimate
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.lines import Line, Lines, lines

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from studies.ab_rag.answers import LongAnswers, LoopExample
-from suffice.bench.ab_rag.results import ABRagStudy
+from studies.ab_rag.record_results import ABRagStudy
 from suffice.costs.prices import Prices
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import PolicyResult

@@ -14,8 +14,8 @@ from studies.ab_rag.answers import long_answers, loop_examples
 from studies.ab_rag.page import ab_rag_page
 from studies.ab_rag.prices import PriceList, read_price_list
 from studies.ab_rag.results import METHOD, ABRagRecords, RecordStudy
-from suffice.bench.ab_rag.run import ABRagComparison, ABRagStudySettings, ab_rag_study
-from suffice.bench.study import Options, Request, Study
+from studies.ab_rag.record import ABRagComparison, ABRagStudySettings, ab_rag_study
+from studies.study import Options, Request, Study
 from suffice.costs.usage import CostModel
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError

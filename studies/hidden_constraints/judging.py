@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.hidden_constraints.labels import Labels
-from studies.hidden_constraints.runs import Recorded, Run
-from suffice.bench.hidden_constraints.judge import Agreement, JudgeSettings, LLMJudge, agreement
+from studies.hidden_constraints.recorded import Recorded, Run
+from studies.hidden_constraints.judge import Agreement, JudgeSettings, LLMJudge, agreement
 from suffice.concurrency import at_once, width_of
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts

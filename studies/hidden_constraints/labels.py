@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from studies.hidden_constraints.runs import Recorded, Run
+from studies.hidden_constraints.recorded import Recorded, Run
 from suffice.datasets.files import FileTable, Row, open_table
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.results.markup import visible

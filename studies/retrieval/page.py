@@ -5,7 +5,7 @@ from __future__ import annotations
 from string import ascii_uppercase
 
 from studies.retrieval.results import RetrievalSets, differences_table, recall_table
-from suffice.bench.retrieval.run import DEPTHS, RetrievalStudy
+from studies.retrieval.recall import DEPTHS, RetrievalStudy
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.svg import Family

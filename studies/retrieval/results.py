@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.bench.retrieval.run import DEPTHS, RetrievalStudy
+from studies.retrieval.recall import DEPTHS, RetrievalStudy
 from suffice.results.formats import count
 from suffice.results.table import Column, Table, notes_table
 from suffice.results.tabular import Tabular

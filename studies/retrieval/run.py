@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from studies.retrieval.page import retrieval_page
 from studies.retrieval.results import RetrievalSets
-from suffice.bench.retrieval.run import RetrievalOptions, RetrievalSettings, retrieval_study
-from suffice.bench.study import Options, Request, Study
+from studies.retrieval.recall import RetrievalOptions, RetrievalSettings, retrieval_study
+from studies.study import Options, Request, Study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError, did_you_mean

@@ -13,8 +13,8 @@ from studies.retrieval.run import retrieval_sets
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
 from tests.studies.ab_rag import study_traces
 
-from suffice.bench.ab_rag.run import ABRagComparison, ABRagStudySettings
-from suffice.bench.retrieval.run import RetrievalSettings
+from studies.ab_rag.record import ABRagComparison, ABRagStudySettings
+from studies.retrieval.recall import RetrievalSettings
 from suffice.datasets.generated import generate
 from suffice.retrieval.indexes import IndexMaker
 

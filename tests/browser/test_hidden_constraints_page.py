@@ -11,7 +11,7 @@ from tests.answer_sets import HOSTILE
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
 from tests.studies.hidden_constraints import made_study
 
-from suffice.bench.hidden_constraints.page import hidden_constraints_page
+from studies.hidden_constraints.page import hidden_constraints_page
 
 pytestmark = pytest.mark.browser
 

@@ -11,9 +11,9 @@ from tests.answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
 from tests.studies.micp import sampled_records
 
-from suffice.bench.micp.results import MiCPStudySettings
-from suffice.bench.micp.run import micp_study
-from suffice.bench.micp.show import micp_page
+from studies.micp.results import MiCPStudySettings
+from studies.micp.run import micp_study
+from studies.micp.show import micp_page
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import to_trace_set

@@ -14,8 +14,8 @@ from tests.answer_sets import HOSTILE
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
 from tests.studies.stop_rag import ALONE, study_traces
 
-from suffice.bench.stop_rag.run import stop_rag_study
-from suffice.bench.stop_rag.show import stop_rag_page
+from studies.stop_rag.run import stop_rag_study
+from studies.stop_rag.show import stop_rag_page
 
 pytestmark = pytest.mark.browser
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suffice.bench.ab_rag.results import ABRagStudy
-from suffice.bench.ab_rag.run import ABRagStudySettings, ab_rag_study
+from studies.ab_rag.record_results import ABRagStudy
+from studies.ab_rag.record import ABRagStudySettings, ab_rag_study
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.leakage import leaking_stems, token_ranks
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
 pytestmark = pytest.mark.slow
 

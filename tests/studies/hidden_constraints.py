@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.results import (
+from studies.hidden_constraints.judge import Agreement
+from studies.hidden_constraints.results import (
     MEASURES,
     AgentFigures,
     ExampleRun,
@@ -17,7 +17,7 @@ from suffice.bench.hidden_constraints.results import (
     StepTrace,
     TaskMean,
 )
-from suffice.bench.hidden_constraints.runs import (
+from studies.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
 )

@@ -19,7 +19,7 @@ from tests.builders import written_traces
 from tests.html_reader import Page
 from tests.studies.ab_rag import study_traces
 
-from suffice.bench.ab_rag.run import ABRagComparison, ABRagStudySettings
+from studies.ab_rag.record import ABRagComparison, ABRagStudySettings
 from suffice.costs.prices import parse_prices
 from suffice.errors import DataError, UsageError
 from suffice.testing.traces import to_trace_set

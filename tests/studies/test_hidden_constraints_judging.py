@@ -25,10 +25,10 @@ from studies.hidden_constraints.judging import (
     recorded_verdicts,
 )
 from studies.hidden_constraints.labels import drawn_runs, read_labels, write_sheet
-from studies.hidden_constraints.runs import Recorded, Run, read_records
+from studies.hidden_constraints.recorded import Recorded, Run, read_records
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import BenchmarkSettings
 from suffice.errors import DataError, UsageError
 from suffice.testing.models import ScriptedModel
 from suffice.trace.plans.file import write_plans

@@ -11,7 +11,7 @@ import pytest
 from studies.hidden_constraints.__main__ import main
 from studies.hidden_constraints.table7 import DOCUMENTS, SHARES, documents, expected, fit, table7
 
-from suffice.bench.hidden_constraints.runs import TAUS
+from studies.hidden_constraints.runs import TAUS
 from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate
 from suffice.policies.gate.risk import RiskModel, retrieval_depth

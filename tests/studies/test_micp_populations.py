@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from studies.command import run_study
-from studies.micp_populations import (
+from studies.micp.populations import (
     KINDS,
     PRESETS,
     STUDY,

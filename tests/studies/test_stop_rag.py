@@ -14,8 +14,8 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from tests.studies.stop_rag import ALONE, ROUNDS, study_records
 
-from studies.stop_rag import main, named, stop_rag_tables
-from suffice.bench.stop_rag.run import stop_rag_study
+from studies.stop_rag.tables import main, named, stop_rag_tables
+from studies.stop_rag.run import stop_rag_study
 from suffice.errors import UsageError
 from suffice.live.redact import redact_traces
 from suffice.replay.run.compare import compare

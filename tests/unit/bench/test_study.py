@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from suffice.bench.study import STUDIES, find_study
+from studies.study import STUDIES, find_study
 from suffice.cli.main import build_parser, main
 from suffice.cli.settings_options import field_options
 from suffice.errors import UsageError
@@ -16,12 +16,12 @@ from suffice.errors import UsageError
 def test_the_command_knows_the_names_alone() -> None:
     script = (
         "import sys; from suffice.cli.main import build_parser; build_parser({'bench'}).format_help();"
-        "print([name for name in sys.modules if name.startswith('suffice.bench.')])"
+        "print([name for name in sys.modules if name.startswith('studies.')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "['suffice.bench.study']"
+    assert done.stdout.strip() == "['studies.study']"
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suffice.bench.study import STUDIES, ModelAccess, Request, Study, find_study
+from studies.study import STUDIES, ModelAccess, Request, Study, find_study
 from suffice.cli.options import add_model, add_traces, open_more, out_path, server_settings
 from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_result, say, waiting
 from suffice.cli.parser import Parser

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.studies.ab_rag import study_traces
 
-from suffice.bench.ab_rag.run import FORMS, ABRagStudySettings, ab_rag_study
+from studies.ab_rag.record import FORMS, ABRagStudySettings, ab_rag_study
 from suffice.errors import UsageError
 from suffice.replay.settings import ComparisonSettings
 from suffice.signals.registry import SIGNALS

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from suffice.bench.hidden_constraints.judge import (
+from studies.hidden_constraints.judge import (
     Agreement,
     JudgeSettings,
     LLMJudge,

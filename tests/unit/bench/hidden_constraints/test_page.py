@@ -14,11 +14,11 @@ from tests.studies.hidden_constraints import (
     made_study,
 )
 
-from suffice.bench.hidden_constraints.page import hidden_constraints_page
-from suffice.bench.hidden_constraints.results import (
+from studies.hidden_constraints.page import hidden_constraints_page
+from studies.hidden_constraints.results import (
     HiddenConstraintsStudy,
 )
-from suffice.bench.hidden_constraints.runs import (
+from studies.hidden_constraints.runs import (
     HiddenConstraintsSettings,
 )
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from suffice.bench.hidden_constraints.published import arrangement, as_published
-from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
+from studies.hidden_constraints.published import arrangement, as_published
+from studies.hidden_constraints.runs import HiddenConstraintsSettings
 from suffice.errors import UsageError
 from suffice.loops.planning.agent import PlanningSettings
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from suffice.bench.hidden_constraints.checker import CheckerJudge
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.judge import LLMJudge
-from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy
-from suffice.bench.hidden_constraints.run import Experimenters, hidden_constraints_study
-from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
-from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from studies.hidden_constraints.checker import CheckerJudge
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from studies.hidden_constraints.judge import LLMJudge
+from studies.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy
+from studies.hidden_constraints.run import Experimenters, hidden_constraints_study
+from studies.hidden_constraints.runs import HiddenConstraintsSettings
+from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice.errors import UsageError
 from suffice.protocols import Generation, GenerationRequest
 from suffice.trace.plans.file import read_plans

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.runs import (
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from studies.hidden_constraints.runs import (
     HiddenConstraintsSettings,
     OracleRetriever,
     Players,
@@ -17,7 +17,7 @@ from suffice.bench.hidden_constraints.runs import (
     run_document,
     variants,
 )
-from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from suffice.bench.hidden_constraints.checker import CheckerJudge, satisfies
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
-from suffice.bench.hidden_constraints.judge import (
+from studies.hidden_constraints.checker import CheckerJudge, satisfies
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
+from studies.hidden_constraints.judge import (
     JudgeSettings,
     LLMJudge,
     agreement,
     asked,
 )
-from suffice.bench.hidden_constraints.runs import OracleRetriever
-from suffice.bench.hidden_constraints.scripted import _PAUSES, ScriptedPlanner
+from studies.hidden_constraints.runs import OracleRetriever
+from studies.hidden_constraints.scripted import _PAUSES, ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.agent import PlanningAgent, PlanRun
 from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control

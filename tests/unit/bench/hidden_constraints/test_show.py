@@ -10,10 +10,10 @@ from tests.studies.hidden_constraints import (
     made_study,
 )
 
-from suffice.bench.hidden_constraints.runs import (
+from studies.hidden_constraints.runs import (
     HiddenConstraintsSettings,
 )
-from suffice.bench.hidden_constraints.show import (
+from studies.hidden_constraints.show import (
     figures_of,
 )
 

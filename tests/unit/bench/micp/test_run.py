@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.studies.micp import sampled_records, sampled_traces
 
-from suffice.bench.micp.results import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
-from suffice.bench.micp.run import divide, micp_study, read_record
-from suffice.bench.micp.show import micp_page
+from studies.micp.results import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
+from studies.micp.run import divide, micp_study, read_record
+from studies.micp.show import micp_page
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, fit_on

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.bench.retrieval.run import DEPTHS, RetrievalSettings, retrieval_study
+from studies.retrieval.recall import DEPTHS, RetrievalSettings, retrieval_study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError

@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
 from tests.studies.stop_rag import ALONE, QUICK, study_records, study_traces
 
-from suffice.bench.stop_rag.fits import FitProgress, fit_variants, settings_of
+from studies.stop_rag.fits import FitProgress, fit_variants, settings_of
 from suffice.errors import DataError
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy

@@ -22,9 +22,9 @@ from tests.studies.stop_rag import (
     study_traces,
 )
 
-from suffice.bench.stop_rag import fits as stop_rag_fits
-from suffice.bench.stop_rag.fits import FitProgress
-from suffice.bench.stop_rag.results import (
+from studies.stop_rag import fits as stop_rag_fits
+from studies.stop_rag.fits import FitProgress
+from studies.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
     ORACLE,
@@ -33,8 +33,8 @@ from suffice.bench.stop_rag.results import (
     StopRAGStudy,
     StopRAGStudySettings,
 )
-from suffice.bench.stop_rag.run import stop_rag_study
-from suffice.bench.stop_rag.show import stop_rag_page
+from studies.stop_rag.run import stop_rag_study
+from studies.stop_rag.show import stop_rag_page
 from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.policies.stop_rag.policy import StopRAGPolicy

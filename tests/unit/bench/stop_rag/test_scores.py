@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.bench.stop_rag.scores import best_fixed, contrasts
+from studies.stop_rag.scores import best_fixed, contrasts
 from suffice.errors import UsageError
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.bench.training import contradiction as train_contradiction
-from suffice.bench.training.contradiction import (
+from studies.training import contradiction as train_contradiction
+from studies.training.contradiction import (
     ContradictionSettings,
     counted_metrics,
     logistic_weights,
@@ -19,7 +19,7 @@ from suffice.bench.training.contradiction import (
     measure,
     train,
 )
-from suffice.bench.training.template_pairs import Kind, Pair
+from studies.training.template_pairs import Kind, Pair
 from suffice.errors import UsageError
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs import contradiction_head

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from suffice.bench.training.reranker import METRICS, compare_rankings, ranking_scores
+from studies.training.reranker import METRICS, compare_rankings, ranking_scores
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index

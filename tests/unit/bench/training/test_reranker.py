@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
 
-from suffice.bench.training import reranker as train_reranker
-from suffice.bench.training.reranker import (
+from studies.training import reranker as train_reranker
+from studies.training.reranker import (
     RerankerSettings,
     compare_rankings,
     main,

@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from suffice.bench.training.reranker import split_questions, training_batches
+from studies.training.reranker import split_questions, training_batches
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from suffice.bench.training.template_pairs import FAMILIES, KINDS, make_pairs, pole_phrases
+from studies.training.template_pairs import FAMILIES, KINDS, make_pairs, pole_phrases
 from suffice.errors import UsageError
 from suffice.retrieval.pairs.contradiction_features import stems
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.studies.hidden_constraints import made_study
 
-from suffice.bench.hidden_constraints import run as study_module
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.run import Experimenters
-from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
-from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from studies.hidden_constraints import run as study_module
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from studies.hidden_constraints.run import Experimenters
+from studies.hidden_constraints.runs import HiddenConstraintsSettings
+from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice.cli.main import main
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy

@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.prose import FEWEST_WORDS, MOST_WORDS
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.prose import FEWEST_WORDS, MOST_WORDS
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
 GOLDEN = "ff87c3e55b2d77b65dcf4ba591ea102faf7ae104d4ad1e1aa5a83b402aab071e"
 SEEDS = (42, 0, 1)
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 def test_bits_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     script = (
         "import hashlib, json; from dataclasses import asdict;"
-        "from suffice.bench.hidden_constraints.corpus.generate import generate;"
+        "from studies.hidden_constraints.corpus.generate import generate;"
         "print(hashlib.sha256(json.dumps(asdict(generate())).encode()).hexdigest())"
     )
     run = subprocess.run(

@@ -13,8 +13,8 @@ from tests.leakage import (
     token_words,
 )
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
 from suffice.testing.encoders import HashingEncoder
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.leakage import stem
 
-from suffice.bench.hidden_constraints.checker import satisfies
-from suffice.bench.hidden_constraints.corpus.material import (
+from studies.hidden_constraints.checker import satisfies
+from studies.hidden_constraints.corpus.material import (
     DIMENSIONS,
     ROLES,
     CorpusMaterial,
@@ -17,7 +17,7 @@ from suffice.bench.hidden_constraints.corpus.material import (
     draw,
     load,
 )
-from suffice.bench.hidden_constraints.corpus.tasks import Constraint
+from studies.hidden_constraints.corpus.tasks import Constraint
 from suffice.trace.rounds.tokens import tokenize
 
 FUNCTION_WORDS = frozenset(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import DEFAULT_GAP, BenchmarkSettings
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import DEFAULT_GAP, BenchmarkSettings
 from suffice.errors import UsageError
 
 SMALL = BenchmarkSettings(seed=3, tasks=8, hard_small=3, documents=60)
