@@ -2,7 +2,6 @@
 
 import sys
 
-from studies.command import run_study
-from studies.retrieval.run import STUDY
+from studies.retrieval.study import STUDY
 
-sys.exit(run_study(STUDY, "retrieval"))
+sys.exit(STUDY.main())
