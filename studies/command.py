@@ -143,5 +143,3 @@ class Study(Generic[R]):
                 (aside / name).write_bytes(content.encode())
         written = " and ".join(str(folder / name) for name in files)
         return f"wrote {written}{self.wrote.format(folder=folder)}"
-
-

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.results.formats import UNKNOWN
-
 
 @dataclass(frozen=True, slots=True)
 class Band:
@@ -39,22 +37,3 @@ def seeds_named(first: int, count: int) -> str:
     ('seed 42', 'seeds 42 to 44')
     """
     return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
-
-
-def band(spread: Band | None, digits: int = 2) -> str:
-    """A mean with its least and greatest.
-
-    >>> band(Band(2.5, 2.25, 2.75))
-    '2.50 [2.25, 2.75]'
-    """
-    if spread is None:
-        return UNKNOWN
-    low, high = (f"{end:z.{digits}f}" for end in (spread.low, spread.high))
-    return f"{spread.mean:z.{digits}f} [{low}, {high}]"
-
-
-def percent_band(spread: Band | None, digits: int = 1) -> str:
-    """The same of shares, in percent."""
-    if spread is None:
-        return UNKNOWN
-    return band(Band(100 * spread.mean, 100 * spread.low, 100 * spread.high), digits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -11,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import run_study
-from studies.study import Options, Study
+from studies.command import Options, Study
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -266,10 +264,8 @@ def _fitted(
 
 
 STUDY = Study(
+    name="micp populations",
     description="Fits MiCP on fresh questions of known kinds and scores it on others, by grid and preset.",
     options=(Options(settings=PopulationSettings),),
     run=lambda request: micp_populations(request.read(PopulationSettings)),
 )
-
-if __name__ == "__main__":
-    sys.exit(run_study(STUDY, "micp_populations"))

@@ -1,34 +1,34 @@
-"""What the evaluation of MiCP is asked for and what it found."""
+"""What the evaluation of MiCP is asked for and what it found, as data and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
+from studies.repetitions import Band, seeds_named
 from suffice._version import VERSION
-from studies.repetitions import Band
 from suffice.errors import UsageError
-from suffice.numbers.conformal.order_statistics import exact_level, smallest_sample
+from suffice.numbers.conformal.order_statistics import exact_level
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.tests.tails import exact_interval
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
-from suffice.policies.micp.notes import few_notes, refound_notes, unsampled_notes
 from suffice.policies.micp.settings import MiCPSettings
-from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
 from suffice.protocols import Retention
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.formats import counted, percent
+from suffice.results.markup import visible
+from suffice.results.table import Cell, Column, Table, Value, notes_table
 from suffice.results.tabular import Tabular
-
-if TYPE_CHECKING:
-    from studies.micp.run import LabelledRecord
 
 Way = Literal["rounds", "no early stop", "answer-rate", "composite", "composite-rates"]
 WAYS: tuple[Way, ...] = get_args(Way)
+OURS: Way = "rounds"
 BASELINE: Way = "no early stop"
 ALPHAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 PRESETS: tuple[Preset, ...] = ("published", "corrected")
@@ -65,23 +65,9 @@ def read_shares(text: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiCPStudySettings:
-    """What is evaluated.
+    """What is evaluated over random divisions of the questions, by seeds ``seed``, ``seed`` + 1, ...
 
-    Parameters
-    ----------
-    alphas
-        Errors promised: of the answer sets, and of the passage filter.
-    presets
-        How thresholds are calibrated.
-    divisions, seed
-        How many random divisions of the questions, by seeds ``seed``, ``seed`` + 1, ...
-    shares
-        Of the questions, how many optimise, calibrate and test; they sum to at most 1.
-    at
-        The one of ``alphas`` that tables of rounds and sets are of; ``None``: 0.1 where that is among them,
-        else the first.
-    fit
-        How MiCP is fitted; its alphas, objective, allocation, share and seed play no part.
+    ``fit`` is how MiCP is fitted; its alphas, objective, allocation, share and seed play no part.
     """
 
     alphas: Annotated[
@@ -142,7 +128,6 @@ class MiCPStudySettings:
 
     @property
     def shown(self) -> float:
-        """The alpha of the tables that are of one."""
         wanted = (self.at, _USUAL)
         return next(
             (alpha for alpha in wanted if alpha in self.alphas and alpha is not None),
@@ -167,7 +152,6 @@ class DivisionScores:
 
     @property
     def coverage(self) -> float:
-        """Share covered."""
         return self.covered / self.questions
 
     @property
@@ -186,12 +170,10 @@ class MiCPCell:
     divisions: tuple[DivisionScores, ...]
 
     def band(self, name: str) -> Band:
-        """Of a figure of :class:`DivisionScores`."""
         values = [float(getattr(scored, name)) for scored in self.divisions]
         return Band(float(np.mean(values)), min(values), max(values))
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
         names = ("coverage", "mean_rounds", "set_size", "answer_rate", "objective")
         return {
             "alpha": self.alpha,
@@ -223,11 +205,9 @@ class RetentionCell:
         return self.band("passages" if self.preset == "published" else "all")
 
     def band(self, name: str) -> Band | None:
-        """Of a figure of :class:`~suffice.policies.micp.relevance_fit.Retention`."""
         return Band.of([getattr(kept, name) for kept in self.divisions])
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined."""
         return {
             "alpha": self.alpha,
             "preset": self.preset,
@@ -240,29 +220,38 @@ class RetentionCell:
 class MiCPTraces:
     """A trace set evaluated; ``parts`` are the questions that optimise, calibrate and test."""
 
-    record: LabelledRecord
+    source: str
+    pipeline: str | None
+    unlabelled: int
+    rounds: int
+    samples: int
+    relevance: str | None
     parts: tuple[int, int, int]
+    questions: int
     cells: tuple[MiCPCell, ...]
     retention: tuple[RetentionCell, ...]
     notes: tuple[str, ...]
 
     def cell(self, alpha: float, preset: Preset, way: Way) -> MiCPCell:
-        """The cell of these."""
         wanted = (alpha, preset, way)
         return next(cell for cell in self.cells if (cell.alpha, cell.preset, cell.way) == wanted)
 
+    @property
+    def name(self) -> str:
+        """The file's name and, where the record states it, the pipeline."""
+        pipeline = "" if self.pipeline is None else f" ({visible(self.pipeline)})"
+        return f"{visible(PurePath(self.source).name)}{pipeline}"
+
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        record = self.record
         return {
-            "traces": record.source,
-            "pipeline": record.pipeline,
-            "questions": len(record.question_ids),
-            "unlabelled": record.unlabelled,
+            "traces": self.source,
+            "pipeline": self.pipeline,
+            "questions": self.questions,
+            "unlabelled": self.unlabelled,
             **dict(zip(PARTS, self.parts, strict=True)),
-            "rounds": record.rounds,
-            "samples": record.samples,
-            "relevance": None if record.relevances is None else record.relevances.relevance,
+            "rounds": self.rounds,
+            "samples": self.samples,
+            "relevance": self.relevance,
             "cells": as_json(self.cells),
             "retention": as_json(self.retention),
             "notes": list(self.notes),
@@ -278,17 +267,29 @@ class MiCPStudy(Tabular):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of every trace set."""
         return tuple(note for traces in self.traces for note in traces.notes)
 
     def tables(self) -> Sequence[Table]:
         """Of every trace set: ways to divide the budget, coverage against target, the passage filter."""
-        from studies.micp.show import tables_of
+        explained = Table(
+            name="explanation",
+            title="In brackets: least and greatest over divisions of the same questions, a band and no "
+            "confidence interval. Exact: 95% interval (Clopper and Pearson) of what the first division's "
+            "thresholds cover; the promise is about the mean over calibrations. Low objectives are good.",
+        )
+        return (*(table for one in self.traces for table in _tables_of(self, one)), explained)
 
-        return tables_of(self)
+    def of_what(self, traces: MiCPTraces) -> str:
+        """Questions, rounds and divisions of a trace set in a sentence."""
+        seeds, parts = self.settings, traces.parts
+        return (
+            f"{counted(traces.questions, 'labelled question')}, {parts[0]:,} to optimise, "
+            f"{parts[1]:,} to calibrate on, {parts[2]:,} to test; {traces.rounds} rounds of "
+            f"{traces.samples} samples; {counted(seeds.divisions, 'random division')} "
+            f"({seeds_named(seeds.seed, seeds.divisions)})."
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined."""
         wanted, fit = self.settings, self.settings.fit
         return {
             "alphas": list(wanted.alphas),
@@ -310,74 +311,117 @@ class MiCPStudy(Tabular):
         }
 
 
-# --- notes ---------------------------------------------------------------------------------------
-@dataclass(slots=True, kw_only=True)
-class StudyNotes:
-    """Gathers what fits of all divisions have to say; ``sizes`` are those of the parts."""
+# --- tables ---------------------------------------------------------------------------------------
+_TARGET = Column(name="target", head="target %", kind="percent")
+_COVERAGE = Column(name="coverage", head="coverage %", kind="percent", interval=True)
+_ROUNDS = Column(name="rounds", kind="number", digits=2, interval=True)
+_SIZE = Column(name="set_size", head="set size", kind="number", digits=1, interval=True)
+_RATE = Column(name="answer_rate", head="answer rate %", kind="percent", digits=0, interval=True)
+_OBJECTIVE = Column(name="objective", kind="number", digits=2, interval=True)
+_FIGURES = ("coverage", "mean_rounds", "set_size", "answer_rate", "objective")
 
-    record: LabelledRecord
-    sizes: tuple[int, int, int]
-    _held: dict[str, None] = field(default_factory=dict)
-    _asked: dict[Fraction, int] = field(default_factory=dict)
-    _never: dict[Fraction, int] = field(default_factory=dict)
 
-    def held(self, calibration: Sampled) -> None:
-        """Look at the questions a division calibrates on."""
-        self._held.update(dict.fromkeys(unsampled_notes(calibration)))
-
-    def fitted(
-        self, alpha: Fraction, levels: Sequence[Fraction], thresholds: Stage2, objective: Objective
-    ) -> None:
-        """Look at the thresholds of one fit."""
-        self._asked[alpha] = self._asked.get(alpha, 0) + 1
-        if few_notes(self.sizes[:2], alpha, levels, thresholds, objective):
-            self._never[alpha] = self._never.get(alpha, 0) + 1
-
-    def said(self) -> tuple[str, ...]:
-        """The sentences."""
-        return (*self._about_the_record(), *self._held, *self._few(), *self._without_stop())
-
-    def _about_the_record(self) -> list[str]:
-        record, said = self.record, []
-        if record.unlabelled:
-            said.append(f"{record.unlabelled} questions without gold answers are left out")
-        short = int((record.last_rounds < record.rounds).sum())
-        if short:
-            said.append(
-                f"{short} questions hold fewer than {record.rounds} rounds: they sample nothing in the "
-                "ones they lack"
-            )
-        if record.filtered:
-            said.append(
-                "no retention: its passages were filtered when it was recorded, and those dropped are not "
-                "in it"
-            )
-        elif record.relevances is None:
-            said.append(
-                "no retention: the record holds no relevance of passages, or no gold passages"
-            )
-        else:
-            said += refound_notes(record.relevances.unrecorded)
-        return said
-
-    def _few(self) -> list[str]:
-        few = [level for level in self._asked if min(self.sizes[:2]) < smallest_sample(level)]
-        if not few:
-            return []
-        needed = ", ".join(f"{smallest_sample(level)} for {float(level):g}" for level in few)
-        return [
-            f"too few questions ({self.sizes[0]} to optimise, {self.sizes[1]} to calibrate on) for "
-            f"alpha = {', '.join(f'{float(level):g}' for level in few)}: each part needs at least {needed}"
-        ]
-
-    def _without_stop(self) -> list[str]:
-        if not self._never:
-            return []
-        shares = ", ".join(
-            f"{self._never[level]} of {self._asked[level]} at alpha {float(level):g}"
-            for level in sorted(self._never)
+def _tables_of(study: MiCPStudy, traces: MiCPTraces) -> Iterator[Table]:
+    presets, alpha = study.settings.presets, study.settings.shown
+    yield Table(name="record", title=f"{traces.name}: {study.of_what(traces)}")
+    for preset in presets:
+        cells = [traces.cell(alpha, preset, way) for way in WAYS]
+        yield Table(
+            name=f"{preset}, ways",
+            title=f"{preset.capitalize()}, alpha {alpha:g}: by what the error budget is divided for.",
+            columns=[Column(name="way", head="budget for"), *_bands()],
+            rows=[(cell.way, *map(cell.band, _FIGURES)) for cell in cells],
         )
-        return [
-            f"fits without any early stop, presets, objectives and divisions together: {shares}. Either too "
-            "few questions for a threshold, or no division of the budget was better on those to optimise"
-        ]
+    yield from (coverage_table(study, traces, preset) for preset in presets)
+    if traces.retention:
+        yield filter_table(study, traces)
+    yield from notes_table(traces.notes)
+
+
+def _bands() -> tuple[Column, ...]:
+    return (_COVERAGE, _ROUNDS, _SIZE, _RATE, _OBJECTIVE)
+
+
+def every_cell(traces: MiCPTraces) -> Table:
+    """Every level, preset and way."""
+    return Table(
+        name="every cell",
+        title="Means with bands over divisions.",
+        columns=[
+            *(Column(name=name) for name in ("preset", "alpha", "way")),
+            *_bands(),
+        ],
+        rows=[
+            (cell.preset, f"{cell.alpha:g}", cell.way, *map(cell.band, _FIGURES))
+            for cell in traces.cells
+        ],
+        names=3,
+    )
+
+
+def _target(alpha: float) -> Cell:
+    return Cell(1 - alpha, f"{100 * (1 - alpha):.6g}")
+
+
+def coverage_table(study: MiCPStudy, traces: MiCPTraces, preset: Preset) -> Table:
+    """Coverage, rounds and set size against the target, budget divided for rounds."""
+    rows = []
+    for alpha in study.settings.alphas:
+        ours, without = traces.cell(alpha, preset, OURS), traces.cell(alpha, preset, BASELINE)
+        first = ours.divisions[0]
+        low, high = first.exact
+        exact = Interval(estimate=first.coverage, low=low, high=high)
+        rows.append(
+            (
+                _target(alpha),
+                ours.band("coverage"),
+                Cell(exact, f"[{percent(low)}, {percent(high)}]"),
+                ours.band("mean_rounds"),
+                ours.band("set_size").mean,
+                without.band("coverage"),
+                without.band("set_size").mean,
+            )
+        )
+    exact_head = f"seed {study.settings.seed} exact"
+    return Table(
+        name=f"{preset}, coverage",
+        title=f"{preset.capitalize()}: coverage against target, budget divided for {OURS}.",
+        columns=[
+            _TARGET,
+            _COVERAGE,
+            Column(name="exact", head=exact_head, kind="percent", interval=True),
+            _ROUNDS,
+            Column(name="set_size", head="set size", kind="number", digits=2),
+            Column(name="no_stop", head="no stop: coverage", kind="percent", interval=True),
+            Column(name="no_stop_set_size", head="set size", kind="number", digits=2),
+        ],
+        rows=rows,
+    )
+
+
+def filter_table(study: MiCPStudy, traces: MiCPTraces) -> Table:
+    """What the passage filter keeps."""
+    heads = {"passages": "passages kept", "all": "all kept", "shown": "shown"}
+    shares = {"published": ("passages", "all", "shown"), "corrected": ("all", "passages", "shown")}
+    columns, asked = [_TARGET], []
+    for preset in study.settings.presets:
+        for place, name in enumerate(shares[preset]):
+            asked.append((preset, name, place == 0))
+            head = f"{preset}: {heads[name]}" if place == 0 else heads[name]
+            key = f"{preset}_{name}"
+            columns.append(Column(name=key, head=head, kind="percent", interval=place == 0))
+    cells = {(cell.alpha, cell.preset): cell for cell in traces.retention}
+    rows = []
+    for alpha in study.settings.alphas:
+        row: list[Value] = [_target(alpha)]
+        for preset, name, promised in asked:
+            band = cells[alpha, preset].band(name)
+            row.append(band if promised or band is None else band.mean)
+        rows.append(row)
+    return Table(
+        name="passage filter",
+        title="The passage filter, in percent: right passages kept (mean over questions), questions that "
+        "keep all of theirs, and passages still shown. Each preset promises its first column.",
+        columns=columns,
+        rows=rows,
+    )

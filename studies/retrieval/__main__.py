@@ -4,4 +4,7 @@ import sys
 
 from studies.retrieval.study import STUDY
 
-sys.exit(STUDY.main())
+main = STUDY.main
+
+if __name__ == "__main__":
+    sys.exit(main())

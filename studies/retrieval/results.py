@@ -36,7 +36,9 @@ class RetrieverRecall:
 
     def to_json(self) -> dict[str, Any]:
         def by_depth(values: dict[int, Interval] | None) -> Any:
-            return None if values is None else {f"recall@{k}": as_json(v) for k, v in values.items()}
+            return (
+                None if values is None else {f"recall@{k}": as_json(v) for k, v in values.items()}
+            )
 
         return {
             "retriever": self.retriever,

@@ -193,7 +193,9 @@ def _missing(name: RetrieverName, settings: RetrievalSettings) -> str | None:
     if "dense" in kinds_of(name) and settings.encoder is None:
         return "it needs an encoder (--encoder minilm)"
     if reranks(name) and settings.reranker is None:
-        return "it needs a reranker (--reranker PATH; train one: python -m studies.training reranker)"
+        return (
+            "it needs a reranker (--reranker PATH; train one: python -m studies.training reranker)"
+        )
     return None
 
 

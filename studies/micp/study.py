@@ -1,7 +1,8 @@
-"""The evaluation of MiCP (paper 3): coverage, rounds, sets and retention over levels and divisions."""
+"""The evaluation of MiCP (its paper): coverage, rounds, sets and retention over levels and divisions."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -9,6 +10,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from studies.command import Options, Request, Study
+from studies.micp.page import micp_page
 from studies.micp.results import (
     BASELINE,
     PARTS,
@@ -19,17 +22,19 @@ from studies.micp.results import (
     MiCPStudySettings,
     MiCPTraces,
     RetentionCell,
-    StudyNotes,
     Way,
 )
-from studies.micp.show import micp_page
-from studies.study import Options, Request, Study
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
-from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
+from suffice.numbers.conformal.order_statistics import (
+    exact_level,
+    lower_order_statistic,
+    smallest_sample,
+)
 from suffice.policies.draws import lots
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy
+from suffice.policies.micp.notes import few_notes, refound_notes, unsampled_notes
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import Relevances, scored_by
 from suffice.policies.micp.samples import read_samples
@@ -53,14 +58,8 @@ from suffice.trace.rounds.table import TraceSet
 class SetSizes:
     """How many answers a set holds, for any threshold at any stop round.
 
-    Parameters
-    ----------
-    question
-        For each round 1..T the questions of its entries, (n_entries,).
-    confidence
-        An entry counts where the threshold is at most this.
-    added
-        How many answers it then adds: 1, or less where it joins answers that were apart.
+    For each round 1..T the questions of its entries, the confidence from which an entry counts, and how many
+    answers it then adds: 1, or less where it joins answers that were apart.
     """
 
     question: tuple[NDArray[np.intp], ...]
@@ -114,11 +113,13 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
     chosen = traces.take(labelled)
     draft = draft_policy([chosen], settings)
     run = traces.origin.run
-    pipeline = run.get("pipeline")
+    pipeline, filtered = run.get("pipeline"), run.get("passage_filter") is not None
+    relevance = scored_by(chosen)
+    known = not filtered and relevance is not None and names_passages(chosen).any()
     return LabelledRecord(
         source=source,
         pipeline=pipeline if isinstance(pipeline, str) else None,
-        filtered=run.get("passage_filter") is not None,
+        filtered=filtered,
         question_ids=chosen.question_ids,
         unlabelled=int((~labelled).sum()),
         rounds=draft.rounds,
@@ -126,11 +127,10 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
         last_rounds=np.minimum(chosen.last_rounds, draft.rounds).astype(np.int64),
         sampled=read_samples(chosen, draft),
         sizes=_set_sizes(chosen, draft),
-        relevances=_relevances(chosen),
+        relevances=Relevances.read(chosen, relevance) if known and relevance else None,
     )
 
 
-# --- set sizes -----------------------------------------------------------------------------------
 _Cluster = tuple[float, frozenset[str]]
 
 
@@ -165,15 +165,6 @@ def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
         apart.append(members.union(*touching))
         if len(touching) != 1:
             yield confidence, 1 - len(touching)
-
-
-# --- relevance -----------------------------------------------------------------------------------
-def _relevances(traces: TraceSet) -> Relevances | None:
-    relevance = scored_by(traces)
-    filtered = traces.origin.run.get("passage_filter") is not None
-    if filtered or relevance is None or not names_passages(traces).any():
-        return None
-    return Relevances.read(traces, relevance)
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -221,88 +212,78 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> MiCPTraces:
     record = read_record(traces, settings.fit)
     seeds = range(settings.seed, settings.seed + settings.divisions)
     divisions = [divide(len(record.question_ids), settings.shares, seed) for seed in seeds]
-    notes = StudyNotes(record=record, sizes=divisions[0].sizes)
-    scored = [
-        scores
-        for division in divisions
-        for scores in _scored(
-            _Divided(record, division, record.drawn_by(division.seed)), settings, notes
-        )
-    ]
+    scored: dict[tuple[float, Preset, Way], list[DivisionScores]] = {}
+    said: list[str] = []
+    asked, never = Counter[Fraction](), Counter[Fraction]()  # fits, and those without an early stop
+    for division in divisions:
+        sampled = record.drawn_by(division.seed)
+        optimise, held = sampled.take(division.optimize), sampled.take(division.calibrate)
+        said += unsampled_notes(held)
+        for preset in settings.presets:
+            for alpha in settings.alphas:
+                level, fit = exact_level(alpha), settings.fit
+                best = search_allocations(
+                    optimise,
+                    level,
+                    preset,
+                    OBJECTIVES,
+                    steps=fit.steps,
+                    weight=fit.weight,
+                    grid=fit.grid,
+                )
+                thresholds: dict[Way, Stage2] = {
+                    BASELINE: calibrate_without_stopping(held, level, preset)
+                }
+                for objective, chosen in best.items():
+                    found = calibrate(held, level, chosen.levels, preset)
+                    thresholds[objective] = found
+                    asked[level] += 1
+                    sizes = divisions[0].sizes[:2]
+                    never[level] += bool(few_notes(sizes, level, chosen.levels, found, objective))
+                for way, threshold in thresholds.items():
+                    scores = _score(record, division, sampled, threshold, fit.weight)
+                    scored.setdefault((alpha, preset, way), []).append(scores)
+    notes = [*_about_the_record(record), *dict.fromkeys(said)]
+    notes += _few(divisions[0].sizes, asked, never)
     return MiCPTraces(
-        record=record,
+        source=record.source,
+        pipeline=record.pipeline,
+        unlabelled=record.unlabelled,
+        rounds=record.rounds,
+        samples=record.samples,
+        relevance=None if record.relevances is None else record.relevances.relevance,
         parts=divisions[0].sizes,
+        questions=len(record.question_ids),
         cells=tuple(
             MiCPCell(
                 alpha=alpha,
                 preset=preset,
                 way=way,
-                divisions=tuple(scores for key, scores in scored if key == (alpha, preset, way)),
+                divisions=tuple(scored[alpha, preset, way]),
             )
             for preset in settings.presets
             for alpha in settings.alphas
             for way in WAYS
         ),
         retention=_retention(record, divisions, settings),
-        notes=notes.said(),
+        notes=tuple(notes),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Divided:
-    """A record in one division."""
-
-    record: LabelledRecord
-    division: Division
-    sampled: Sampled
-
-
-_Key = tuple[float, Preset, Way]
-
-
-def _scored(
-    divided: _Divided, settings: MiCPStudySettings, notes: StudyNotes
-) -> list[tuple[_Key, DivisionScores]]:
-    """Every level, preset and way in one division."""
-    fit, division = settings.fit, divided.division
-    optimise, held = (
-        divided.sampled.take(part) for part in (division.optimize, division.calibrate)
-    )
-    notes.held(held)
-    scored: list[tuple[_Key, DivisionScores]] = []
-    for preset in settings.presets:
-        for alpha in settings.alphas:
-            level = exact_level(alpha)
-            best = search_allocations(
-                optimise,
-                level,
-                preset,
-                OBJECTIVES,
-                steps=fit.steps,
-                weight=fit.weight,
-                grid=fit.grid,
-            )
-            thresholds: dict[Way, Stage2] = {
-                BASELINE: calibrate_without_stopping(held, level, preset)
-            }
-            for objective, chosen in best.items():
-                thresholds[objective] = calibrate(held, level, chosen.levels, preset)
-                notes.fitted(level, chosen.levels, thresholds[objective], objective)
-            scored += [
-                ((alpha, preset, way), _score(divided, threshold, fit.weight))
-                for way, threshold in thresholds.items()
-            ]
-    return scored
-
-
-def _score(divided: _Divided, thresholds: Stage2, weight: float) -> DivisionScores:
-    test, record = divided.division.test, divided.record
-    seen = evaluate(divided.sampled.take(test), thresholds)
+def _score(
+    record: LabelledRecord,
+    division: Division,
+    sampled: Sampled,
+    thresholds: Stage2,
+    weight: float,
+) -> DivisionScores:
+    test = division.test
+    seen = evaluate(sampled.take(test), thresholds)
     stops = np.zeros(len(test), np.int64)
     stops[test] = seen.stop
     answers = record.sizes.answers(stops, thresholds.final)[test]
     return DivisionScores(
-        seed=divided.division.seed,
+        seed=division.seed,
         questions=len(seen.stop),
         covered=int(seen.covered.sum()),
         mean_rounds=float(np.minimum(seen.stop, record.last_rounds[test]).mean()),
@@ -334,15 +315,53 @@ def _retention(
     )
 
 
+# --- notes ----------------------------------------------------------------------------------------
+def _about_the_record(record: LabelledRecord) -> Iterator[str]:
+    if record.unlabelled:
+        yield f"{record.unlabelled} questions without gold answers are left out"
+    short = int((record.last_rounds < record.rounds).sum())
+    if short:
+        yield (
+            f"{short} questions hold fewer than {record.rounds} rounds: they sample nothing in the ones they "
+            "lack"
+        )
+    if record.filtered:
+        yield (
+            "no retention: its passages were filtered when it was recorded, and those dropped are not in it"
+        )
+    elif record.relevances is None:
+        yield "no retention: the record holds no relevance of passages, or no gold passages"
+    else:
+        yield from refound_notes(record.relevances.unrecorded)
+
+
+def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction]) -> Iterator[str]:
+    few = [level for level in asked if min(sizes[:2]) < smallest_sample(level)]
+    if few:
+        needed = ", ".join(f"{smallest_sample(level)} for {float(level):g}" for level in few)
+        yield (
+            f"too few questions ({sizes[0]} to optimise, {sizes[1]} to calibrate on) for alpha = "
+            f"{', '.join(f'{float(level):g}' for level in few)}: each part needs at least {needed}"
+        )
+    stuck = sorted(level for level in never if never[level])
+    if stuck:
+        shares = ", ".join(
+            f"{never[level]} of {asked[level]} at alpha {float(level):g}" for level in stuck
+        )
+        yield (
+            f"fits without any early stop, presets, objectives and divisions together: {shares}. Either too "
+            "few questions for a threshold, or no division of the budget was better on those to optimise"
+        )
+
+
+# --- the command ----------------------------------------------------------------------------------
 def _run(request: Request) -> MiCPStudy:
-    fit = request.read(
-        MiCPSettings, seed=MiCPSettings().seed
-    )  # its own --seed is that of the divisions
-    settings: MiCPStudySettings = request.read(MiCPStudySettings, fit=fit)
-    return micp_study([request.open_traces(path) for path in request.paths], settings)
+    fit = request.read(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
+    return micp_study(request.traces, request.read(MiCPStudySettings, fit=fit))
 
 
 STUDY = Study(
+    name="micp",
     description="Evaluates MiCP on records that hold samples, as the paper does: over random divisions of "
     "the labelled questions and a grid of alpha, what the answer sets cover, rounds, set size, answer rate "
     "and objective, by what the error budget is divided for and against no early stop; and what the "
@@ -351,18 +370,8 @@ STUDY = Study(
         Options(settings=MiCPStudySettings),
         Options(
             settings=MiCPSettings,
-            title="fitting",
-            about="as in 'suffice fit micp'",
-            only=(
-                "rounds",
-                "weight",
-                "grid",
-                "steps",
-                "stop_on",
-                "penalty",
-                "clusters",
-                "match_f1",
-            ),
+            title="fitting, as in 'suffice fit micp'",
+            only="rounds weight grid steps stop_on penalty clusters match_f1".split(),
         ),
     ),
     run=_run,
