@@ -45,7 +45,6 @@ class Fit:
 
     @property
     def name(self) -> str:
-        """Its folder."""
         return f"{self.variant}-{self.seed}"
 
 
@@ -85,7 +84,7 @@ def settings_of(settings: StopRAGStudySettings, variant: Variant, seed: int) -> 
 def fit_variants(
     traces: TraceSet,
     settings: StopRAGStudySettings,
-    on_progress: Callable[[FitProgress], None] | None = None,
+    on_progress: Callable[[FitProgress], None] = lambda _: None,
 ) -> tuple[FittedPolicy, ...]:
     """Every variant in every seed, in this order.
 
@@ -105,12 +104,8 @@ def fit_variants(
     fitted = []
     for fit in fits:
         digest = signals if fit.variant == SIGNALS else text
-        fitted.append(_fitted(traces, settings, fit, digest, on_progress or _nobody))
+        fitted.append(_fitted(traces, settings, fit, digest, on_progress))
     return tuple(fitted)
-
-
-def _nobody(_: FitProgress) -> None:
-    """Nobody listens."""
 
 
 def _fitted(
