@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from suffice.errors import BackendError, StorageError, UsageError
 from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
+from suffice.results.formats import counted, percent
 
 SYSTEM = (
     "You are a strict judge. Return ONLY a single JSON object and nothing else. "
@@ -55,94 +55,56 @@ class JudgeSettings:
 
 
 class LLMJudge:
-    """A model as a :class:`suffice.protocols.Judge`, by the published protocol.
+    """A model as a :class:`suffice.protocols.Judge`, by the published protocol; safe for several threads.
 
-    It is asked at temperature 0. A request that fails, or an answer without text, is tried again; when
-    all tries are used up the fallback is asked in the same way. A reply that says neither yes nor no
-    is not asked again: the plan counts as not satisfying, and the reply is counted in :attr:`unreadable`.
-    So is silence of all models, unless every request failed.
-
-    Safe to call from several threads. ``requirements`` are plain sentences by token, for
-    ``constraint_text="requirement"``.
+    It is asked at temperature 0. A request that fails, or an answer without text, is tried again. A reply that
+    says neither yes nor no is not asked again: the plan counts as not satisfying. So is silence, unless every
+    request failed. ``requirements`` are plain sentences by token, for ``constraint_text="requirement"``.
     """
 
     def __init__(
         self,
         model: ChatModel,
         *,
-        fallback: ChatModel | None = None,
         requirements: Mapping[str, str] | None = None,
         settings: JudgeSettings | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = JudgeSettings() if settings is None else settings
         if self.settings.constraint_text == "requirement" and not requirements:
             raise UsageError(
                 'constraint_text="requirement" tells the judge a plain sentence; give requirements=...'
             )
-        self._models = (model,) if fallback is None else (model, fallback)
+        self._model = model
         self._requirements = dict(requirements or {})
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._counts = dict.fromkeys(("calls", "retries", "fallbacks", "unreadable"), 0)
 
     @property
     def name(self) -> str:
-        """The first model's name."""
-        return self._models[0].name
-
-    @property
-    def calls(self) -> int:
-        """Requests so far, failed ones too."""
-        return self._counts["calls"]
-
-    @property
-    def retries(self) -> int:
-        """Requests that repeated one to the same model."""
-        return self._counts["retries"]
-
-    @property
-    def fallbacks(self) -> int:
-        """Plans the fallback was asked about."""
-        return self._counts["fallbacks"]
-
-    @property
-    def unreadable(self) -> int:
-        """Verdicts that said neither yes nor no."""
-        return self._counts["unreadable"]
+        return self._model.name
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no."""
-        told = self._told(constraint)
+        prompt = asked(self._model, self._told(constraint), plan)
+        request = GenerationRequest(prompt=prompt, max_tokens=self.settings.max_tokens)
         failure: BackendError | None = None
         silent = False
-        for number, model in enumerate(self._models):
-            if number:
-                self._count("fallbacks")
-            request = GenerationRequest(
-                prompt=asked(model, told, plan), max_tokens=self.settings.max_tokens
-            )
-            for attempt in range(self.settings.retries + 1):
-                if attempt:
-                    self._count("retries")
-                    self._sleep(self.settings.backoff_s)
-                self._count("calls")
-                try:
-                    text = model.generate(request).completions[0].text
-                except StorageError:
-                    raise
-                except BackendError as error:
-                    failure = error
-                    continue
-                if text.strip():
-                    return self._noted(read_verdict(text))
-                silent = True
+        for attempt in range(self.settings.retries + 1):
+            if attempt:
+                time.sleep(self.settings.backoff_s)
+            try:
+                text = self._model.generate(request).completions[0].text
+            except StorageError:
+                raise
+            except BackendError as error:
+                failure = error
+                continue
+            if text.strip():
+                return read_verdict(text)
+            silent = True
         if failure is not None and not silent:
             raise BackendError(
-                f"no verdict after {len(self._models) * (self.settings.retries + 1)} requests; "
-                f"the last one: {failure}"
+                f"no verdict after {self.settings.retries + 1} requests; the last one: {failure}"
             ) from failure
-        return self._noted(Verdict(ok=False, reason="the judge said nothing"))
+        return Verdict(ok=False, reason="the judge said nothing")
 
     def _told(self, constraint: str) -> str:
         if self.settings.constraint_text == "token":
@@ -150,15 +112,6 @@ class LLMJudge:
         if constraint not in self._requirements:
             raise UsageError(f"no requirement is known of the constraint {constraint!r:.80}")
         return f"{constraint} ({self._requirements[constraint]})"
-
-    def _noted(self, verdict: Verdict) -> Verdict:
-        if verdict.parsed is None:
-            self._count("unreadable")
-        return verdict
-
-    def _count(self, name: str) -> None:
-        with self._lock:
-            self._counts[name] += 1
 
 
 def asked(model: ChatModel, constraint: str, plan: str) -> str | tuple[Message, ...]:
@@ -183,15 +136,17 @@ def read_verdict(text: str) -> Verdict:
     """
     text = text.strip()[:_MOST_LETTERS]
     inner = text[text.find("{") : text.rfind("}") + 1]
-    readings: tuple[tuple[Literal["json", "object"], str], ...]
-    readings = (("json", text), ("object", inner))
+    readings: tuple[tuple[Literal["json", "object"], str], ...] = (
+        ("json", text),
+        ("object", inner),
+    )
     for parsed, part in readings:
         reply = _object(part)
-        ok = _truth(reply.get("ok"))
+        said, reason = reply.get("ok"), reply.get("reason")
+        ok = said if isinstance(said, bool) else _WORDS.get(str(said).strip().lower())
         if ok is not None:
-            return Verdict(
-                ok=ok, reason=_reason(reply), confidence=_confidence(reply), parsed=parsed
-            )
+            told = " ".join(reason.split())[:_MOST_REASON] if isinstance(reason, str) else ""
+            return Verdict(ok=ok, reason=told, confidence=_confidence(reply), parsed=parsed)
     line = _LINE.match(text.partition("\n")[0])
     if line is None:
         return Verdict(ok=False, reason="neither yes nor no")
@@ -204,17 +159,6 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _truth(value: object) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    return _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
-
-
-def _reason(reply: Mapping[str, Any]) -> str:
-    reason = reply.get("reason")
-    return " ".join(reason.split())[:_MOST_REASON] if isinstance(reason, str) else ""
 
 
 def _confidence(reply: Mapping[str, Any]) -> float | None:
@@ -240,17 +184,14 @@ class Agreement:
 
     @property
     def plans(self) -> int:
-        """How many were compared."""
         return self.both + self.judge_only + self.checker_only + self.neither
 
     @property
     def judge_ok(self) -> int:
-        """Plans the judge finds to satisfy."""
         return self.both + self.judge_only
 
     @property
     def checker_ok(self) -> int:
-        """Plans the checker finds to satisfy."""
         return self.both + self.checker_only
 
     @property
@@ -278,8 +219,18 @@ class Agreement:
                 return f"the {who} finds {'all' if ok else 'none'} of the {self.plans} plans to satisfy"
         return None
 
+    def sentence(self, lead: str) -> str:
+        """Both raters in words."""
+        why = self.kappa_undefined
+        kappa = f"kappa {self.kappa:.2f}" if why is None else f"no kappa, as {why}"
+        return (
+            f"{lead}: they agree on {percent(self.share)}% of {counted(self.plans, 'plan')}, {kappa}; both "
+            f"satisfied {self.both:,}, the judge alone {self.judge_only:,}, the checker alone "
+            f"{self.checker_only:,}, neither {self.neither:,}; {counted(self.unreadable, 'verdict')} of the "
+            "judge could not be read."
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
         return {
             **asdict(self),
             "share": self.share,

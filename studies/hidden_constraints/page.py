@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from studies.hidden_constraints.results import (
     AgentFigures,
     ExampleRun,
     ExampleStep,
-    GateVariant,
     HiddenConstraintsStudy,
     StepTrace,
-    TaskMean,
-)
-from studies.hidden_constraints.runs import ORACLE
-from studies.hidden_constraints.show import (
-    agreed,
-    estimate,
+    decomposition_table,
     explained,
     figures_of,
     of_what,
-    percent_estimate,
+    variants_table,
 )
+from studies.hidden_constraints.runs import ORACLE
 from suffice.loops.planning.controls import AGENTS, GATED
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import key, legend
@@ -35,15 +30,8 @@ from suffice.results.formats import counted, decimal, percent
 from suffice.results.markup import Html, data_table, element, join, visible
 
 _LEAST = 0.1  # of an axis of shares, so that a row of zeros is not stretched over it
-_MARKS = {
-    "vanilla": "V",
-    "fixed-top-k": "F",
-    "always-retrieve": "A",
-    "self-rag": "S",
-    GATED: "C",
-}
+_MARKS = dict(zip(AGENTS, "VFASC", strict=True))
 _RETRIEVER_MARKS = {"tfidf": "T", "dense": "D", "dense-30": "30", "hybrid": "H", "oracle": "O"}
-_MOST_GATES = 9  # what a mark of two letters can number
 
 
 def hidden_constraints_page(study: HiddenConstraintsStudy) -> str:
@@ -61,39 +49,59 @@ def hidden_constraints_page(study: HiddenConstraintsStudy) -> str:
         for heading, charts in parts
         if charts
     ]
+    numbers = (folded(table.name, table.html()) for table in figures_of(study))
+    judged = "Judge against the deterministic checker"
     return study_page(
         "Hidden constraints: what retrieval allows and what control saves",
-        "Suffice bench hidden-constraints",
+        "python -m studies.hidden_constraints",
         "Hidden constraints: what retrieval allows, what control saves",
         plain(of_what(study), " ", explained(study)),
-        plain(agreed(agreement)) if agreement is not None else "",
+        "" if agreement is None else plain(agreement.sentence(judged)),
         listed(map(visible, study.notes)),
-        main=[*sections, _numbers(study)],
+        main=[
+            *sections,
+            element("section", element("h2", "Every number"), *numbers, class_="more"),
+        ],
     )
 
 
-# --- success against documents -------------------------------------------------------------------
-def _family(agent: str) -> Family:
-    """A fixed budget, or an agent that decides."""
-    control = AGENTS.get(agent)
-    fixed = control is not None and not control.reviews and agent != GATED
-    return "fixed" if fixed else "adaptive"
+def _chart(heading: str, picture: Html, keys: Html, caption: str, table: Html) -> Chart:
+    return Chart(heading=heading, pictures=[picture], caption=join([keys, caption]), table=table)
 
 
-def _marks(study: HiddenConstraintsStudy) -> dict[str, str]:
-    """A mark for every agent: a letter, and G with a number for a gate of the user's."""
-    agents = dict.fromkeys(cell.agent for cell in study.cells)
-    gates = [agent for agent in agents if agent not in _MARKS]
-    numbered = {
-        gate: f"G{number}" if number <= _MOST_GATES else "G"
-        for number, gate in enumerate(gates, start=1)
-    }
-    return {agent: _MARKS.get(agent) or numbered[agent] for agent in agents}
+# --- success against documents, and against what retrieval allows ---------------------------------
+def _point(cell: AgentFigures, mark: str, name: str, across: float | None) -> Point | None:
+    """A cell in a plane of semantic success; ``None`` where no plan was judged."""
+    success = cell.measures.get("semantic")
+    if success is None or across is None:
+        return None
+    control = AGENTS.get(cell.agent)
+    fixed = control is not None and not control.reviews and cell.agent != GATED
+    family: Family = "fixed" if fixed else "adaptive"
+    return Point(
+        mark=mark,
+        family=family,
+        x=across,
+        y=success.mean,
+        name=name,
+        said=f"{percent(success.mean)}% at {decimal(across)}",
+        interval=(success.clustered.low, success.clustered.high),
+    )
 
 
 def _frontiers(study: HiddenConstraintsStudy) -> list[Chart]:
     """One panel a retriever; all but the oracle's share heights. An agent without one stands in each."""
-    panels = {retriever: _panel(study, retriever) for retriever in study.settings.retrievers}
+    agents = list(dict.fromkeys(cell.agent for cell in study.cells))
+    own = [agent for agent in agents if agent not in _MARKS]
+    marks = {**_MARKS, **{gate: f"G{number}" for number, gate in enumerate(own, start=1)}}
+    panels: dict[str, dict[str, Point]] = {}
+    for retriever in study.settings.retrievers:
+        here = [cell for cell in study.cells if cell.retriever in (None, retriever)]
+        made = (
+            (one.agent, _point(one, marks[one.agent][:2], one.agent, one.mean("documents_read")))
+            for one in here
+        )
+        panels[retriever] = {agent: point for agent, point in made if point is not None}
     real = [
         (0.0, end)
         for retriever, points in panels.items()
@@ -101,64 +109,32 @@ def _frontiers(study: HiddenConstraintsStudy) -> list[Chart]:
         for point in points.values()
         for end in point.interval or ()
     ]
+    caption = (
+        "Up is better, left is cheaper; repeats are counted. Whiskers: 95% interval of resampled tasks. "
+        "Squares: agents that retrieve by a fixed rule."
+    )
     charts = []
     for retriever, points in panels.items():
         if not points:
             continue
         heading = f"Semantic success against documents read, {retriever}"
-        cells = [cell for cell in study.cells if cell.retriever in (None, retriever)]
-        caption = (
-            "Up is better, left is cheaper; repeats are counted. Whiskers: 95% interval of resampled "
-            "tasks. Squares: agents that retrieve by a fixed rule."
-        )
-        picture = _scatter(
+        held = () if retriever == ORACLE else real
+        table = columns(
             heading,
-            list(points.values()),
-            "mean documents read",
-            held=() if retriever == ORACLE else real,
+            [cell for cell in study.cells if cell.retriever in (None, retriever)],
+            ("agent", lambda cell: cell.agent),
+            ("semantic %", lambda cell: _shown(cell, "semantic")),
+            ("documents", lambda cell: _shown(cell, "documents_read")),
         )
-        marks = key((point.mark, point.family, agent) for agent, point in points.items())
-        charts.append(
-            Chart(
-                heading=heading,
-                pictures=[picture],
-                caption=join([marks, caption]),
-                table=_measured(heading, cells),
-            )
-        )
+        picture = _scatter(heading, list(points.values()), "mean documents read", held=held)
+        keys = key((point.mark, point.family, agent) for agent, point in points.items())
+        charts.append(_chart(heading, picture, keys, caption, table))
     return charts
 
 
-def _panel(study: HiddenConstraintsStudy, retriever: str) -> dict[str, Point]:
-    """The agents' points."""
-    marks = _marks(study)
-    points: dict[str, Point] = {}
-    for cell in study.cells:
-        documents = cell.mean("documents_read")
-        if cell.retriever in (None, retriever) and documents is not None:
-            point = _point(cell, marks[cell.agent], cell.agent, documents)
-            points |= {} if point is None else {cell.agent: point}
-    return points
-
-
-def _point(cell: AgentFigures, mark: str, name: str, across: float) -> Point | None:
-    """A cell in a plane of semantic success; ``None`` where no plan was judged."""
-    success = cell.measures.get("semantic")
-    if success is None:
-        return None
-    return Point(
-        mark=mark,
-        family=_family(cell.agent),
-        x=across,
-        y=success.mean,
-        name=name,
-        said=f"{percent(success.mean)}% at {decimal(across)}",
-        interval=_ends(success),
-    )
-
-
-def _ends(measured: TaskMean) -> tuple[float, float]:
-    return measured.clustered.low, measured.clustered.high
+def _shown(cell: AgentFigures, name: str) -> str:
+    shown = cell.cell(name, share=name == "semantic")
+    return "-" if shown is None else shown.shown
 
 
 def _scatter(
@@ -182,146 +158,111 @@ def _scatter(
     return scatter(chart)
 
 
-def _measured(caption: str, cells: Sequence[AgentFigures]) -> Html:
-    return columns(
-        caption,
-        cells,
-        ("agent", lambda cell: cell.agent),
-        ("semantic %", lambda cell: percent_estimate(cell.measures.get("semantic"))),
-        ("documents", lambda cell: estimate(cell.measures.get("documents_read"))),
-    )
-
-
-# --- what retrieval allows -----------------------------------------------------------------------
 def _quality(study: HiddenConstraintsStudy) -> list[Chart]:
     """The best agent and the gated one of every retriever against its recall@10."""
     cells = {(cell.agent, cell.retriever): cell for cell in study.cells}
     best: list[Point] = []
     gated: list[Point] = []
-    rows = []
-    for name, recall, success, agent in sorted(study.decomposition, key=lambda row: row[1]):
-        mark, across = _RETRIEVER_MARKS.get(name, name[:2]), 100 * recall
+    ordered = sorted(study.decomposition, key=lambda row: row[1])
+    for name, recall, success, agent in ordered:
+        mark, across = _RETRIEVER_MARKS[name], 100 * recall
         point = _point(cells[agent, name], mark, f"{name}, best: {agent}", across)
         best += [] if point is None else [replace(point, family="fixed")]
         own = cells.get((GATED, name))
-        known = None if own is None else own.mean("semantic")
-        if own is not None and known is not None and known < success:
+        if own is not None and (own.mean("semantic") or success) < success:
             point = _point(own, mark, f"{name}, {GATED}", across)
             gated += [] if point is None else [point]
-        rows.append((name, percent(recall), percent(success), agent, percent(known)))
     if not best:
         return []
     heading = "Semantic success against recall@10"
-    marks = key((_RETRIEVER_MARKS.get(name, name[:2]), "fixed", name) for name, *_ in rows)
+    keys = key((_RETRIEVER_MARKS[name], "fixed", name) for name, *_ in ordered)
     caption = (
-        f"Squares: the best agent of each retriever, joined by the line; circles: {GATED} where "
-        "another is better. Whiskers: 95% interval of resampled tasks. The best of several is chosen on "
-        "the tasks it is shown for."
+        f"Squares: the best agent of each retriever, joined by the line; circles: {GATED} where another is "
+        "better. Whiskers: 95% interval of resampled tasks. The best of several is chosen on the tasks it is "
+        "shown for."
     )
-    head = ("retriever", "recall@10 %", "best semantic %", "of agent", f"{GATED} %")
-    frontier = [(point.x, point.y) for point in best]
-    picture = _scatter(heading, [*best, *gated], "recall@10, %", frontier=frontier)
-    return [
-        Chart(
-            heading=heading,
-            pictures=[picture],
-            caption=join([marks, caption]),
-            table=data_table(heading, head, rows),
-        )
-    ]
+    line = [(point.x, point.y) for point in best]
+    picture = _scatter(heading, [*best, *gated], "recall@10, %", frontier=line)
+    return [_chart(heading, picture, keys, caption, decomposition_table(study).html())]
 
 
-# --- confidence by step --------------------------------------------------------------------------
+# --- step by step --------------------------------------------------------------------------------
 def _steps(trace: StepTrace) -> Chart:
     """Confidence and contradiction by step: means with an error band, medians with a wide one."""
     heading = f"Confidence by step, {trace.agent} with {trace.retriever}"
     steps = range(1, len(trace.count) + 1)
-    errors = [
-        (mean - error, mean + error)
-        for mean, error in zip(trace.confidence, trace.error, strict=True)
-    ]
+    means = zip(trace.confidence, trace.error, strict=True)
     wide = list(zip(trace.low, trace.high, strict=True))
-    chart = Lines(
-        title=heading,
-        description=f"{len(steps)} steps; the key names the lines, the table has the numbers.",
-        x_name="step",
-        y_name="c and CD",
-        lines=[
-            Line(colour="fixed", at=steps, values=trace.contradiction),
-            Line(colour="output", at=steps, values=trace.median, band=wide),
-            Line(colour="adaptive", at=steps, values=trace.confidence, band=errors),
-        ],
-        shares=False,
-        ticks=range(1, max(2, len(steps)) + 1),
-        held=(0, 1),
+    picture = lines(
+        Lines(
+            title=heading,
+            description=f"{len(steps)} steps; the key names the lines, the table has the numbers.",
+            x_name="step",
+            y_name="c and CD",
+            lines=[
+                Line(colour="fixed", at=steps, values=trace.contradiction),
+                Line(colour="output", at=steps, values=trace.median, band=wide),
+                Line(
+                    colour="adaptive",
+                    at=steps,
+                    values=trace.confidence,
+                    band=[(mean - error, mean + error) for mean, error in means],
+                ),
+            ],
+            shares=False,
+            ticks=range(1, max(2, len(steps)) + 1),
+            held=(0, 1),
+        )
     )
-    colours = legend((("adaptive", "mean c"), ("output", "median c"), ("fixed", "mean CD")))
+    keys = legend((("adaptive", "mean c"), ("output", "median c"), ("fixed", "mean CD")))
     caption = (
         "Confidence c with one standard error around the mean and from the 10th to the 90th percentile "
-        "around the median, and the contradiction score CD, over the tasks that reach the step. First "
-        "seed."
+        "around the median, and the contradiction score CD, over the tasks that reach the step. First seed."
     )
-    return Chart(
-        heading=heading,
-        pictures=[lines(chart)],
-        caption=join([colours, caption]),
-        table=_steps_table(heading, trace),
-    )
-
-
-def _steps_table(heading: str, trace: StepTrace) -> Html:
     rows = [
         (
-            str(step + 1),
-            f"{trace.count[step]:,}",
-            f"{trace.confidence[step]:.3f} (error {trace.error[step]:.3f})",
-            f"{trace.median[step]:.3f} [{trace.low[step]:.3f}, {trace.high[step]:.3f}]",
-            f"{trace.contradiction[step]:.3f}",
-            ", ".join(f"{name} {taken:,}" for name, taken in sorted(trace.actions[step].items())),
+            str(at + 1),
+            f"{trace.count[at]:,}",
+            f"{trace.confidence[at]:.3f} (error {trace.error[at]:.3f})",
+            f"{trace.median[at]:.3f} [{trace.low[at]:.3f}, {trace.high[at]:.3f}]",
+            f"{trace.contradiction[at]:.3f}",
+            ", ".join(f"{name} {taken:,}" for name, taken in sorted(trace.actions[at].items())),
         )
-        for step in range(len(trace.count))
+        for at in range(len(trace.count))
     ]
     head = ("step", "decisions", "mean c", "median c [10%, 90%]", "mean CD", "actions")
-    return data_table(heading, head, rows)
+    return _chart(heading, picture, keys, caption, data_table(heading, head, rows))
 
 
 def _example(run: ExampleRun) -> Chart:
     """Confidence by step between the thresholds, with the action of each step."""
     heading = f"Confidence and actions of one run, {run.agent} with {run.retriever}"
-    numbers = range(1, len(run.steps) + 1)
-    decided = [
-        (number, step)
-        for number, step in zip(numbers, run.steps, strict=True)
-        if math.isfinite(step.confidence)
-    ]
+    numbered = list(enumerate(run.steps, start=1))
+    decided = [(number, step) for number, step in numbered if math.isfinite(step.confidence)]
     ends = (1, max(2, len(run.steps)))
-    chart = Lines(
-        title=heading,
-        description=f"{len(run.steps)} steps; the key names the lines, the table has the numbers.",
-        x_name="step",
-        y_name="c",
-        lines=[
-            Line(colour="fixed", at=ends, values=(run.tau_low, run.tau_low)),
-            Line(colour="output", at=ends, values=(run.tau_high, run.tau_high)),
-            Line(
-                colour="adaptive",
-                at=[number for number, _ in decided],
-                values=[step.confidence for _, step in decided],
-                hints=[f"step {number}: {_taken(step)}" for number, step in decided],
-            ),
-        ],
-        shares=False,
-        uprights=[(number, step.action) for number, step in zip(numbers, run.steps, strict=True)],
-        ticks=range(1, ends[1] + 1),
-        held=(0, 1),
-    )
-    colours = legend(
-        (
-            ("adaptive", "c"),
-            ("fixed", f"tau_low {run.tau_low:g}"),
-            ("output", f"tau_high {run.tau_high:g}"),
+    thresholds = (("fixed", "tau_low", run.tau_low), ("output", "tau_high", run.tau_high))
+    picture = lines(
+        Lines(
+            title=heading,
+            description=f"{len(run.steps)} steps; the key names the lines, the table has the numbers.",
+            x_name="step",
+            y_name="c",
+            lines=[
+                *(Line(colour=colour, at=ends, values=(tau, tau)) for colour, _, tau in thresholds),
+                Line(
+                    colour="adaptive",
+                    at=[number for number, _ in decided],
+                    values=[step.confidence for _, step in decided],
+                    hints=[f"step {number}: {_taken(step)}" for number, step in decided],
+                ),
+            ],
+            shares=False,
+            uprights=[(number, step.action) for number, step in numbered],
+            ticks=range(1, ends[1] + 1),
+            held=(0, 1),
         )
     )
+    named = ((colour, f"{name} {tau:g}") for colour, name, tau in thresholds)
     judged = {True: "satisfied", False: "not satisfied", None: "not asked"}[run.semantic]
     caption = (
         f"Task {run.task}: {sentence(run.goal)} RETRIEVE up to tau_low, EXECUTE from tau_high. A document "
@@ -329,22 +270,18 @@ def _example(run: ExampleRun) -> Chart:
         f"{'names' if run.proxy else 'does not name'} its token, the judge was {judged}. Of the runs of seed "
         f"{run.seed} it is the one with most different actions, then most steps."
     )
-    return Chart(
-        heading=heading,
-        pictures=[lines(chart)],
-        caption=join([colours, caption]),
-        table=columns(
-            heading,
-            zip(numbers, run.steps, strict=True),
-            ("step", lambda row: str(row[0])),
-            ("c", lambda row: f"{row[1].confidence:.3f}"),
-            ("CD", lambda row: f"{row[1].contradiction:.3f}"),
-            ("action", lambda row: row[1].action),
-            ("blocked by", lambda row: row[1].blocked or ""),
-            ("documents", lambda row: f"{row[1].documents:,}"),
-            ("step appended", lambda row: visible(row[1].chosen or "")),
-        ),
+    table = columns(
+        heading,
+        numbered,
+        ("step", lambda row: str(row[0])),
+        ("c", lambda row: f"{row[1].confidence:.3f}"),
+        ("CD", lambda row: f"{row[1].contradiction:.3f}"),
+        ("action", lambda row: row[1].action),
+        ("blocked by", lambda row: row[1].blocked or ""),
+        ("documents", lambda row: f"{row[1].documents:,}"),
+        ("step appended", lambda row: visible(row[1].chosen or "")),
     )
+    return _chart(heading, picture, legend([("adaptive", "c"), *named]), caption, table)
 
 
 def _taken(step: ExampleStep) -> str:
@@ -354,86 +291,44 @@ def _taken(step: ExampleStep) -> str:
 
 
 # --- thresholds ----------------------------------------------------------------------------------
-Swept = Sequence[tuple[float, GateVariant]]  # lower thresholds with what they gave
-
-
 def _sweep(study: HiddenConstraintsStudy) -> list[Chart]:
-    swept = [(variant.taus[0], variant) for variant in study.variants if variant.taus is not None]
-    if not swept:
-        return []
-    shown = (
+    swept = [(one.taus[0], one.cell) for one in study.variants if one.taus is not None]
+    charts = []
+    for heading, y_name, measures in (
         ("Documents by threshold", "mean documents read", {"documents_read": "documents read"}),
         ("Success by threshold", "success, %", {"semantic": "semantic", "proxy": "proxy"}),
-    )
-    charts = (_swept(study, swept, *which) for which in shown)
-    return [chart for chart in charts if chart is not None]
-
-
-def _swept(
-    study: HiddenConstraintsStudy,
-    swept: Swept,
-    heading: str,
-    y_name: str,
-    measures: Mapping[str, str],
-) -> Chart | None:
-    colours = dict(zip(measures, ("adaptive", "output"), strict=False))
-    drawn = [
-        line for name, colour in colours.items() if (line := _line(swept, name, colour)) is not None
-    ]
-    if not drawn:
-        return None
-    shares = "documents_read" not in measures
-    chart = Lines(
-        title=heading,
-        description="The key names the lines, the table has the numbers.",
-        x_name="tau_low",
-        y_name=y_name,
-        lines=drawn,
-        shares=shares,
-        held=(0.0, _LEAST if shares else 1.0),
-    )
-    caption = (
-        f"The published gate with {swept[0][1].cell.retriever}, seed {study.settings.seed}. "
-        "Bands: 95% interval of resampled tasks."
-    )
-    keys = legend((colours[name], said) for name, said in measures.items())
-    return Chart(
-        heading=heading,
-        pictures=[lines(chart)],
-        caption=join([keys, caption]),
-        table=_swept_table(heading, (variant for _, variant in swept)),
-    )
-
-
-def _line(swept: Swept, measure: str, colour: str) -> Line | None:
-    known = [
-        (low, value)
-        for low, variant in swept
-        if (value := variant.cell.measures.get(measure)) is not None
-    ]
-    if not known:
-        return None
-    return Line(
-        colour=colour,
-        at=[low for low, _ in known],
-        values=[value.mean for _, value in known],
-        band=[_ends(value) for _, value in known],
-    )
-
-
-def _swept_table(heading: str, variants: Iterable[GateVariant]) -> Html:
-    return columns(
-        heading,
-        variants,
-        ("tau_low, tau_high", lambda variant: ", ".join(f"{tau:g}" for tau in variant.taus or ())),
-        ("semantic %", lambda variant: percent_estimate(variant.cell.measures.get("semantic"))),
-        ("proxy %", lambda variant: percent_estimate(variant.cell.measures.get("proxy"))),
-        ("documents", lambda variant: estimate(variant.cell.measures.get("documents_read"))),
-        ("retrievals", lambda variant: decimal(variant.cell.mean("retrievals"))),
-    )
-
-
-# --- every number --------------------------------------------------------------------------------
-def _numbers(study: HiddenConstraintsStudy) -> Html:
-    tables = (folded(table.name, table.html()) for table in figures_of(study))
-    return element("section", element("h2", "Every number"), *tables, class_="more")
+    ):
+        colours = dict(zip(measures, ("adaptive", "output"), strict=False))
+        drawn = []
+        for name, colour in colours.items():
+            known = [(low, one.measures[name]) for low, one in swept if name in one.measures]
+            if known:
+                line = Line(
+                    colour=colour,
+                    at=[low for low, _ in known],
+                    values=[value.mean for _, value in known],
+                    band=[(value.clustered.low, value.clustered.high) for _, value in known],
+                )
+                drawn.append(line)
+        if not drawn:
+            continue
+        shares = "documents_read" not in measures
+        picture = lines(
+            Lines(
+                title=heading,
+                description="The key names the lines, the table has the numbers.",
+                x_name="tau_low",
+                y_name=y_name,
+                lines=drawn,
+                shares=shares,
+                held=(0.0, _LEAST if shares else 1.0),
+            )
+        )
+        caption = (
+            f"The published gate with {swept[0][1].retriever}, seed {study.settings.seed}. Bands: 95% "
+            "interval of resampled tasks."
+        )
+        keys = legend((colours[name], said) for name, said in measures.items())
+        table = variants_table(study, "sweep", "other thresholds (low, high)").html()
+        charts.append(_chart(heading, picture, keys, caption, table))
+    return charts

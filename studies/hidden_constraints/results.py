@@ -1,39 +1,37 @@
-"""What the hidden-constraint experiment finds, as data."""
+"""What the hidden-constraint experiment finds, as data and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from suffice._version import VERSION
 from studies.hidden_constraints.judge import Agreement
-from studies.hidden_constraints.runs import VANILLA, HiddenConstraintsSettings, published_gate
-from suffice.loops.planning.controls import GATED
-from suffice.loops.record.session import RecordSummary
+from studies.hidden_constraints.published import arrangement
+from studies.hidden_constraints.runs import ORACLE, VANILLA, HiddenConstraintsSettings
+from studies.repetitions import seeds_named
+from suffice._version import VERSION
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.policies.gate.settings import unreachable
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.formats import UNKNOWN, counted
+from suffice.results.markup import visible
+from suffice.results.table import Cell, Column, Table, Value, notes_table
 from suffice.results.tabular import Tabular
 
+_SCORES = ("semantic", "proxy", "grounded_proxy")
+_SPENT = ("documents_read", "retrievals", "steps")
 MEASURES = (
-    "semantic",
-    "proxy",
-    "grounded_proxy",
-    "checked",
-    "covered",
-    "token_in_document",
-    "documents_read",
-    "documents_distinct",
-    "retrievals",
-    "steps",
-    "llm_calls",
-    "prompt_tokens",
-    "completion_tokens",
-    "seconds",
-    "malformed",
-    "trajectory_cost",
+    *_SCORES,
+    *_SPENT,
+    *(
+        "checked",
+        "covered",
+        "token_in_document",
+        "documents_distinct",
+        "llm_calls",
+        "prompt_tokens",
+    ),
+    *("completion_tokens", "seconds", "malformed", "trajectory_cost"),
 )
 """What is measured of a run.
 
@@ -41,8 +39,7 @@ MEASURES = (
 ``grounded_proxy``: and a document that carries it was retrieved. ``checked``: the deterministic checker's
 word. ``covered``: such a document was retrieved. ``token_in_document``: some retrieved text holds the token.
 ``documents_read`` counts repeats, as the paper does; ``documents_distinct`` does not. ``malformed``: the
-final JSON could not be read. ``trajectory_cost``: J, see
-:func:`studies.hidden_constraints.scores.trajectory_cost`.
+final JSON could not be read. ``trajectory_cost``: J of Eq. 5.
 """
 FIRST_RETRIEVED = "oracle_rank"
 """Rank of the first document that carries the constraint, in the retrieval that found it best."""
@@ -61,14 +58,21 @@ class TaskMean:
     seed_half_width: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        low, high = self.clustered.low, self.clustered.high
-        return {
-            "mean": self.mean,
-            "low": low,
-            "high": high,
-            "seed_half_width": self.seed_half_width,
-        }
+        ends = {"low": self.clustered.low, "high": self.clustered.high}
+        return {"mean": self.mean, **ends, "seed_half_width": self.seed_half_width}
+
+    def shown(self, *, scale: float = 1.0, digits: int = 2) -> str:
+        """The mean with what the seeds and what the tasks say of it.
+
+        >>> interval = Interval(estimate=6.5, low=5.25, high=8.0)
+        >>> TaskMean(mean=6.5, clustered=interval, seed_half_width=0.5).shown()
+        '6.50 +-0.50 [5.25, 8.00]'
+        """
+        ends = (self.clustered.low, self.clustered.high)
+        low, high = (f"{scale * end:z.{digits}f}" for end in ends)
+        half = self.seed_half_width
+        spread = "" if half is None else f" +-{scale * half:.{digits}f}"
+        return f"{scale * self.mean:z.{digits}f}{spread} [{low}, {high}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +97,19 @@ class AgentFigures:
         """A measure's mean; ``None`` where no run has it."""
         return self.measures[name].mean if name in self.measures else None
 
+    def cell(self, name: str, *, share: bool) -> Cell | None:
+        """A measure as tables show it, a share in percent."""
+        measured = self.measures.get(name)
+        if measured is None:
+            return None
+        scale, digits = (100.0, 1) if share else (1.0, 2)
+        return Cell(measured.clustered, measured.shown(scale=scale, digits=digits))
+
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON: the contract's fields, then everything else."""
-        named = ("semantic", "proxy", "grounded_proxy", "documents_read", "retrievals", "steps")
-        rest = [name for name in MEASURES if name not in named]
         return {
             "agent": self.agent,
             "retriever": self.retriever,
-            **{name: self.mean(name) for name in (*named, *rest)},
+            **{name: self.mean(name) for name in MEASURES},
             "oracle_rank": self.oracle_rank,
             "satisfied_covered": self.satisfied_covered,
             "satisfied_uncovered": self.satisfied_uncovered,
@@ -115,8 +124,8 @@ class Recall:
     """A retriever asked with goal and context: shares of tasks, and the mean rank where one was found.
 
     ``rank`` is the mean over the ``ranked`` tasks whose documents the retriever returned when asked for the
-    whole corpus (a fused pool ends early); ``None``: over none. ``rank_in_ten`` is the mean over the
-    ``in_ten`` tasks that have one among the first ten, as the paper's Table 3 has it.
+    whole corpus (a fused pool ends early); ``rank_in_ten`` over the ``in_ten`` tasks that have one among the
+    first ten, as the paper's Table 3 has it. ``None``: over none.
     """
 
     retriever: str
@@ -127,11 +136,9 @@ class Recall:
     rank_in_ten: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        shares = {f"recall@{k}": value for k, value in self.recall.items()}
         return {
             "retriever": self.retriever,
-            **shares,
+            **{f"recall@{k}": value for k, value in self.recall.items()},
             "mean_rank": self.rank,
             "ranked": self.ranked,
             "in_ten": self.in_ten,
@@ -162,7 +169,6 @@ class GateVariant:
     taus: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
         return {
             "experiment": self.experiment,
             "name": self.name,
@@ -223,11 +229,7 @@ class ExampleRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HiddenConstraintsStudy(Tabular):
-    """Everything the experiment found.
-
-    ``decomposition`` names for every retriever its recall@10 and the best agent's semantic success;
-    ``critical`` is what the contrasts' intervals are wide by, NaN without any.
-    """
+    """Everything the experiment found; ``critical`` is what the contrasts' intervals are wide by."""
 
     settings: HiddenConstraintsSettings
     model: str
@@ -245,12 +247,6 @@ class HiddenConstraintsStudy(Tabular):
     agreement: Agreement | None
     notes: tuple[str, ...]
 
-    def tables(self) -> Sequence[Table]:
-        """Success, costs, retrieval, thresholds and differences, and what is to be said of them."""
-        from studies.hidden_constraints.show import tables_of
-
-        return tables_of(self)
-
     @property
     def decomposition(self) -> tuple[tuple[str, float, float, str], ...]:
         """(retriever, recall@10, best semantic success, its agent) in the order they were asked for.
@@ -259,19 +255,31 @@ class HiddenConstraintsStudy(Tabular):
         """
         rows = []
         for recall in self.recalls:
-            judged = {
-                cell.agent: success
-                for cell in self.cells
-                if cell.retriever == recall.retriever
-                and (success := cell.mean("semantic")) is not None
-            }
+            own = (cell for cell in self.cells if cell.retriever == recall.retriever)
+            judged = {c.agent: mean for c in own if (mean := c.mean("semantic")) is not None}
             if judged:
                 best = max(judged, key=lambda agent: judged[agent])
                 rows.append((recall.retriever, recall.recall[10], judged[best], best))
         return tuple(rows)
 
+    @property
+    def failed(self) -> int:
+        cells = (*self.cells, *(variant.cell for variant in self.variants))
+        return sum(cell.failed for cell in cells)
+
+    def tables(self) -> Sequence[Table]:
+        """Every table that has rows, what the study is before and what its figures are after them."""
+        said = [explained(self)]
+        if self.agreement is not None:
+            said.insert(0, self.agreement.sentence("Judge against the deterministic checker"))
+        return (
+            Table(name="study", title=f"Hidden constraints: {of_what(self)}"),
+            *figures_of(self),
+            *notes_table(self.notes),
+            *(Table(name="explanation", title=text) for text in said),
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON: the contract's fields first."""
         return {
             "benchmark": {
                 "tasks": self.tasks,
@@ -298,53 +306,276 @@ class HiddenConstraintsStudy(Tabular):
         }
 
 
+# --- words ----------------------------------------------------------------------------------------
+def of_what(study: HiddenConstraintsStudy) -> str:
+    """Tasks, corpus, models and seeds in a sentence."""
+    wanted = study.settings
+    asked = study.hard_small if wanted.subset == "hard-small" else study.tasks
+    asked = asked if wanted.limit is None else min(asked, wanted.limit)
+    return (
+        f"{counted(asked, 'task')} of {wanted.subset} ({study.tasks} in all, seed {wanted.benchmark.seed}, "
+        f"gap {wanted.benchmark.gap:g}), {study.documents:,} documents; plans by {visible(study.model)}, "
+        f"judged by {visible(study.judge)}; {seeds_named(wanted.seed, wanted.seeds)}."
+    )
+
+
+def explained(study: HiddenConstraintsStudy) -> str:
+    """What the figures are."""
+    return (
+        "Semantic: the judge says that the plan meets the constraint; proxy: the plan names its token; "
+        "grounded: it does, and a document that carries the token had been retrieved. Documents count "
+        "repeats. After +-: half of the 95% Student t interval of the seeds' means, without one where there "
+        "is one seed. In brackets: 95% interval of "
+        f"{study.settings.resamples} resamples of the tasks, each with all its seeds. Vanilla never "
+        "retrieves, so it has one row for all retrievers."
+    )
+
+
+# --- tables ---------------------------------------------------------------------------------------
+_RETRIEVER = Column(name="retriever", most=16, once=True)
+_AGENT = Column(name="agent", most=16)
+_CONTRASTED = {"semantic": "semantic success, in points", "documents_read": "documents read"}
+Of = Callable[[AgentFigures], Value]
+
+
+def figures_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
+    """The tables that have rows."""
+    wanted = study.settings
+    tasks = min(study.hard_small, wanted.limit or study.hard_small)
+    tables = (
+        *([arrangement(wanted, tasks, study.judge)] if wanted.as_published else []),
+        _of_cells(study, "Success", "Success, in percent.", *map(_estimate, _SCORES)),
+        _of_cells(study, "What it took", "What it took, a task.", *map(_estimate, _SPENT)),
+        _trajectory_costs(study),
+        _of_cells(
+            study,
+            "Coverage",
+            "Coverage: runs in which a document that carries the constraint was retrieved, its mean rank "
+            "where one was, and runs in which some retrieved text holds the token.",
+            _share("covered", "document retrieved %"),
+            (
+                Column(name="rank", head="its rank", kind="number", digits=2),
+                lambda c: c.oracle_rank,
+            ),
+            _share("token_in_document", "token in document %"),
+        ),
+        _recalls(study),
+        decomposition_table(study),
+        _oracle(study),
+        _of_cells(
+            study,
+            "Retrieval against control",
+            "Retrieval against control: semantic success of the runs in which a constraint document was "
+            "retrieved, and of those in which none was.",
+            _share("covered", "retrieved %"),
+            _share("if_covered", "semantic % if retrieved", lambda c: c.satisfied_covered),
+            _share("if_uncovered", "if not", lambda c: c.satisfied_uncovered),
+        ),
+        variants_table(study, "ablations", "without one signal at a time"),
+        variants_table(study, "sweep", "other thresholds (low, high)"),
+        *(_contrasts(study, measure) for measure in _CONTRASTED),
+        _of_cells(
+            study,
+            "Costs",
+            "Costs a task: distinct documents, model calls, prompt and completion tokens, seconds; final "
+            "results that could not be read; runs.",
+            _mean("documents_distinct", "distinct"),
+            _mean("llm_calls", "calls"),
+            _mean("prompt_tokens", "prompt", digits=0),
+            _mean("completion_tokens", "completion", digits=0),
+            _mean("seconds", "seconds"),
+            _share("malformed", "unread %"),
+            (Column(name="runs", kind="count"), lambda c: c.runs),
+            (Column(name="failed", kind="count"), lambda c: c.failed if c.failed else Cell(0, "")),
+        ),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def _of_cells(
+    study: HiddenConstraintsStudy, name: str, title: str, *columns: tuple[Column, Of]
+) -> Table:
+    """A table with a row a cell, by the retriever in the order asked for."""
+    return Table(
+        name=name,
+        title=title,
+        columns=[_RETRIEVER, _AGENT, *(column for column, _ in columns)],
+        rows=[
+            [retriever or UNKNOWN, cell.agent, *(value(cell) for _, value in columns)]
+            for retriever in (None, *study.settings.retrievers)
+            for cell in study.cells
+            if cell.retriever == retriever
+        ],
+        names=2,
+    )
+
+
+def _share(name: str, head: str, value: Of | None = None) -> tuple[Column, Of]:
+    return Column(name=name, kind="percent", head=head), value or (lambda c: c.mean(name))
+
+
+def _mean(name: str, head: str, digits: int = 2) -> tuple[Column, Of]:
+    return Column(name=name, kind="number", digits=digits, head=head), lambda c: c.mean(name)
+
+
+def _estimate(name: str) -> tuple[Column, Of]:
+    heads = {"grounded_proxy": "grounded proxy", "documents_read": "documents"}
+    share = name in _SCORES
+    kind, head = "percent" if share else "number", heads.get(name, name)
+    column = Column(name=name, kind=kind, head=head, interval=True)
+    return column, lambda c: c.cell(name, share=share)
+
+
+def _trajectory_costs(study: HiddenConstraintsStudy) -> Table:
+    """J with its two parts."""
+    retrieval, loss = study.settings.retrieval_cost, study.settings.failure_loss
+
+    def part(measure: str, of: Callable[[float], float]) -> Of:
+        return lambda c: None if (mean := c.mean(measure)) is None else of(mean)
+
+    return _of_cells(
+        study,
+        "Trajectory cost",
+        f"Trajectory cost a task, J = c_r retrievals + L_f [plan fails] with c_r {retrieval:g} and L_f "
+        f"{loss:g} (Eq. 5), and its parts; low is good.",
+        (
+            Column(name="trajectory_cost", kind="number", head="J", interval=True),
+            lambda c: c.cell("trajectory_cost", share=False),
+        ),
+        (
+            Column(name="retrieving", kind="number", digits=2),
+            part("retrievals", lambda mean: retrieval * mean),
+        ),
+        (
+            Column(name="failing", kind="number", digits=2),
+            part("semantic", lambda mean: loss * (1.0 - mean)),
+        ),
+    )
+
+
+def _recalls(study: HiddenConstraintsStudy) -> Table:
+    depths = sorted({k for recall in study.recalls for k in recall.recall})
+    return Table(
+        name="Recall",
+        title="Retrieval asked once a task with goal and context: tasks with a constraint document among the "
+        "first k, and its mean rank over the tasks where it is among the first 10, and over those where it "
+        "is ranked at all (a fused pool ends early).",
+        columns=(
+            Column(name="retriever"),
+            *(_share(f"recall_{k}", f"recall@{k} %")[0] for k in depths),
+            Column(name="in_ten", kind="count", head="tasks in 10"),
+            _mean("rank_in_ten", "mean rank in 10")[0],
+            _mean("rank", "in the corpus")[0],
+            Column(name="ranked", kind="count", head="of ranked"),
+        ),
+        rows=[
+            [
+                *(one.retriever, *(one.recall.get(k) for k in depths)),
+                *(one.in_ten, one.rank_in_ten, one.rank, one.ranked),
+            ]
+            for one in study.recalls
+        ],
+    )
+
+
+def decomposition_table(study: HiddenConstraintsStudy) -> Table:
+    return Table(
+        name="What retrieval allows",
+        title="What retrieval allows: recall@10 and the best semantic success of any agent.",
+        columns=(
+            Column(name="retriever"),
+            _share("recall_10", "recall@10 %")[0],
+            _share("best", "best semantic %")[0],
+            Column(name="agent", head="of agent"),
+        ),
+        rows=study.decomposition,
+    )
+
+
+def _oracle(study: HiddenConstraintsStudy) -> Table:
+    """Semantic success of every agent with every retriever, the oracle last."""
+    asked = study.settings.retrievers
+    normal = [retriever for retriever in asked if retriever != ORACLE]
+    means = {(cell.agent, cell.retriever): cell.mean("semantic") for cell in study.cells}
+    agents = dict.fromkeys(cell.agent for cell in study.cells if cell.retriever is not None)
+    both = normal and ORACLE in asked
+    return Table(
+        name="Real retrievers and the oracle",
+        title="Semantic success in percent with every retriever and with the oracle, which returns the task's "
+        "documents whenever an agent retrieves.",
+        columns=(
+            Column(name="agent", most=24),
+            *(Column(name=retriever, kind="percent") for retriever in (*normal, ORACLE)),
+        ),
+        rows=[
+            [agent, *(means.get((agent, retriever)) for retriever in (*normal, ORACLE))]
+            for agent in (agents if both else ())
+        ],
+    )
+
+
+def variants_table(study: HiddenConstraintsStudy, experiment: str, what: str) -> Table:
+    variants = [variant for variant in study.variants if variant.experiment == experiment]
+    of = variants[0].cell.retriever if variants else None
+    scores, spent = ("semantic", "proxy"), _SPENT
+    return Table(
+        name=experiment.capitalize(),
+        title=f"The published gate with {of} in seed {study.settings.seed}: {what}.",
+        columns=(
+            Column(name="variant", head="", most=24),
+            *(_share(name, f"{name} %")[0] for name in scores),
+            *(_mean(name, name.partition("_")[0])[0] for name in spent),
+            Column(name="never_chosen", head="never chosen"),
+        ),
+        rows=[
+            [
+                one.name,
+                *(one.cell.mean(name) for name in (*scores, *spent)),
+                ", ".join(action.partition(" ")[0] for action in one.unreachable),
+            ]
+            for one in variants
+        ],
+    )
+
+
+def _contrasts(study: HiddenConstraintsStudy, measure: str) -> Table:
+    semantic = measure == "semantic"
+    columns = (
+        Column(
+            name=name,
+            kind="points" if semantic else "number",
+            head=head,
+            digits=1 if semantic else 2,
+            interval=True,
+            signed=True,
+        )
+        for name, head in (("together", "all at once [95%]"), ("alone", "alone [95%]"))
+    )
+    return Table(
+        name=f"Differences of {_CONTRASTED[measure]}",
+        title=f"Differences of {_CONTRASTED[measure]}, paired by task; all {len(study.contrasts)} of the "
+        f"study hold at once with 95% (critical value {study.critical:.2f}), those on the right each alone.",
+        columns=(_RETRIEVER, _AGENT, Column(name="minus", most=16), *columns),
+        rows=[
+            [one.retriever, one.agent, one.against, one.difference, one.alone]
+            for one in study.contrasts
+            if one.measure == measure
+        ],
+        names=3,
+    )
+
+
 # --- notes ----------------------------------------------------------------------------------------
-def study_notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> HiddenConstraintsStudy:
-    """The study with its notes."""
-    return replace(study, notes=tuple(_notes(study, summary)))
-
-
-def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[str]:
-    settings = study.settings
-    steps = settings.planning.max_steps
-    if GATED in settings.agents:
-        for action in unreachable(published_gate(settings), steps):
-            yield f"the published gate: {action}"
-    for name, gate in settings.gates.items():
-        for action in unreachable(gate, steps):
-            yield f"the gate {name}: {action}"
-    cells = (*study.cells, *(variant.cell for variant in study.variants))
-    failed = sum(cell.failed for cell in cells)
-    if failed:
-        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
-        yield f"{failed} runs failed and enter no mean" + (kept if settings.folder else "")
-    if summary.recorded == 0 and summary.failed == 0:
-        yield "nothing was run anew: all runs were recorded before"
-    yield from _of_the_model(study)
-    for asked in study.recalls:
-        covered = [
-            cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever
-        ]
-        if covered and not any(covered):
-            yield (
-                f"with {asked.retriever} no run retrieved a document that carries its constraint: semantic "
-                "success is what a plan gets right unread"
-            )
-    if study.contrasts and failed:
-        yield "tasks without a run of every agent and retriever are left out of all differences"
-
-
-def _of_the_model(study: HiddenConstraintsStudy) -> Iterator[str]:
+def notes_of(study: HiddenConstraintsStudy) -> Iterator[str]:
+    """What the figures themselves say must be known."""
     leaked = [c for c in study.cells if c.agent == VANILLA and (c.mean("proxy") or 0.0) > 0.0]
     if leaked:
+        share = leaked[0].mean("proxy")
+        yield f"{VANILLA} names {share:.0%} of the tokens without ever retrieving: they leak"
+    worst = max(study.cells, key=lambda cell: cell.mean("malformed") or 0.0)
+    if malformed := worst.mean("malformed"):
         yield (
-            f"{VANILLA} names {leaked[0].mean('proxy'):.0%} of the tokens without ever retrieving: they leak"
-        )
-    malformed = [cell.mean("malformed") or 0.0 for cell in study.cells]
-    if malformed and max(malformed) > 0.0:
-        worst = max(study.cells, key=lambda cell: cell.mean("malformed") or 0.0)
-        yield (
-            f"the final JSON could not be read in up to {max(malformed):.0%} of the runs "
+            f"the final JSON could not be read in up to {malformed:.0%} of the runs "
             f"({worst.agent}, {worst.retriever or 'no retriever'}); the steps as drafted are judged there"
         )
     judged = study.agreement
@@ -352,3 +583,12 @@ def _of_the_model(study: HiddenConstraintsStudy) -> Iterator[str]:
         yield f"{judged.unreadable} verdicts of the judge could not be read and count as not satisfied"
     if study.settings.seeds == 1:
         yield "one seed: no interval over seeds"
+    for asked in study.recalls:
+        own = [cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever]
+        if own and not any(own):
+            yield (
+                f"with {asked.retriever} no run retrieved a document that carries its constraint: semantic "
+                "success is what a plan gets right unread"
+            )
+    if study.contrasts and study.failed:
+        yield "tasks without a run of every agent and retriever are left out of all differences"

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from suffice._version import VERSION
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
+from suffice._version import VERSION
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.models import reranker_name
 from suffice.loops.planning.agent import PlanningAgent, PlanningSettings

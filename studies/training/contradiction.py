@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._version import VERSION
 from studies.training.command import NumberOption, run_training, training_parser
 from studies.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
+from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from studies.training.command import NumberOption, run_training, training_parser
 from suffice._optional import require
 from suffice._version import VERSION
-from studies.training.command import NumberOption, run_training, training_parser
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError

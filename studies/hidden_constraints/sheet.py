@@ -1,7 +1,8 @@
-"""People's verdicts on plans: the sheet they fill in, blind, and the sheet read back."""
+"""Recorded plans as raters see them, and the sheet that people fill in blind and that is read back."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from studies.hidden_constraints.recorded import Recorded, Run
-from suffice.datasets.files import FileTable, Row, open_table
+from studies.hidden_constraints.checker import satisfies
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
+from suffice.datasets.files import Row, open_table
 from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.loops.planning.recorder import UNREADABLE
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
+from suffice.trace.plans.file import read_plans
+from suffice.trace.plans.plan_set import PlanSet
+from suffice.trace.plans.records import PlanRecord
 
 NEEDED = ("run", "task", "constraint", "satisfied")
 _SHEET = ("run", "task", "goal", "context", "constraint", "requirement", "plan", "satisfied")
@@ -21,6 +28,88 @@ _SAID = {"yes": True, "y": True, "true": True, "1": True}
 _SAID |= {"no": False, "n": False, "false": False, "0": False}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A recorded run with a hidden constraint.
+
+    ``id`` is made of the run and its plan: a copy of a record keeps its ids, whoever judged it.
+    """
+
+    id: str
+    record: PlanRecord
+    constraint: str
+    requirement: str
+    checked: bool | None
+
+    @property
+    def recorded(self) -> bool | None:
+        return self.record.outcome.semantic
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the recorded judge's reply could not be read; it counts as not satisfied."""
+        return (self.record.outcome.verdict or "").startswith(UNREADABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The runs of a record; ``judge`` is the recorded one, ``left_out`` runs have no constraint."""
+
+    name: str
+    judge: str
+    runs: tuple[Run, ...]
+    left_out: int
+
+
+def read_records(paths: Sequence[str]) -> tuple[Recorded, ...]:
+    """Records by their folders, or by the folders of an experiment that hold them in ``plans``."""
+    inside = [Path(path) / "plans" for path in paths]
+    places = [one if one.is_dir() else one.parent for one in inside]
+    if len({place.resolve() for place in places}) < len(places):
+        raise UsageError(f"a record is named twice: {', '.join(paths)}; name each once")
+    return tuple(
+        _recorded(path, read_plans(place)) for path, place in zip(paths, places, strict=True)
+    )
+
+
+def _recorded(name: str, plans: PlanSet) -> Recorded:
+    tasks = _tasks(plans)
+    runs = tuple(
+        _run(record, tasks.get(record.task.id))
+        for record in plans.records
+        if record.gold is not None and record.gold.constraints
+    )
+    if not runs:
+        raise DataError("no run has a hidden constraint to judge", file=name)
+    judge = str(plans.run.get("judge", "not recorded"))
+    return Recorded(name=name, judge=judge, runs=runs, left_out=len(plans.records) - len(runs))
+
+
+def _tasks(plans: PlanSet) -> dict[str, PlanningTask]:
+    """The benchmark's tasks, made again from the settings a record states."""
+    made = plans.run.get("benchmark")
+    if plans.run.get("experiment") != "hidden-constraints" or not isinstance(made, dict):
+        return {}
+    return {task.id: task for task in generate(BenchmarkSettings(**made)).tasks}
+
+
+def _run(record: PlanRecord, task: PlanningTask | None) -> Run:
+    tokens = () if record.gold is None else record.gold.constraints
+    known = task is not None and tokens == (task.constraint.token,)
+    named = json.dumps([*record.key, *tokens, record.outcome.plan])
+    digest = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return Run(
+        id=f"run-{digest}",  # a spreadsheet takes 12e45678 for a number
+        record=record,
+        constraint="; ".join(tokens),
+        requirement=task.constraint.requirement if task is not None and known else "",
+        checked=satisfies(task.constraint, record.outcome.plan).ok
+        if task is not None and known
+        else None,
+    )
+
+
+# --- the sheet -----------------------------------------------------------------------------------
 def drawn_runs(records: Sequence[Recorded], runs: int | None, seed: int) -> list[Run]:
     """Some runs of all records in an order that tells nothing of agent and record; ``None``: all."""
     known = {run.id: run for record in records for run in record.runs}
@@ -68,14 +157,7 @@ class Labels:
 
 
 def read_labels(path: Path, records: Sequence[Recorded]) -> Labels:
-    """Verdicts by run; rows whose verdict is empty are passed over.
-
-    Raises
-    ------
-    DataError
-        For a missing column, a task that no record has, another task or constraint than the run's, a run
-        twice, a word that is no verdict, and where no verdict is of a recorded run.
-    """
+    """Verdicts by run; rows whose verdict is empty are passed over."""
     table = open_table(path)
     missing = [name for name in NEEDED if name not in table.names]
     if missing:
@@ -88,7 +170,7 @@ def read_labels(path: Path, records: Sequence[Recorded]) -> Labels:
     tasks = {_plain(run.record.task.id) for run in known.values()}
     labels: dict[str, bool] = {}
     rows: dict[str, int] = {}
-    for row in _filled(table):
+    for row in filter(_word, table.rows(NEEDED)):
         name, task = row.required("run").strip(), _plain(row.required("task"))
         if task not in tasks:
             raise row.error(f"no task {task!r:.60} is recorded{did_you_mean(task, tasks)}", "task")
@@ -107,11 +189,6 @@ def read_labels(path: Path, records: Sequence[Recorded]) -> Labels:
             found = f"none of its {len(rows)} runs is in {named}; name the record the sheet was written from"
         raise DataError(found, file=str(path))
     return Labels(labels, len(rows) - len(labels))
-
-
-def _filled(table: FileTable) -> list[Row]:
-    """The rows with a verdict."""
-    return [row for row in table.rows(NEEDED) if _word(row)]
 
 
 def _check(row: Row, run: Run) -> None:

@@ -1,29 +1,23 @@
-"""The hidden-constraint experiment (paper 4, section 7): what retrieval allows and what control saves."""
+"""The hidden-constraint experiment (its paper, 7): what retrieval allows and what control saves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 
+from studies.command import Options, Request, Study
 from studies.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.hidden_constraints.judge import Agreement, LLMJudge, agreement
 from studies.hidden_constraints.page import hidden_constraints_page
 from studies.hidden_constraints.published import as_published
-from studies.hidden_constraints.results import (
-    ExampleRun,
-    GateVariant,
-    HiddenConstraintsStudy,
-    Recall,
-    StepTrace,
-    study_notes,
-)
+from studies.hidden_constraints.results import GateVariant, HiddenConstraintsStudy, Recall, notes_of
 from studies.hidden_constraints.runs import (
     REGIMES,
     VANILLA,
@@ -38,9 +32,10 @@ from studies.hidden_constraints.runs import (
 )
 from studies.hidden_constraints.scores import Board, contrasts, example_run, step_trace
 from studies.hidden_constraints.scripted import ScriptedPlanner
-from studies.study import ModelAccess, Options, Request, Study
+from suffice.cli.output import ProgressLine, say
 from suffice.concurrency import width_of
-from suffice.errors import InternalError, UsageError
+from suffice.errors import UsageError
+from suffice.llm.cache import CachedModel
 from suffice.loops.models import connect_detector, connect_encoder
 from suffice.loops.planning.agent import PlanningSettings
 from suffice.loops.planning.controls import GATED
@@ -140,11 +135,17 @@ def _measured(
     costs = GateCosts(retrieval=settings.retrieval_cost, failure=settings.failure_loss)
     board = Board.of(plans.records, tasks, seeds, costs)
     draws = Resampling(resamples=settings.resamples, seed=settings.seed)
-    cells = tuple(
-        board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
-        for agent, retriever in _asked(settings)
-    )
     differences, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
+    gates = _gates(settings)
+    first = {
+        (agent, retriever): _first_seed(settings, plans, tasks, (agent, retriever))
+        for agent in gates
+        for retriever in settings.retrievers
+    }
+    examples = (
+        example_run(first[agent, settings.retrievers[0]], tasks, gate)
+        for agent, gate in gates.items()
+    )
     study = HiddenConstraintsStudy(
         settings=settings,
         model=who.model.name,
@@ -152,17 +153,34 @@ def _measured(
         tasks=len(made.tasks),
         hard_small=len(made.subset("hard-small")),
         documents=len(made.documents),
-        cells=cells,
+        cells=tuple(
+            board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
+            for agent, retriever in _asked(settings)
+        ),
         recalls=tuple(_recalls(settings, tasks, players)),
         contrasts=differences,
         critical=critical,
         variants=tuple(_variants(settings, board, draws)),
-        steps=tuple(_steps(settings, plans, tasks)),
-        examples=tuple(_examples(settings, plans, tasks)),
+        steps=tuple(
+            step_trace(PlanSet(records=chosen), *where) for where, chosen in first.items() if chosen
+        ),
+        examples=tuple(example for example in examples if example is not None),
         agreement=None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
         notes=(),
     )
-    return study_notes(study, summary)
+    return replace(study, notes=(*_notes(study, summary), *notes_of(study)))
+
+
+def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[str]:
+    settings, steps = study.settings, study.settings.planning.max_steps
+    for name, gate in _gates(settings).items():
+        who = "the published gate" if name == GATED else f"the gate {name}"
+        yield from (f"{who}: {action}" for action in unreachable(gate, steps))
+    if study.failed:
+        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
+        yield f"{study.failed} runs failed and enter no mean" + (kept if settings.folder else "")
+    if summary.recorded == 0 and summary.failed == 0:
+        yield "nothing was run anew: all runs were recorded before"
 
 
 def _asked(settings: HiddenConstraintsSettings) -> Iterator[tuple[str, str | None]]:
@@ -243,27 +261,6 @@ def _variants(
         )
 
 
-def _steps(
-    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
-) -> Iterator[StepTrace]:
-    for agent in _gates(settings):
-        for retriever in settings.retrievers:
-            chosen = _first_seed(settings, plans, tasks, (agent, retriever))
-            if chosen:
-                yield step_trace(PlanSet(records=chosen), agent, retriever)
-
-
-def _examples(
-    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
-) -> Iterator[ExampleRun]:
-    """One run of every gated agent with the first retriever."""
-    for agent, gate in _gates(settings).items():
-        runs = _first_seed(settings, plans, tasks, (agent, settings.retrievers[0]))
-        example = example_run(runs, tasks, gate)
-        if example is not None:
-            yield example
-
-
 def _gates(settings: HiddenConstraintsSettings) -> dict[str, GateSettings]:
     """Gates by the name of their agent, the published one first."""
     published = {GATED: published_gate(settings)} if GATED in settings.agents else {}
@@ -302,15 +299,16 @@ def _agreement(
     ]
     if not judged:
         return None
-    said = [Verdict(ok=bool(record.outcome.semantic), parsed=_parsed(record)) for record in judged]
+    said = [
+        Verdict(
+            ok=bool(record.outcome.semantic),
+            # the recorder noted that the judge's reply could not be read
+            parsed=None if (record.outcome.verdict or "").startswith(UNREADABLE) else "json",
+        )
+        for record in judged
+    ]
     checked = [satisfies(constraints[record.task.id], record.outcome.plan) for record in judged]
     return agreement(said, checked)
-
-
-def _parsed(record: PlanRecord) -> Literal["json"] | None:
-    """``None`` where the recorder noted that the judge's reply could not be read."""
-    said = record.outcome.verdict
-    return None if said is not None and said.startswith(UNREADABLE) else "json"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -359,30 +357,22 @@ class HiddenConstraintsOptions:
                     "with 'suffice fit gate PLANS --out gate.json'"
                 )
             place = Path(path)
-            stem = place.resolve().parent.name if place.name == _WHOLE else place.stem
+            whole = place.name == "policy.json"  # of a policy that is a folder
+            stem = place.resolve().parent.name if whole else place.stem
             gates[gate_agent(stem, policy.settings)] = policy.settings
         return gates
 
 
-_SCRIPTED = "scripted"
-_WHOLE = "policy.json"  # the main file of a policy that is a folder
-
-
 def _run(request: Request) -> HiddenConstraintsStudy | None:
-    models = request.model
-    if models is None:
-        raise InternalError("the experiment asks a model")
-    asked: HiddenConstraintsOptions = request.read(HiddenConstraintsOptions)
-    settings: HiddenConstraintsSettings = request.read(
-        HiddenConstraintsSettings, gates=asked.gates, folder=request.folder
-    )
+    asked = request.read(HiddenConstraintsOptions)
+    settings = request.read(HiddenConstraintsSettings, gates=asked.gates, folder=request.folder)
     if settings.as_published:
         settings = as_published(settings)
     made = generate(settings.benchmark)
-    who = _experimenters(models, asked, settings, made)
+    who = _experimenters(request, asked, settings, made)
     if request.folder is None:
-        request.say("without --out nothing is kept: if this is interrupted, it starts anew")
-    line = request.progress("runs finished")
+        say("without --out nothing is kept: if this is interrupted, it starts anew")
+    line = ProgressLine("runs finished")
 
     def progress(now: Progress) -> None:
         line.show(now.finished, now.planned, failed=now.failed)
@@ -391,23 +381,26 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
 
 
 def _experimenters(
-    models: ModelAccess,
+    request: Request,
     asked: HiddenConstraintsOptions,
     settings: HiddenConstraintsSettings,
     made: Benchmark,
 ) -> Experimenters:
-    scripted = models.llm == _SCRIPTED  # which knows this benchmark
-    model = (
-        models.cached(ScriptedPlanner(made))
-        if scripted
-        else models.connect(models.llm, models.model)
-    )
+    llm, cache = request.arguments.llm, request.arguments.cache
+    scripted = llm == "scripted"  # which knows this benchmark
+    model: ChatModel
+    if scripted:
+        model = (
+            ScriptedPlanner(made) if cache is None else CachedModel(ScriptedPlanner(made), cache)
+        )
+    else:
+        model = request.connect(llm, request.arguments.model)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
         judge, judge_name = CheckerJudge.of(task.constraint for task in made.tasks), CHECKER
     else:
         named = asked.judge
-        judge = LLMJudge(model if named is None else models.connect(named, asked.judge_model))
+        judge = LLMJudge(model if named is None else request.connect(named, asked.judge_model))
         judge_name = judge.name
     dense = any(REGIMES[name].retriever in ("dense", "hybrid") for name in settings.retrievers)
     return Experimenters(
@@ -420,8 +413,7 @@ def _experimenters(
 
 
 def _failure(study: HiddenConstraintsStudy, folder: Path | None) -> str | None:
-    cells = (*study.cells, *(variant.cell for variant in study.variants))
-    if not any(cell.failed for cell in cells):
+    if not study.failed:
         return None
     if folder is None:
         return "some runs failed; with --out their reasons are kept, and running again retries them"
@@ -430,6 +422,7 @@ def _failure(study: HiddenConstraintsStudy, folder: Path | None) -> str | None:
 
 _BENCHMARK = ("subset", "limit")
 STUDY = Study(
+    name="hidden_constraints",
     description="Runs planning agents with every retriever on generated cloud tasks, each with one "
     "constraint that 1 to 3 documents of the corpus carry, and judges the plans: semantic and proxy "
     "success, documents read, coverage, recall, what retrieval allows and what control saves, "
