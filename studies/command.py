@@ -1,4 +1,4 @@
-"""Runs a study as ``python -m studies.NAME``: its options, traces and models, and what it prints and writes."""
+"""Runs a study as ``python -m studies.NAME``: options, traces and models, what it prints and writes."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Request:
 class Study(Generic[R]):
     """A published experiment; ``run`` gives ``None`` when it was interrupted.
 
-    ``failure`` says why the work failed for all that was found; ``out`` is the help of ``--out``, ``page`` the
-    result as one HTML document, ``wrote`` what is said after the files written, ``{folder}`` being where.
+    ``failure`` says why the work failed for all that was found; ``out`` is the help of ``--out``, ``page``
+    the result as one HTML document, ``wrote`` what is said after the files written in ``{folder}``.
     """
 
     name: str
@@ -117,9 +117,9 @@ class Study(Generic[R]):
 
     def _run(self, arguments: argparse.Namespace) -> int:
         request = Request(arguments)
+        folder = None if self.out is None else request.folder
         with waiting(self.name):
             result = self.run(request)
-        folder = request.folder
         if result is None:
             kept = "nothing was kept" if folder is None else "run the same command again to go on"
             say(f"interrupted; {kept}")

@@ -1,21 +1,16 @@
-"""Train the contradiction head on template pairs and measure it on templates it never saw.
-
-``python -m studies.training.contradiction --out FILE``
-"""
+"""Trains the contradiction head on template pairs and measures it on templates it never saw."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.training.command import NumberOption, run_training, training_parser
+from studies.command import Options, Request, Study
 from studies.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
 from suffice._version import VERSION
 from suffice.errors import UsageError
@@ -23,8 +18,11 @@ from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws
 from suffice.numbers.logistic import least_cross_entropy
+from suffice.options import Option
 from suffice.protocols import ContradictionDetector, Encoder
 from suffice.results.as_json import as_json
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
@@ -37,22 +35,12 @@ _FORMS = ("{}", "{} it", "{} the service", "{} access to the store", "we {} the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContradictionSettings:
-    """How the head is trained.
+    """How the head is trained; ridges are penalties on squared weights."""
 
-    Parameters
-    ----------
-    pairs
-        Of each family of templates, at least 1.
-    pole_ridge, ridge
-        Penalties on the squared weights of the pole and of the head, above 0.
-    seed
-        Of the pairs.
-    """
-
-    pairs: int = 60
-    pole_ridge: float = 0.5
-    ridge: float = 1.0
-    seed: int = 42
+    pairs: Annotated[int, Option(at_least=1, help="pairs of each family of templates")] = 60
+    pole_ridge: Annotated[float, Option(help="penalty on the pole's weights")] = 0.5
+    ridge: Annotated[float, Option(help="penalty on the head's weights")] = 1.0
+    seed: Annotated[int, Option(at_least=0, help="of the pairs")] = 42
 
     def __post_init__(self) -> None:
         for name, low in (("pairs", 1), ("seed", 0)):
@@ -103,19 +91,10 @@ METRICS = ("accuracy", "precision", "recall", "f1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorScores:
-    """What a detector is worth on labelled pairs.
+    """What a detector is worth on labelled pairs; a contradiction is the positive.
 
-    Parameters
-    ----------
-    metrics
-        ``accuracy``, ``precision``, ``recall``, ``f1`` and ``auroc``, each with its 95% interval over
-        resampled families, since pairs of a family resemble each other. A contradiction is the positive.
-    flagged_by_kind
-        Share called a contradiction, of each kind of pair.
-    accuracy_by_family
-        Of each family.
-    seconds_a_pair
-        Wall-clock, one pair a call, vectors of texts seen before kept.
+    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed one
+    a call, vectors of texts seen before kept.
     """
 
     metrics: Mapping[str, Estimate]
@@ -198,31 +177,80 @@ def _metrics(
     return metrics
 
 
-# --- the command -----------------------------------------------------------------------------
-def _parser() -> argparse.ArgumentParser:
-    parser = training_parser(
-        "contradiction",
-        "Trains the contradiction head on pairs of plan steps made from templates, and compares it with "
-        "the published markers on templates held out.",
-        ContradictionSettings(),
-        (
-            NumberOption("pairs", int, "pairs of each family of templates"),
-            NumberOption("pole_ridge", float, "penalty on the pole's weights"),
-            NumberOption("ridge", float, "penalty on the head's weights"),
-            NumberOption("seed", int, "of the pairs"),
-        ),
-    )
-    parser.add_argument(
-        "--out", required=True, metavar="FILE", help="where the weights are written"
-    )
-    return parser
+# --- the command ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContradictionOptions:
+    """Where the weights are written."""
+
+    out: Annotated[str, Option(metavar="FILE", help="where the weights are written")]
 
 
-def _run(arguments: argparse.Namespace) -> dict[str, Any]:
-    out = writable(arguments.out)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ContradictionStudy(Tabular):
+    """A head written to ``file``, and what it and the published markers are worth on held-out templates."""
+
+    file: str
+    encoder: str
+    settings: ContradictionSettings
+    test_pairs: int
+    held_out: Mapping[str, DetectorScores]
+    notes: Sequence[str] = ()
+
+    def tables(self) -> Sequence[Table]:
+        metrics = (*METRICS, "auroc")
+        shares = [
+            (name, what, key, share)
+            for name, scores in self.held_out.items()
+            for what, values in (
+                ("flagged, of a kind", scores.flagged_by_kind),
+                ("accuracy, of a family", scores.accuracy_by_family),
+            )
+            for key, share in values.items()
+        ]
+        return (
+            Table(
+                name="detectors",
+                title=f"{self.test_pairs} pairs of templates held out; microseconds a pair.",
+                columns=[
+                    Column(name="detector"),
+                    *(Column(name=m, kind="number", digits=3, interval=True) for m in metrics),
+                    Column(name="microseconds", kind="number", digits=0),
+                ],
+                rows=[
+                    (name, *(one.metrics[m] for m in metrics), 1e6 * one.seconds_a_pair)
+                    for name, one in self.held_out.items()
+                ],
+            ),
+            Table(
+                name="shares",
+                title="Shares by kind of pair and by family of templates.",
+                columns=[
+                    Column(name="detector", once=True),
+                    Column(name="share", once=True),
+                    Column(name="of"),
+                    Column(name="value", kind="number", digits=2),
+                ],
+                rows=shares,
+                names=3,
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "file": self.file,
+            "encoder": self.encoder,
+            "settings": asdict(self.settings),
+            "test_pairs": self.test_pairs,
+            "held_out": as_json(self.held_out),
+        }
+
+
+def _run(request: Request) -> ContradictionStudy:
+    asked = request.read(ContradictionOptions)
+    out = writable(asked.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    names = ContradictionSettings.__slots__
-    settings = ContradictionSettings(**{name: getattr(arguments, name) for name in names})
+    settings = request.read(ContradictionSettings)
     encoder = OnnxEncoder.load(threads=1)
     weights = train(encoder, settings)
     weights.write(out)
@@ -231,39 +259,19 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         "markers": MarkerDetector(),
         "head": ContradictionHead(weights, encoder),
     }
-    return {
-        "version": VERSION,
-        "file": arguments.out,
-        "encoder": encoder.name,
-        "settings": asdict(settings),
-        "test_pairs": len(pairs),
-        "held_out": as_json(
-            {name: measure(detector, pairs) for name, detector in detectors.items()}
-        ),
-    }
+    return ContradictionStudy(
+        file=asked.out,
+        encoder=encoder.name,
+        settings=settings,
+        test_pairs=len(pairs),
+        held_out={name: measure(detector, pairs) for name, detector in detectors.items()},
+    )
 
 
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _table(document: dict[str, Any]) -> str:
-    lines = [f"{document['test_pairs']} pairs of templates held out"]
-    for name, scores in document["held_out"].items():
-        lines.append(f"{name}, {1e6 * scores['seconds_a_pair']:.0f} microseconds a pair")
-        for metric, value in scores["metrics"].items():
-            low, high = _shown(value["low"]), _shown(value["high"])
-            lines.append(f"  {metric:10} {_shown(value['estimate'])} [{low}, {high}]")
-        for what in ("flagged_by_kind", "accuracy_by_family"):
-            shares = ", ".join(f"{key} {value:.2f}" for key, value in scores[what].items())
-            lines.append(f"  {what.replace('_', ' ')}: {shares}")
-    return "\n".join(lines)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Train, write and measure; the exit code."""
-    return run_training("train_contradiction", _parser().parse_args(argv), _run, _table)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="training contradiction",
+    description="Trains the contradiction head on pairs of plan steps made from templates, and compares it "
+    "with the published markers on templates held out.",
+    options=(Options(settings=ContradictionOptions), Options(settings=ContradictionSettings)),
+    run=_run,
+)

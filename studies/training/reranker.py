@@ -1,31 +1,30 @@
-"""Train a small reranker on a data set's questions and measure it on questions it never saw.
-
-``python -m studies.training.reranker --dataset hotpotqa --data FILE --out FOLDER``
-"""
+"""Trains a small reranker on a data set's questions and measures it on questions it never saw."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.training.command import NumberOption, run_training, training_parser
+from studies.command import Options, Request, Study
 from suffice._optional import require
 from suffice._version import VERSION
+from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.options import Option
 from suffice.protocols import Reranker
-from suffice.results.as_json import as_json
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.pairs.interaction_encoder import InteractionModel
@@ -207,33 +206,20 @@ def _group(example: Example, most: int, generator: np.random.Generator) -> Group
 # --- training ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerSettings:
-    """How a reranker is trained.
+    """How a reranker is trained; ``steps`` are as many as ``epochs`` need where not given.
 
-    Parameters
-    ----------
-    steps
-        Updates of the weights, at least 1; ``None``: as many as ``epochs`` need.
-    epochs
-        Times every question is seen, above 0.
-    batch_size
-        Questions a step.
-    passages
-        Paragraphs of a question a step, at least 2: its gold ones and others drawn anew.
-    learning_rate
-        The largest one: it rises over the first tenth of the steps and then falls to 0.
-    max_length
-        Tokens of question and paragraph together; what is longer is cut at the paragraph's end.
-    seed
-        Of the split, the order of the questions and the paragraphs drawn.
+    The learning rate rises over the first tenth of the steps and then falls to 0.
     """
 
-    steps: int | None = None
-    epochs: float = 1.0
-    batch_size: int = 2
-    passages: int = 10
-    learning_rate: float = 1e-4
-    max_length: int = 112
-    seed: int = 42
+    steps: Annotated[int | None, Option(metavar="N", help="updates; instead of --epochs")] = None
+    epochs: Annotated[float, Option(help="times every question is seen")] = 1.0
+    batch_size: Annotated[int, Option(help="questions a step")] = 2
+    passages: Annotated[
+        int, Option(help="paragraphs of a question a step, its gold ones first")
+    ] = 10
+    learning_rate: Annotated[float, Option(help="largest learning rate")] = 1e-4
+    max_length: Annotated[int, Option(help="tokens of question and paragraph")] = 112
+    seed: Annotated[int, Option(at_least=0, help="of split, order and draws")] = 42
 
     def __post_init__(self) -> None:
         for name, low in (("steps", 1), ("batch_size", 1), ("passages", 2)):
@@ -332,99 +318,98 @@ def _loss(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> Any:
     return total / len(batch)
 
 
-# --- the command -----------------------------------------------------------------------------
-def _parser() -> argparse.ArgumentParser:
-    parser = training_parser(
-        "reranker",
-        "Trains a small cross-encoder on a data set's questions, gold paragraphs against the others, and "
-        "compares it with BM25 on questions held out.",
-        RerankerSettings(),
-        (
-            NumberOption("epochs", float, "times every question is seen"),
-            NumberOption("batch_size", int, "questions a step"),
-            NumberOption("passages", int, "paragraphs of a question a step"),
-            NumberOption("learning_rate", float, "largest learning rate"),
-            NumberOption("max_length", int, "tokens of question and paragraph"),
-            NumberOption("seed", int, "of split, order and draws"),
-        ),
-    )
-    parser.add_argument("--dataset", required=True, choices=WITH_PASSAGES, help="which data set")
-    parser.add_argument("--data", metavar="PATH", help="its file; none for 'generated'")
-    parser.add_argument("--out", required=True, metavar="DIR", help="where the reranker is written")
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N questions only")
-    parser.add_argument(
-        "--base", metavar="M", help="encoder to start from (default: all-MiniLM-L6-v2)"
-    )
-    parser.add_argument(
-        "--holdout", type=float, default=0.4, metavar="X", help="share held out (default: 0.4)"
-    )
-    parser.add_argument("--steps", type=int, metavar="N", help="updates; instead of --epochs")
-    return parser
+# --- the command ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerOptions:
+    """What is trained on, and where the reranker is written."""
+
+    dataset: Annotated[str, Option(choices=tuple(sorted(WITH_PASSAGES)), help="which data set")]
+    out: Annotated[str, Option(metavar="DIR", help="where the reranker is written")]
+    data: Annotated[str | None, Option(metavar="PATH", help="its file (generated: none)")] = None
+    limit: Annotated[
+        int | None, Option(metavar="N", at_least=1, help="the first N questions only")
+    ] = None
+    base: Annotated[
+        str | None, Option(metavar="M", help="encoder to start from (default: all-MiniLM-L6-v2)")
+    ] = None
+    holdout: Annotated[float, Option(metavar="X", help="share held out")] = 0.4
 
 
-class _Progress:
-    """Lines on stderr, at most one every five seconds and one at the end."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RerankerStudy(Tabular):
+    """A reranker in ``folder`` with what is recorded of its training, and its worth on held-out questions."""
 
-    def __init__(self) -> None:
-        self._shown = time.monotonic()
+    folder: str
+    record: Mapping[str, Any]
+    held_out: RankingComparison
+    notes: Sequence[str] = ()
 
-    def tell(self, text: str, *, last: bool) -> None:
-        now = time.monotonic()
-        if last or now - self._shown >= 5:
-            self._shown = now
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+    def tables(self) -> Sequence[Table]:
+        trained, found = self.record["train_questions"], self.held_out
+        seconds = self.record["train_seconds"]
+        gains = found.gains["reranked"]
+        return (
+            Table(
+                name="rankings",
+                title=f"{trained} questions trained on in {seconds:.0f} s, {found.n_questions} held out.",
+                columns=[
+                    Column(name="system"),
+                    *(Column(name=name, kind="number", digits=3) for name in METRICS),
+                ],
+                rows=[
+                    (name, *(m[metric] for metric in METRICS)) for name, m in found.means.items()
+                ],
+            ),
+            Table(
+                name="gains",
+                title="Reranked over BM25, paired by question.",
+                columns=[
+                    Column(name="metric"),
+                    Column(name="gain", kind="number", digits=3, interval=True, signed=True),
+                ],
+                rows=[(metric, gains[metric]) for metric in METRICS],
+            ),
+        )
 
-    def step(self, step: int, steps: int, loss: float) -> None:
-        self.tell(f"step {step}/{steps}, loss {loss:.3f}", last=step == steps)
-
-    def scored(self, done: int, planned: int) -> None:
-        self.tell(f"scored {done}/{planned} held-out questions", last=done == planned)
+    def to_json(self) -> dict[str, Any]:
+        known = {k: v for k, v in self.record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
+        return {**known, "held_out": fields_as_json(self.held_out), "folder": self.folder}
 
 
-def _run(arguments: argparse.Namespace) -> dict[str, Any]:
-    settings = RerankerSettings(
-        **{name: getattr(arguments, name) for name in RerankerSettings.__slots__}
-    )
-    out = writable(arguments.out, folder=True)
-    examples = load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
-    split = split_questions(examples, holdout=arguments.holdout, seed=arguments.seed)
-    progress = _Progress()
+def _run(request: Request) -> RerankerStudy:
+    asked, settings = request.read(RerankerOptions), request.read(RerankerSettings)
+    out = writable(asked.out, folder=True)
+    examples = load(asked.dataset, asked.data, limit=asked.limit, seed=settings.seed)
+    split = split_questions(examples, holdout=asked.holdout, seed=settings.seed)
+    line = ProgressLine("steps trained")
     started = time.perf_counter()
-    model = train(split.train, arguments.base, settings, on_step=progress.step)
-    seconds = time.perf_counter() - started
-    untrained = InteractionModel.start(
-        arguments.base or _packaged_base(), max_length=settings.max_length
+    model = train(
+        split.train, asked.base, settings, on_step=lambda step, steps, _: line.show(step, steps)
     )
-    record = _record(arguments, settings, split) | {"train_seconds": seconds}
+    record = {
+        "version": VERSION,
+        "dataset": asked.dataset,
+        "base": asked.base or "all-MiniLM-L6-v2",
+        "train_questions": len(split.train),
+        "unusable_questions": split.unusable,
+        "holdout": asked.holdout,
+        "settings": asdict(settings) | {"steps": settings.planned_steps(len(split.train))},
+        TRAIN_IDS: [example.question.id for example in split.train],
+        HELD_OUT_IDS: [example.question.id for example in split.held_out],
+        "train_seconds": time.perf_counter() - started,
+    }
+    untrained = InteractionModel.start(
+        asked.base or _packaged_base(), max_length=settings.max_length
+    )
     _publish(model, out, record)
     comparison = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},
         seed=settings.seed,
-        on_progress=progress.scored,
+        on_progress=ProgressLine("held-out questions scored").show,
     )
-    record["held_out"] = as_json(comparison)
-    write_training(arguments.out, record)
-    shown = {key: value for key, value in record.items() if key not in (TRAIN_IDS, HELD_OUT_IDS)}
-    return shown | {"folder": arguments.out}
-
-
-def _record(
-    arguments: argparse.Namespace, settings: RerankerSettings, split: QuestionSplit
-) -> dict[str, Any]:
-    """What is known before anything is measured."""
-    return {
-        "version": VERSION,
-        "dataset": arguments.dataset,
-        "base": arguments.base or "all-MiniLM-L6-v2",
-        "train_questions": len(split.train),
-        "unusable_questions": split.unusable,
-        "holdout": arguments.holdout,
-        "settings": asdict(settings) | {"steps": settings.planned_steps(len(split.train))},
-        TRAIN_IDS: [example.question.id for example in split.train],
-        HELD_OUT_IDS: [example.question.id for example in split.held_out],
-    }
+    write_training(asked.out, record | {"held_out": as_json(comparison)})
+    return RerankerStudy(folder=asked.out, record=record, held_out=comparison)
 
 
 def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> None:
@@ -441,27 +426,10 @@ def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> N
     write_training(folder, record)
 
 
-def _table(document: dict[str, Any]) -> str:
-    comparison = document["held_out"]
-    lines = [
-        f"{document['train_questions']} questions trained on in {document['train_seconds']:.0f} s, "
-        f"{comparison['questions']} held out",
-        f"{'':12}" + "".join(f"{name:>12}" for name in METRICS),
-    ]
-    for name, means in comparison["means"].items():
-        lines.append(f"{name:12}" + "".join(f"{means[metric]:12.3f}" for metric in METRICS))
-    for metric, gain in comparison["gains_over_bm25"]["reranked"].items():
-        lines.append(
-            f"reranked over bm25, {metric}: {gain['estimate']:+.3f} "
-            f"[{gain['low']:+.3f}, {gain['high']:+.3f}]"
-        )
-    return "\n".join(lines)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Train, measure and write; the exit code."""
-    return run_training("train_reranker", _parser().parse_args(argv), _run, _table)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="training reranker",
+    description="Trains a small cross-encoder on a data set's questions, gold paragraphs against the others, "
+    "and compares it with BM25 on questions held out.",
+    options=(Options(settings=RerankerOptions), Options(settings=RerankerSettings)),
+    run=_run,
+)

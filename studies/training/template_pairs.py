@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import resources
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -57,20 +57,9 @@ class Pair:
 class TemplateFamily:
     """Templates around one decision about an object.
 
-    Parameters
-    ----------
-    name, group
-        Its own name and that of its group: families of a group are contradicted in the same manner.
-    side
-        Whether it is for training or for testing; the two share neither templates nor objects.
-    objects
-        What fills ``{o}``.
-    says, against
-        Phrasings of a decision, and of what cannot hold with it; none where values exclude each other.
-    aspects
-        Steps about the object that go with either.
-    values
-        What fills ``{v}``: two of them exclude each other; none where there is no such slot.
+    Families of a group are contradicted in the same manner; the two sides share neither templates nor objects.
+    ``objects`` fill ``{o}``; ``says`` and ``against`` are phrasings of a decision and of what cannot hold with
+    it; ``aspects`` are steps that go with either; of ``values``, which fill ``{v}``, two exclude each other.
     """
 
     name: str
@@ -81,16 +70,6 @@ class TemplateFamily:
     against: tuple[str, ...]
     aspects: tuple[str, ...]
     values: tuple[str, ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Draft:
-    """A family as it is read, line by line."""
-
-    name: str
-    group: str
-    kind: str
-    lines: dict[str, list[str]] = field(default_factory=lambda: {mark: [] for mark in "+-~="})
 
 
 def _halves(text: str) -> dict[Side, tuple[str, ...]]:
@@ -113,7 +92,9 @@ class _Templates:
 def _read(text: str) -> _Templates:
     pools: dict[str, dict[Side, tuple[str, ...]]] = {}
     around: dict[str, dict[Side, tuple[str, ...]]] = {}
-    drafts: list[_Draft] = []
+    drafts: list[
+        tuple[str, str, str, dict[str, list[str]]]
+    ] = []  # name, group, kind, lines by mark
     poles: list[tuple[str, bool]] = []
     for line in text.splitlines():
         mark, rest = line[:1], line[1:].strip()
@@ -127,18 +108,30 @@ def _read(text: str) -> _Templates:
         elif mark == "[":
             group, _, names = rest.partition("]")
             name, kind = names.split()
-            drafts.append(_Draft(name=name, group=group, kind=kind))
+            drafts.append((name, group, kind, {mark: [] for mark in "+-~="}))
         elif mark == "=":
-            drafts[-1].lines[mark].extend(_parts(rest))
+            drafts[-1][3][mark].extend(_parts(rest))
         elif mark in ("+", "-", "~"):
-            drafts[-1].lines[mark].append(rest)
+            drafts[-1][3][mark].append(rest)
     seen: dict[str, int] = {}
     families = []
-    for draft in drafts:
-        place = seen.get(draft.group, 0)
-        seen[draft.group] = place + 1
+    for name, group, kind, lines in drafts:
+        place = seen.get(group, 0)
+        seen[group] = place + 1
         side: Side = "test" if place % _EVERY == _APART else "train"
-        families.append(_family(draft, side, pools[draft.kind][side]))
+        says, against, aspects, values = map(tuple, lines.values())
+        families.append(
+            TemplateFamily(
+                name=name,
+                group=group,
+                side=side,
+                objects=pools[kind][side],
+                says=says,
+                against=against,
+                aspects=aspects,
+                values=values,
+            )
+        )
     return _Templates(
         families=tuple(families),
         poles=tuple(poles),
@@ -147,21 +140,7 @@ def _read(text: str) -> _Templates:
     )
 
 
-def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> TemplateFamily:
-    says, against, aspects, values = (tuple(draft.lines[mark]) for mark in "+-~=")
-    return TemplateFamily(
-        name=draft.name,
-        group=draft.group,
-        side=side,
-        objects=objects,
-        says=says,
-        against=against,
-        aspects=aspects,
-        values=values,
-    )
-
-
-_TEMPLATES = _read((resources.files("studies.training") / _FILE).read_text(encoding="utf-8"))
+_TEMPLATES = _read(Path(__file__).with_name(_FILE).read_text(encoding="utf-8"))
 FAMILIES: tuple[TemplateFamily, ...] = _TEMPLATES.families
 """All families, in the order of the file."""
 

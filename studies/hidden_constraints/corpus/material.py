@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def _drawn(pattern: re.Pattern[str], text: str, rng: np.random.Generator) -> str
 
 @cache
 def _read(name: str) -> dict[str, Any]:
-    path = resources.files("studies.hidden_constraints.corpus") / "material" / f"{name}.toml"
+    path = Path(__file__).with_name("material") / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
