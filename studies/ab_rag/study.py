@@ -77,7 +77,7 @@ class ABRagComparison(ComparisonSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ABRagStudySettings:
-    """What is asked of every record; ``comparison.policies`` come after AB-RAG's presets and every fixed-K."""
+    """What is asked of every record; ``comparison.policies`` come after AB-RAG's and every fixed-K."""
 
     comparison: ComparisonSettings = field(default_factory=ABRagComparison)
     taus: Annotated[

@@ -57,9 +57,9 @@ class JudgeSettings:
 class LLMJudge:
     """A model as a :class:`suffice.protocols.Judge`, by the published protocol; safe for several threads.
 
-    It is asked at temperature 0. A request that fails, or an answer without text, is tried again. A reply that
-    says neither yes nor no is not asked again: the plan counts as not satisfying. So is silence, unless every
-    request failed. ``requirements`` are plain sentences by token, for ``constraint_text="requirement"``.
+    It is asked at temperature 0. A request that fails, or an answer without text, is tried again. A reply
+    that says neither yes nor no is not asked again: the plan counts as not satisfying. So is silence, unless
+    every request failed. ``requirements`` are plain sentences by token.
     """
 
     def __init__(

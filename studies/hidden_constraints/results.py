@@ -501,8 +501,8 @@ def _oracle(study: HiddenConstraintsStudy) -> Table:
     both = normal and ORACLE in asked
     return Table(
         name="Real retrievers and the oracle",
-        title="Semantic success in percent with every retriever and with the oracle, which returns the task's "
-        "documents whenever an agent retrieves.",
+        title="Semantic success in percent with every retriever and with the oracle, which returns the "
+        "task's documents whenever an agent retrieves.",
         columns=(
             Column(name="agent", most=24),
             *(Column(name=retriever, kind="percent") for retriever in (*normal, ORACLE)),

@@ -371,7 +371,16 @@ STUDY = Study(
         Options(
             settings=MiCPSettings,
             title="fitting, as in 'suffice fit micp'",
-            only="rounds weight grid steps stop_on penalty clusters match_f1".split(),
+            only=[
+                "rounds",
+                "weight",
+                "grid",
+                "steps",
+                "stop_on",
+                "penalty",
+                "clusters",
+                "match_f1",
+            ],
         ),
     ),
     run=_run,

@@ -47,8 +47,8 @@ class StopRAGStudySettings:
     """What is evaluated: networks over texts by what they learn towards, and ``signals`` alone.
 
     Every variant is trained with ``seed``, ``seed`` + 1, ... on ``fit_split`` (a split ``validation`` is read
-    beside it) and scored on ``split``; target, reward and seed of ``text`` and ``signals`` play no part. Fitted
-    policies are kept in ``folder``, ``VARIANT-SEED`` each, and found again.
+    beside it) and scored on ``split``; target, reward and seed of ``text`` and ``signals`` play no part.
+    Fitted policies are kept in ``folder``, ``VARIANT-SEED`` each, and found again.
     """
 
     variants: Annotated[
@@ -456,14 +456,11 @@ def contrasts_table(records: Sequence[RecordStudy], *, some: bool = False) -> Ta
     rows: list[list[Value]] = []
     for record in records:
         methods, rivals = (DEFAULT, SIGNALS, LLM_STOPS), (record.full, record.best, LLM_STOPS)
-        for one in record.contrasts:
-            if not some or (one.of in methods and one.against in rivals):
-                rows.append(
-                    [
-                        *(record.dataset, record.pipeline, one.of, one.against),
-                        *(one.interval, one.at_once),
-                    ]
-                )
+        rows += [
+            [record.dataset, record.pipeline, one.of, one.against, one.interval, one.at_once]
+            for one in record.contrasts
+            if not some or (one.of in methods and one.against in rivals)
+        ]
     return Table(
         name="differences",
         title="Differences of F1 in points, paired by question. The last column holds for all "

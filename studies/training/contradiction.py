@@ -93,8 +93,8 @@ METRICS = ("accuracy", "precision", "recall", "f1")
 class DetectorScores:
     """What a detector is worth on labelled pairs; a contradiction is the positive.
 
-    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed one
-    a call, vectors of texts seen before kept.
+    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed
+    one a call, vectors of texts seen before kept.
     """
 
     metrics: Mapping[str, Estimate]

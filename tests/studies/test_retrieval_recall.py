@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.retrieval.study import DEPTHS, RetrievalSettings, data_set_recall
 
-from studies.retrieval.recall import DEPTHS, RetrievalSettings, retrieval_study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
@@ -47,7 +45,7 @@ def examples() -> tuple[Example, ...]:
 
 
 def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
-    found = retrieval_study(examples, RetrievalSettings(resamples=50), MAKE)
+    found = data_set_recall(examples, RetrievalSettings(resamples=50), MAKE)
     index = BM25Index.build(pooled_passages(example.passages for example in examples))
     shares = []
     for example in examples:
@@ -63,11 +61,11 @@ def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
 def test_every_retriever_takes_part_where_its_models_are_there(
     examples: tuple[Example, ...],
 ) -> None:
-    alone = retrieval_study(examples, RetrievalSettings(resamples=20), MAKE)
+    alone = data_set_recall(examples, RetrievalSettings(resamples=20), MAKE)
     assert [result.retriever for result in alone.results] == ["bm25", "tfidf"]
     assert any("--reranker" in note or "--encoder" in note for note in alone.notes)
     settings = RetrievalSettings(encoder=ENCODER, reranker=_ByTitle(examples), resamples=20)
-    whole = retrieval_study(examples, settings, MAKE)
+    whole = data_set_recall(examples, settings, MAKE)
     names = [result.retriever for result in whole.results]
     assert names == ["bm25", "tfidf", "dense", "hybrid", "hybrid+rerank"]
     results = {result.retriever: result for result in whole.results}
@@ -88,19 +86,19 @@ def test_what_is_named_is_compared_with_bm25_over_its_pool(
         pool=10,
         resamples=20,
     )
-    bm25, reranked = retrieval_study(examples, settings, MAKE).results
+    bm25, reranked = data_set_recall(examples, settings, MAKE).results
     assert (bm25.retriever, reranked.retriever) == ("bm25", "dense+rerank")
     assert reranked.recall[50].estimate == reranked.recall[10].estimate
-    alone = retrieval_study(examples, replace(settings, reranker=None), MAKE)
+    alone = data_set_recall(examples, replace(settings, reranker=None), MAKE)
     assert any(note.startswith("dense+rerank is left out") for note in alone.notes)
     with pytest.raises(UsageError, match="unknown retriever 'x'; known: bm25"):
-        retrieval_study(examples, RetrievalSettings(retrievers=("x",)), MAKE)
+        data_set_recall(examples, RetrievalSettings(retrievers=("x",)), MAKE)
     with pytest.raises(UsageError, match="--pool is for retrievers that rerank"):
         RetrievalSettings(retrievers=("dense",), pool=10)
 
 
 def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
-    found = retrieval_study(examples, RetrievalSettings(resamples=200), MAKE)
+    found = data_set_recall(examples, RetrievalSettings(resamples=200), MAKE)
     bm25, tfidf = found.results
     assert tfidf.against_bm25 is not None
     for k in DEPTHS:
@@ -115,8 +113,8 @@ def test_questions_the_reranker_was_trained_on_are_not_asked(
     examples: tuple[Example, ...],
 ) -> None:
     seen = {example.question.id for example in examples[:10]}
-    found = retrieval_study(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
-    whole = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
+    found = data_set_recall(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
+    whole = data_set_recall(examples, RetrievalSettings(resamples=10), MAKE)
     assert (found.questions, found.passages) == (20, whole.passages)
     assert "10 questions on which the reranker was trained are not asked" in found.notes
 
@@ -133,38 +131,15 @@ def test_gold_counts_by_title() -> None:
         )
         for number, each in enumerate((passages, twin))
     ]
-    found = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
+    found = data_set_recall(examples, RetrievalSettings(resamples=10), MAKE)
     assert found.results[0].recall[5].estimate == 1.0
     assert found.results[0].gold_hits[5] == 2
 
 
-def test_indexes_are_kept(examples: tuple[Example, ...], tmp_path: Path) -> None:
-    settings = RetrievalSettings(encoder=ENCODER, index=tmp_path, resamples=10)
-    first = retrieval_study(examples, settings, MAKE)
-    encoder = HashingEncoder()
-    again = retrieval_study(
-        examples, replace(settings, encoder=encoder), IndexMaker(encoder=encoder)
-    )
-    assert first.to_json() == again.to_json()
-    assert max(len(texts) for texts in encoder.calls) == 1  # queries only
-
-
 def test_questions_without_gold_are_counted_or_refused(examples: tuple[Example, ...]) -> None:
     bare = [replace(example, gold=Gold()) for example in examples]
-    found = retrieval_study([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
+    found = data_set_recall([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
     assert found.questions == 25
     assert "5 questions name no gold passage" in found.notes[0]
     with pytest.raises(UsageError, match="no question with gold passages"):
-        retrieval_study(bare, RetrievalSettings(), MAKE)
-
-
-def test_json_is_strict_and_tables_show_it(examples: tuple[Example, ...]) -> None:
-    found = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert {"questions", "passages", "results"} <= document.keys()
-    assert {"retriever", "recall@5", "recall@10", "recall@20", "recall@50"} <= document["results"][
-        0
-    ].keys()
-    text = found.text()
-    assert "recall@50 [95%]" in text
-    assert "Differences to BM25" in text
+        data_set_recall(bare, RetrievalSettings(), MAKE)

@@ -8,15 +8,12 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import asdict, replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-
 from studies.hidden_constraints.corpus.generate import generate
-from studies.hidden_constraints.corpus.prose import FEWEST_WORDS, MOST_WORDS
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
 GOLDEN = "ff87c3e55b2d77b65dcf4ba591ea102faf7ae104d4ad1e1aa5a83b402aab071e"
@@ -39,14 +36,6 @@ def test_counts_and_depths(benchmark_of: Benchmark) -> None:
     assert np.mean([task.depth for task in small]) == pytest.approx(3.7)
     assert max(task.depth for task in tasks) == 6
     assert max(task.depth for task in small) == 5
-
-
-def test_steps(benchmark_of: Benchmark) -> None:
-    for task in benchmark_of.tasks:
-        assert len(task.outline) == len(set(task.outline)) == task.depth
-        assert task.depends == tuple(sorted(set(task.depends)))
-        assert 1 <= len(task.depends) <= min(2, task.depth - 1)
-        assert set(task.depends) <= set(range(1, task.depth + 1))
 
 
 def test_everything_is_unique(benchmark_of: Benchmark) -> None:
@@ -78,29 +67,6 @@ def test_a_token_is_verbatim_in_its_documents_and_nowhere_else(benchmark_of: Ben
         assert not any(token in text for text in others)
 
 
-def test_documents_read_as_documents(benchmark_of: Benchmark) -> None:
-    for document in benchmark_of.documents:
-        text = document.text or ""
-        assert FEWEST_WORDS <= len(text.split()) <= MOST_WORDS, text
-        assert document.title[0].isupper()
-        assert text[0].isupper() or text[0] in "1`"
-        assert text[-1] in ".`?"
-        assert not re.search(
-            r"[#{}\[\]|]|\ban? an? |\ba [aeio]|  |\.\.|\. ,", document.title + text
-        ), text
-    assert len({document.title for document in benchmark_of.documents}) > 400
-
-
-def test_a_constraint_document_does_not_repeat_the_goal(benchmark_of: Benchmark) -> None:
-    by_id = {document.id: document for document in benchmark_of.documents}
-    for task in benchmark_of.tasks:
-        goal = task.goal.lower().rstrip(".").split()
-        phrases = {" ".join(goal[start : start + 3]) for start in range(len(goal) - 2)}
-        for name in task.document_ids:
-            text = f"{by_id[name].title} {by_id[name].text}".lower()
-            assert not [phrase for phrase in phrases if phrase in text]
-
-
 def test_order_and_ids_do_not_tell_which_documents_carry_a_token() -> None:
     places = []
     for seed in range(8):
@@ -112,16 +78,6 @@ def test_order_and_ids_do_not_tell_which_documents_carry_a_token() -> None:
         places += [row for row, document in enumerate(benchmark.documents) if document.id in carry]
     # uniform over 120 places: standard deviation 34.6, some 300 documents
     assert np.mean(places) == pytest.approx(59.5, abs=4 * 34.6 / len(places) ** 0.5)
-
-
-def test_no_sentence_is_everywhere(benchmark_of: Benchmark) -> None:
-    sentences = Counter(
-        sentence
-        for document in benchmark_of.documents
-        for sentence in set(re.split(r"(?<=[.?!]) +(?=[A-Z])", document.text or ""))
-    )
-    assert sentences.most_common(1)[0][1] <= 25
-    assert len(sentences) >= 1400
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
@@ -143,12 +99,6 @@ def test_bits_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
         check=True,
     )
     assert run.stdout.strip() == GOLDEN
-
-
-def test_seeds_differ() -> None:
-    drawn = [generate(BenchmarkSettings(seed=seed)) for seed in SEEDS]
-    for part in ("tasks", "documents"):
-        assert len({getattr(each, part) for each in drawn}) == len(SEEDS)
 
 
 def test_the_dial_turns_the_wording_of_constraint_documents_alone() -> None:
@@ -189,18 +139,3 @@ def test_recall_falls_from_one_to_nothing_as_the_gap_opens() -> None:
 def test_at_the_default_gap_tfidf_finds_few() -> None:
     pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
     assert recall_at_10(generate()) <= 0.1
-
-
-def test_other_sizes_keep_the_shape() -> None:
-    settings = BenchmarkSettings(seed=9, tasks=1100, documents=6600, hard_small=440)
-    benchmark = generate(settings)
-    assert len({document.text for document in benchmark.documents}) == 6600
-    tokens = [task.constraint.token for task in benchmark.tasks]
-    assert all(token.rsplit("_", 1)[1] == f"{row:04d}" for row, token in enumerate(tokens))
-    depths = np.array([task.depth for task in benchmark.tasks])
-    small = np.array([task.small for task in benchmark.tasks])
-    assert depths.mean() == pytest.approx(4.52, abs=0.01)
-    assert depths[small].mean() == pytest.approx(3.7, abs=0.01)
-    text = "\n".join(f"{document.title} {document.text}" for document in benchmark.documents)
-    carried = Counter(re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+_\d{4}", text))
-    assert carried == {task.constraint.token: len(task.document_ids) for task in benchmark.tasks}
