@@ -59,7 +59,8 @@ class TemplateFamily:
 
     Families of a group are contradicted in the same manner; the two sides share neither templates nor
     objects. ``objects`` fill ``{o}``; ``says`` and ``against`` are phrasings of a decision and of what cannot
-    hold with it; ``aspects`` are steps that go with either; of ``values``, which fill ``{v}``, two exclude each other.
+    hold with it; ``aspects`` are steps that go with either; of ``values``, which fill ``{v}``, two exclude each
+    other.
     """
 
     name: str
