@@ -11,6 +11,7 @@ from functools import partial
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark
 from studies.hidden_constraints.scripted import ScriptedPlanner
+
 from suffice.errors import SufficeWarning
 from suffice.loops.planning.agent import PlanningAgent
 from suffice.loops.planning.controls import agent_control

@@ -58,9 +58,8 @@ class TemplateFamily:
     """Templates around one decision about an object.
 
     Families of a group are contradicted in the same manner; the two sides share neither templates nor
-    objects. ``objects`` fill ``{o}``; ``says`` and ``against`` are phrasings of a decision and of what cannot
-    hold with it; ``aspects`` are steps that go with either; of ``values``, which fill ``{v}``, two exclude each
-    other.
+    objects. ``objects`` fill ``{o}``; ``says`` and ``against`` phrase a decision and what cannot hold with
+    it; ``aspects`` go with either; of ``values``, which fill ``{v}``, two exclude each other.
     """
 
     name: str
