@@ -16,7 +16,6 @@ from tests.studies.hidden_constraints import made_study
 
 from studies.hidden_constraints import study as study_module
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
@@ -191,9 +190,3 @@ def test_wrong_usage_is_one_line(
     assert printed.out == ""
     assert said in printed.err
     assert len(printed.err.strip().splitlines()) == 1
-
-
-def test_another_policy_is_no_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(save_policy(FixedPolicy(3), tmp_path / "fixed.json"))
-    assert main([*NARROW, "--gate", path]) == 2
-    assert "holds a policy of kind 'fixed', and a gate is wanted" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -82,26 +81,6 @@ def test_replies_that_say_neither(text: str) -> None:
     assert read_verdict(text) == Verdict(ok=False, reason="neither yes nor no")
 
 
-@pytest.mark.parametrize(
-    ("given", "confidence"),
-    [
-        ("0", 0),
-        ("100", 1),
-        ("62.5", 0.625),
-        ("-1", None),
-        ("101", None),
-        ("1e999", None),
-        ("NaN", None),
-        ("true", None),
-        ('"80"', None),
-        ("null", None),
-    ],
-)
-def test_a_confidence_out_of_range_is_ignored(given: str, confidence: float | None) -> None:
-    verdict = read_verdict(f'{{"ok": "YES", "confidence_pct": {given}}}')
-    assert (verdict.ok, verdict.parsed, verdict.confidence) == (True, "json", confidence)
-
-
 # --- asking ----------------------------------------------------------------------------------
 
 
@@ -140,20 +119,6 @@ def test_the_judge_can_be_told_the_requirement() -> None:
         judge.judge("other_001", PLAN)
     with pytest.raises(UsageError, match="give requirements"):
         LLMJudge(model, settings=JudgeSettings(constraint_text="requirement"))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"constraint_text": "all"}, "must be token or requirement, found 'all'"),
-        ({"retries": -1}, "retries must be at least 0, found -1"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1, found 0"),
-        ({"backoff_s": math.nan}, "backoff_s must be at least 0, found nan"),
-    ],
-)
-def test_settings_out_of_range(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        JudgeSettings(**wrong)  # type: ignore[arg-type]
 
 
 def judge_of(replies: Sequence[str], *, failures: int = 0) -> tuple[LLMJudge, ScriptedModel]:

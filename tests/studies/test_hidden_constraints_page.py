@@ -14,8 +14,6 @@ from studies.hidden_constraints.runs import (
 )
 from tests.studies.hidden_constraints import (
     GATED,
-    about,
-    made_cell,
     made_study,
 )
 
@@ -51,13 +49,6 @@ def test_every_figure_is_there() -> None:
         assert f"<summary>{summary}</summary>" in html
 
 
-def test_a_panel_has_its_agents_and_vanilla() -> None:
-    dense = pictures(hidden_constraints_page(made_study()))[1]
-    assert "vanilla: 2.0% at 0.00" in dense
-    assert f"{GATED}: 8.9% at 11.75" in dense
-    assert re.findall(r'badge-text mid">(\w+)<', dense) == ["V", "F", "A", "S", "C", "G1"]
-
-
 def small() -> HiddenConstraintsStudy:
     return replace(
         made_study(),
@@ -71,21 +62,6 @@ def small() -> HiddenConstraintsStudy:
         agreement=None,
         notes=(),
     )
-
-
-def test_zeros_and_gaps_are_drawn() -> None:
-    cells = (
-        made_cell("vanilla", None, semantic=0.0, documents=0.0),
-        made_cell("fixed-top-k", "tfidf", semantic=0.0, documents=0.0),
-        replace(
-            made_cell(GATED, "tfidf", semantic=0.0, documents=0.0),
-            measures={"documents_read": about(3.0)},
-        ),
-    )
-    html = hidden_constraints_page(replace(small(), cells=cells))
-    assert len(headings(html)) == 1
-    assert "nan" not in pictures(html)[0]
-    assert f"{GATED}:" not in pictures(html)[0]
 
 
 def test_a_study_without_runs_is_a_page() -> None:

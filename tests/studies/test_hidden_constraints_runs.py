@@ -16,10 +16,9 @@ from studies.hidden_constraints.runs import (
 )
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning
 from suffice.loops.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings
-from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.trace.rounds.records import Passage
 
@@ -62,15 +61,6 @@ def test_every_agent_meets_every_retriever_in_every_seed(made: Benchmark) -> Non
     assert main == expected
 
 
-def test_ablations_and_sweep_use_the_first_seed_and_retriever(made: Benchmark) -> None:
-    jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
-    asked = [job for job in jobs if ":" in job.key[1]]
-    assert {(job.retriever, job.seed) for job in asked} == {("tfidf", 42)}
-    assert len(asked) == 4 * (3 + 6)
-    only = jobs_of(settings(experiments=("main",)), made.tasks, players(made, "tfidf", "oracle"))
-    assert not any(":" in job.key[1] for job in only)
-
-
 def test_the_oracle_of_a_task_has_its_documents(made: Benchmark) -> None:
     jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
     [job] = [job for job in jobs if job.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)]
@@ -105,37 +95,3 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
     assert run_document(settings(encoder="another"), made, who, "checker") != first
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"agents": ("clever",)}, "--agents must be of vanilla.*found 'clever'"),
-        ({"retrievers": ()}, "--retrievers must be of tfidf.*found none"),
-        ({"retrievers": ("tfidf", "tfidf")}, "names one twice"),
-        ({"experiments": ("sweep",)}, "--experiments must hold main"),
-        ({"agents": ("vanilla",)}, "add it to --agents, or type --experiments main"),
-        ({"subset": "easy"}, "--subset must be one of hard, hard-small, found 'easy'"),
-        ({"seeds": 0}, "seeds must be at least 1"),
-        ({"limit": 0}, "limit must be at least 1"),
-        ({"gates": {"vanilla": gate()}}, "may not be called 'vanilla'"),
-        ({"detector": "learned", "gates": {"mine": gate()}}, "type --detector markers"),
-    ],
-)
-def test_settings_that_cannot_be(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        settings(**changes)
-
-
-DOCUMENTS = [
-    Passage(id=name, text=f"text {name}", title=name.upper(), score=-3.0) for name in "abc"
-]
-
-
-def test_it_gives_the_documents_whatever_is_asked() -> None:
-    oracle = OracleRetriever(DOCUMENTS)
-    assert isinstance(oracle, Retriever)
-    for query in ("", "open a port"):
-        ranking = oracle.retrieve(query, 6)
-        assert [passage.id for passage in ranking] == ["a", "b", "c"]
-        assert [passage.text for passage in ranking] == ["text a", "text b", "text c"]
-        scores = [passage.score for passage in ranking]
-        assert scores == pytest.approx([1, 1 / 2, 1 / 3])

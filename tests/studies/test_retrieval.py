@@ -69,8 +69,3 @@ def test_triviaqa_is_recorded_over_its_own_passages(
 def test_a_set_is_a_name_and_its_file(wrong: str) -> None:
     with pytest.raises(UsageError, match="--set NAME=FILE"):
         read_set(wrong)
-
-
-def test_a_set_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked("--set", "generated", "--set", "generated") == 2
-    assert "twice" in capsys.readouterr().err
