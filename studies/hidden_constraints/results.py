@@ -15,7 +15,7 @@ from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.as_json import as_json
 from suffice.results.formats import UNKNOWN, counted
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Table, Value, notes_table
+from suffice.results.table import Cell, Column, Kind, Table, Value, notes_table
 from suffice.results.tabular import Tabular
 
 _SCORES = ("semantic", "proxy", "grounded_proxy")
@@ -421,8 +421,8 @@ def _mean(name: str, head: str, digits: int = 2) -> tuple[Column, Of]:
 def _estimate(name: str) -> tuple[Column, Of]:
     heads = {"grounded_proxy": "grounded proxy", "documents_read": "documents"}
     share = name in _SCORES
-    kind, head = "percent" if share else "number", heads.get(name, name)
-    column = Column(name=name, kind=kind, head=head, interval=True)
+    kind: Kind = "percent" if share else "number"
+    column = Column(name=name, kind=kind, head=heads.get(name, name), interval=True)
     return column, lambda c: c.cell(name, share=share)
 
 

@@ -20,7 +20,6 @@ from suffice.errors import SufficeWarning
 from suffice.loops.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings
 from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.trace.rounds.records import Passage
 
 SMALL = BenchmarkSettings(tasks=4, hard_small=2, documents=24)
 
