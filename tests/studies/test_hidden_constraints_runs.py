@@ -92,5 +92,3 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
     assert run_document(settings(), made, who, "another") != first
     assert run_document(settings(gates={"mine": gate(budget=1)}), made, who, "checker") == first
     assert run_document(settings(encoder="another"), made, who, "checker") != first
-
-

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from studies.retrieval.study import DEPTHS, RetrievalSettings, data_set_recall
+from studies.retrieval.results import DEPTHS
+from studies.retrieval.study import RetrievalSettings, data_set_recall
 
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
