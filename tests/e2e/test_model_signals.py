@@ -62,14 +62,6 @@ def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: P
     assert (read_traces(live).stored_signal("judge_support")[0] == values).all()
 
 
-def test_without_llm_the_judge_is_skipped(recorded: Path, tmp_path: Path) -> None:
-    done = run("signals", recorded, "--out", tmp_path / "t.parquet", "--only", "judge_support")
-    assert done.returncode == 0
-    assert "skipped judge_support: needs --llm" in done.stdout
-    document = run_json("signals", recorded, "--out", tmp_path / "u.parquet", "--only", "overlap")
-    assert [document[name] for name in ("judge", "rerank", "encoder", "nli")] == [None] * 4
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -90,19 +82,6 @@ def test_refusals(arguments: list[str], part: str, recorded: Path, tmp_path: Pat
     assert (done.returncode, done.stdout) == (2, "")
     assert part in done.stderr
     assert not (tmp_path / "t.parquet").exists()
-
-
-def test_an_occupied_out_is_refused_before_the_model_is_asked(recorded: Path) -> None:
-    done = run("signals", recorded, "--out", recorded, "--llm", "http://127.0.0.1:9/v1")
-    assert done.returncode == 2
-    assert "holds trace files already" in done.stderr
-
-
-def test_replay_of_a_record_without_round_0_says_how_to_get_it(tmp_path: Path) -> None:
-    run_json(*RECORD, "--limit", "5", "--llm", "scripted", "--out", tmp_path / "t")
-    done = run("replay", tmp_path / "t", "--policy", "closed-book")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "record ... --closed-book" in done.stderr
 
 
 def test_ask_with_a_judge_counts_its_calls(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.builders import drawn_records, written_traces
-from tests.commands import refused, run, run_json
+from tests.commands import run, run_json
 
 import suffice
 from suffice.trace.reader import EXAMPLE
@@ -70,12 +70,3 @@ def test_a_record_of_that_name_comes_first() -> None:
     assert run_json("traces", "info", "example")["questions"] == 4
     Path("example").rename("example.parquet")
     assert run_json("traces", "info", "example")["questions"] == 250
-
-
-def test_who_names_nothing_is_told_of_it() -> None:
-    refused(run("replay", "nowhere.parquet"), "nowhere.parquet", "example")
-
-
-def test_it_is_in_the_package() -> None:
-    assert EXAMPLE.is_relative_to(Path(suffice.__file__).parent)
-    assert EXAMPLE.stat().st_size < 500_000

@@ -75,11 +75,6 @@ def test_the_command_line_says_what_was_meant(
     assert f"did you mean {meant!r}" in " ".join(printed.err.split())
 
 
-def test_an_open_number_is_sent_to_sweep(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", traces, "--stop-when", "overlap > ?"]) == 2
-    assert "suffice sweep TRACES --rule RULE" in " ".join(capsys.readouterr().err.split())
-
-
 def test_python_says_what_was_meant(traces: str) -> None:
     with pytest.raises(AttributeError, match="did you mean 'compare'"):
         suffice.comprae  # noqa: B018
@@ -89,17 +84,6 @@ def test_python_says_what_was_meant(traces: str) -> None:
         suffice.search(traces, suffice.SearchSettings(signals="answer_stabel"))  # type: ignore[arg-type]
     with pytest.raises(SufficeError, match="did you mean 'mine'"):
         suffice.RulePolicy(rule="mien > 0.2", own_signals=("mine",))
-
-
-def test_a_missing_action_is_answered_with_those_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["traces"])
-    assert (
-        "ACTION, one of info, validate, prune, split, merge, filter, label, redact, import, export"
-        in capsys.readouterr().err
-    )
 
 
 # --- near misses whose meaning is clear are taken ---------------------------------------------------

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from suffice.cli import output
-from suffice.cli.output import ProgressLine, in_form, print_json, print_lines, say, waiting
+from suffice.cli.output import ProgressLine, in_form, print_json, print_lines, waiting
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.table import Column, Table
 
@@ -24,11 +24,6 @@ def test_no_estimate_from_the_first_question(capsys: pytest.CaptureFixture[str])
     lines = shown.err.splitlines()
     assert lines[:2] == ["recorded 1/10", "recorded 2/10"]
     assert all("left" in each for each in lines[2:])
-
-
-def test_failures_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    ProgressLine("recorded", every_s=0.0).show(1, 4, failed=2)
-    assert "recorded 1/4, 2 failed" in capsys.readouterr().err
 
 
 def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,28 +90,6 @@ def test_work_that_takes_long_is_announced_and_short_work_is_not(
     with waiting("reading"):
         pass
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_terminal_rewrites_the_line_and_takes_it_away(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_SILENT_S", 0.02)
-    with waiting("reading"):
-        time.sleep(0.1)
-        say("a word", lead="suffice:")
-    shown = "reading, 0 s so far\r\x1b[K\x1b[31msuffice:\x1b[0m a word\n"
-    assert capsys.readouterr().err == shown
-
-
-def test_who_tells_how_far_it_is_needs_no_announcement(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_SILENT_S", 0.05)
-    with waiting("fitting"):
-        ProgressLine("trained steps").show(1, 9)
-        time.sleep(0.15)
-    assert capsys.readouterr().err == "trained steps 1/9\n"
 
 
 def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(

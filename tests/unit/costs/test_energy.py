@@ -32,15 +32,6 @@ def test_by_hand_the_rest_keeps_the_defaults() -> None:
     assert (tariff.call, tariff.retrieval, tariff.rerank) == (0.0, 4.0, 5.0)
 
 
-def test_the_summary_says_whether_the_constants_are_the_defaults() -> None:
-    assert EnergyModel().summary.endswith("0.35 J a completion token (the defaults, rough)")
-    stated = parse_energy("prompt=0.5,retrieval=2,rerank=3").summary
-    assert stated == (
-        "0.5 J a prompt token, 0 J a cached one, 0.35 J a completion token, 2 J a retrieval, "
-        "3 J a reranker call"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -37,24 +37,6 @@ def a_round(samples: int | None = None, **usage: Any) -> Round:
     return Round(answer="x", samples=drawn, usage=Usage(**usage))
 
 
-def test_a_cost_is_computed_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = of_rounds(a_round(llm_calls=1, completion_tokens=3), a_round(llm_calls=1))
-    asked, read = [], TraceSet.column
-
-    def reading(traces: TraceSet, name: str) -> Any:
-        asked.append(name)
-        return read(traces, name)
-
-    monkeypatch.setattr(TraceSet, "column", reading)
-    costs = stop_costs(found)
-    assert costs["rounds"] is not None
-    assert not asked
-    assert costs["completion_tokens"] is None  # the second round does not say
-    assert costs["llm_calls"] is costs["llm_calls"]
-    assert "prompt_tokens" not in asked
-    assert len(asked) == len(set(asked))  # each column once
-
-
 def test_sample_calls_are_paid_by_who_reads_samples() -> None:
     found = of_rounds(
         a_round(3, llm_calls=4, sample_calls=3), a_round(0, llm_calls=1, sample_calls=0)
@@ -75,11 +57,6 @@ def test_every_call_is_paid_where_the_samples_are_the_answers() -> None:
     found = of_rounds(a_round(3, llm_calls=3), a_round(3, llm_calls=1))
     assert paid(found)["llm_calls"] == [3.0, 1.0]
     assert paid(of_rounds(a_round(None, llm_calls=3)))["llm_calls"] == [3.0]
-
-
-def test_a_stated_count_beats_the_inferred() -> None:
-    found = of_rounds(a_round(5, llm_calls=6, sample_calls=2), a_round(5, llm_calls=6))
-    assert paid(found)["llm_calls"] == [4.0, 1.0]
 
 
 def test_verdicts_are_paid_by_who_reads_them() -> None:
@@ -114,11 +91,6 @@ def test_tokens_of_samples() -> None:
     assert read["completion_tokens"] == [16.0]
     assert read["cached_tokens"] is None  # of the samples unknown
     assert read["evaluated_tokens"] is None
-
-
-def test_without_samples_there_is_nothing_more_to_pay() -> None:
-    found = of_rounds(a_round(prompt_tokens=100), a_round(prompt_tokens=150))
-    assert paid(found, samples=True)["prompt_tokens"] == [100.0, 150.0]
 
 
 def test_one_unknown_round_makes_a_cost_unknown() -> None:
@@ -174,19 +146,6 @@ def test_tokens_of_verdicts_are_paid_by_who_reads_them() -> None:
     assert [both[name] for name in names[:2]] == [[1400, 1100], None]  # cached of samples unknown
 
 
-def test_tokens_are_unknown_one_by_one() -> None:
-    found = of_rounds(a_round(prompt_tokens=10, cached_tokens=0, completion_tokens=1, **JUDGED))
-    costs = paid(found, verdicts=True)
-    assert (costs["prompt_tokens"], costs["completion_tokens"]) == ([310.0], None)
-
-
-def test_tokens_beside_no_judge_call_are_not_charged() -> None:
-    asked = a_round(prompt_tokens=10, judge_calls=2, judge_prompt_tokens=30)
-    told = a_round(prompt_tokens=10, judge_calls=0, judge_prompt_tokens=30)
-    assert paid(of_rounds(told), verdicts=True)["prompt_tokens"] == [10.0]
-    assert paid(of_rounds(asked, told), verdicts=True)["prompt_tokens"] == [40.0, 10.0]
-
-
 def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
     """A record made before they had columns: only a judge that was never asked costs none."""
     reads = CostReads(answers=True, verdicts=True, at_end=True)
@@ -214,17 +173,6 @@ def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
         UsageError, match=r"'judge_prompt_tokens' is null in 1 of 3 .*in round 3 of"
     ):
         cost_matrix(partly, "prompt_tokens", reads=reads)
-
-
-def test_rounds_that_do_not_exist_have_no_tokens_of_verdicts() -> None:
-    usage = {"prompt_tokens": 10, **JUDGED}
-    short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(**usage),))
-    long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(**usage),) * 2)
-    reads = CostReads(answers=True, verdicts=True, at_end=True)
-    found = stop_costs(to_trace_set([short, long]), reads=reads)
-    np.testing.assert_array_equal(
-        found["prompt_tokens"], np.array([[310.0, math.nan], [310.0, 620.0]])
-    )
 
 
 def test_passages_retrievals_and_seconds_come_from_their_columns() -> None:
@@ -343,24 +291,9 @@ def test_joules_by_hand() -> None:
     assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])
 
 
-def test_the_matrix_sums_over_rounds_for_who_reads_every_answer() -> None:
-    short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(llm_calls=3),))
-    long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(llm_calls=2),) * 2)
-    found = to_trace_set([short, long])
-    calls = cost_matrix(found, "llm_calls", reads=CostReads(answers=True))
-    np.testing.assert_array_equal(calls, [[3.0, math.nan], [2.0, 4.0]])
-    np.testing.assert_array_equal(cost_matrix(found, "rounds"), [[1.0, math.nan], [1.0, 2.0]])
-
-
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UsageError, match=r"unknown cost 'money'; known: llm_calls, .*usd"):
         cost_matrix(of_rounds(a_round()), "money")
-
-
-def test_names_are_distinct_words_with_a_label() -> None:
-    assert all(name == cost.name and name.isidentifier() for name, cost in COSTS.items())
-    assert len({cost.label for cost in COSTS.values()}) == len(COSTS)
-    assert all(cost.summary for cost in COSTS.values())
 
 
 COUNTS = st.integers(0, 300)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import pytest
 
@@ -41,13 +39,6 @@ def test_another_version_is_said_with_the_tested_one() -> None:
         absent.point("absent_package")
 
 
-def test_the_tested_series_is_silent() -> None:
-    tested = version("numpy")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert Framework(name="arrays", package="numpy", tested=tested).point("numpy", "array")
-
-
 @pytest.mark.parametrize(
     ("output", "texts"),
     [
@@ -64,14 +55,6 @@ def test_the_tested_series_is_silent() -> None:
 )
 def test_outputs_become_passages(output: object, texts: list[str]) -> None:
     assert [passage.text for passage in tool_passages(output)] == texts
-
-
-def test_a_text_stands_in_for_an_output_that_is_no_document() -> None:
-    texts = [
-        [passage.text for passage in tool_passages(*output)]
-        for output in (({"raw": 3}, "as told"), ({"raw": 3}, ""), ([Document("a", "1")], "as told"))
-    ]
-    assert texts == [["as told"], [], ["a"]]
 
 
 def test_the_calls_of_a_step_are_one_round() -> None:

@@ -24,8 +24,6 @@ from suffice.integrations.documents import (
 from suffice.integrations.haystack import HaystackRetriever
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
 from suffice.integrations.llamaindex import LlamaIndexRetriever
-from suffice.testing.conformance import check_retriever
-from suffice.trace.rounds.records import Passage
 
 PLAIN = AdapterSettings()
 
@@ -46,10 +44,6 @@ def test_own_ids_come_before_hashes_and_named_ones_before_both() -> None:
     assert [each.id for each in named] == ["3", "4"]
     with pytest.raises(DataError, match=r"id_key='isbn'; its metadata has 'key'"):
         ranked(documents, 2, AdapterSettings(id_key="isbn"), source="x")
-
-
-def test_text_that_is_no_unicode_has_an_id_too() -> None:
-    assert len(ranked([found("\ud800")], 1, PLAIN, source="x")[0].id) == 64
 
 
 def test_the_first_of_an_id_stays_and_k_counts_different_ones() -> None:
@@ -114,12 +108,6 @@ def test_scores_that_are_none(
         ranked(documents, 2, settings, source="the store")
 
 
-def test_scores_that_are_not_read_are_not_checked() -> None:
-    documents = [found("a", score=math.nan), found("b", score=10**400)]
-    kept = ranked(documents, 2, AdapterSettings(scores="rank"), source="x")
-    assert [each.score for each in kept] == [1.0, 0.5]
-
-
 def test_settings_that_cannot_be() -> None:
     with pytest.raises(UsageError, match="no source of scores 'best'; allowed: given, rank, none"):
         AdapterSettings(scores="best")  # type: ignore[arg-type]
@@ -146,18 +134,6 @@ def test_a_short_result_is_said_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         short.check(1, 3)
-
-
-class Ranked:
-    """A retriever through :func:`ranked`."""
-
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        del query
-        return ranked([found(letter) for letter in "abcb"], k, PLAIN, source="x")
-
-
-def test_what_comes_out_keeps_the_protocol() -> None:
-    check_retriever(Ranked(), ["q"], size=3)
 
 
 @pytest.mark.parametrize(

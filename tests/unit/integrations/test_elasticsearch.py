@@ -11,11 +11,8 @@ import pytest
 
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
-from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
-from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Question
 
 NOTES = {
     "n0": {"title": "Boats", "body": {"text": "a red boat at sea"}, "key": 10},
@@ -185,15 +182,6 @@ def test_fields_can_be_named(client: Client) -> None:
     assert client.seen[0]["body"]["_source"] == ["title", "key"]
 
 
-def test_a_boosted_title_comes_first(client: Client) -> None:
-    def first(boost: float) -> str:
-        settings = ElasticsearchSettings(text_field="body.text", title_boost=boost)
-        retriever = ElasticsearchRetriever(client, "notes", settings=settings)
-        return retriever.retrieve("green boat", 1)[0].id
-
-    assert (first(5), first(0.01)) == ("n3", "n2")
-
-
 def test_lists_are_joined_and_repeated_ids_are_left_out(
     client: Client, notes: ElasticsearchRetriever
 ) -> None:
@@ -207,21 +195,6 @@ def test_lists_are_joined_and_repeated_ids_are_left_out(
         ("a", "one three", 3.0),
         ("b", None, 2.0),
     ]
-
-
-def test_an_empty_query_asks_nothing(client: Client, notes: ElasticsearchRetriever) -> None:
-    assert notes.retrieve(" \n", 3) == ()
-    assert client.seen == []
-    with pytest.raises(UsageError, match="k must be at least 1"):
-        notes.retrieve("boat", 0)
-
-
-def test_a_loop_runs_on_it(notes: ElasticsearchRetriever) -> None:
-    pipeline = CumulativePipeline(ScriptedModel(), CumulativeSettings(rounds=3))
-    rounds = list(pipeline.rounds(Question(id="q", text="green boat?"), notes))
-    assert [each.passages and each.passages[0].id for each in rounds] == ["n2", "n3", "n0"]
-    assert rounds[0].candidate_scores is not None
-    assert len(rounds[0].candidate_scores) == 3
 
 
 # --- refusals ----------------------------------------------------------------------------------------
@@ -273,19 +246,9 @@ def test_a_defect_is_not_taken_for_a_refusal(client: Client, notes: Elasticsearc
         notes.retrieve("boat", 2)
 
 
-def test_an_index_that_is_not_there(client: Client) -> None:
-    with pytest.raises(UsageError, match=r"answered 404: index_not_found.*\[nötes\]"):
-        ElasticsearchRetriever(client, "nötes").retrieve("boat", 2)
-
-
 def test_an_index_without_the_field(client: Client) -> None:
     with pytest.raises(UsageError, match=r"no document of index 'notes' has text under 'text'"):
         ElasticsearchRetriever(client, "notes").retrieve("green boat", 2)
-
-
-def test_too_large_a_k(notes: ElasticsearchRetriever) -> None:
-    with pytest.raises(UsageError, match=r"answered 400.*window is too large.*fields and k"):
-        notes.retrieve("boat", 10_001)
 
 
 # --- replies that are no ranking ---------------------------------------------------------------------

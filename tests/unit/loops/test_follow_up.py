@@ -94,13 +94,6 @@ def test_a_round_asks_searches_reads_and_answers(api: Api, name: str, found: Seq
             assert (f"Fact {letter}" in text_of(answer)) == (letter in "".join(found[: number + 1]))
 
 
-def test_ten_passages_are_ranked_and_more_where_more_may_have_been_kept() -> None:
-    _, _, ranks = run(rounds=4)
-    assert [k for _, k in ranks.asked] == [10, 10, 10, 10]
-    _, _, ranks = run(name="chain", rounds=5)
-    assert [k for _, k in ranks.asked] == [10, 10, 10, 12, 15]
-
-
 @pytest.mark.parametrize("api", APIS)
 def test_where_all_are_kept_a_round_adds_nothing_and_reads_nothing(api: Api) -> None:
     lines = Lines(query=[f"Question {n}?" for n in range(4)])
@@ -112,11 +105,6 @@ def test_where_all_are_kept_a_round_adds_nothing_and_reads_nothing(api: Api) -> 
     last = text_of(model.of("answer")[-1])
     assert last.count("Document: (nothing new was found)\nIntermediate answer: unknown") == 2
     assert all(each.answer == "Ben" for each in rounds)
-
-
-def test_an_empty_reading_is_unknown() -> None:
-    rounds, _, _ = run(Lines(query=THREE, reading=("", " Answer: Ada\nMore", "\n")))
-    assert [each.intermediate_answer for each in rounds] == ["unknown", "Ada", "unknown"]
 
 
 # --- follow-up questions ----------------------------------------------------------------------------
@@ -251,26 +239,6 @@ def test_a_verdict_survives_a_blank_line(api: Api) -> None:
     assert [finished.signals["malformed_actions"] for finished in rounds] == [0.0] * 3
 
 
-def test_a_chat_model_may_repeat_the_question_before_it_decides() -> None:
-    said = "Main question: who?\nFollow-up: Who founded it?\nAda did.\n\nDecision: <STOP>"
-    (finished,), model, _ = run(Lines(verdict=(said,)), api="chat", verdicts=True, rounds=1)
-    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
-    assert model.of("verdict")[0].stop == ()
-
-
-def test_a_completion_model_ends_where_it_makes_up_another_question() -> None:
-    said = " all there.\nDecision: <STOP>\n\nMain question: Who?\nAnalysis:\nDecision: <CONTINUE>"
-    (finished,), _, _ = run(Lines(verdict=(said,)), verdicts=True, rounds=1)
-    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
-
-
-def test_nobody_is_asked_to_stop_unless_wanted() -> None:
-    rounds, model, _ = run()
-    assert model.of("verdict") == []
-    assert [each.usage.judge_calls for each in rounds] == [0, 0, 0]
-    assert all("llm_stop" not in each.signals for each in rounds)
-
-
 def test_a_failing_model_is_not_hidden() -> None:
     prompts = FollowUpPrompts(api="completion", documents=True, form="answer-first")
     for role in (
@@ -369,22 +337,6 @@ def test_the_answer_of_a_chain_of_thought_is_what_it_ends_in(api: Api, name: str
         assert ("\n\n" in request.stop) == (api == "completion")
         assert len(request.stop) <= 4  # what servers take at most
     assert all("reasoning from the steps" in text_of(request) for request in asked)
-
-
-def test_a_chat_model_may_leave_a_blank_line_between_its_thoughts() -> None:
-    said = (
-        "Brill Works was founded by Ada Thorn.\n\nHer brother was Ben.\n\n**So the answer is:** Ben"
-    )
-    rounds, _, _ = run(Lines(answer=(said,)), api="chat", final_answer="ircot")
-    assert {finished.answer for finished in rounds} == {"Ben"}
-
-
-def test_short_answers_are_asked_for_as_before() -> None:
-    rounds, model, _ = run(samples=1)
-    _, same, _ = run(samples=1, final_answer="short")
-    assert [request for request, _ in model.given] == [request for request, _ in same.given]
-    assert all("Reasoning" not in text_of(request) for request, _ in model.given)
-    assert {finished.answer for finished in rounds} == {"Ben"}
 
 
 @pytest.mark.parametrize(

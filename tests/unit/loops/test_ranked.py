@@ -22,13 +22,12 @@ from suffice.loops.ranked import (
 )
 from suffice.loops.record.recorder import RecorderSettings, Task, record
 from suffice.loops.registry import make_pipeline
-from suffice.loops.steps import RoundReads
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Certainty, PassageFilter, StopPolicy
+from suffice.protocols import Certainty, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.retrieval.retrievers import OwnParagraphs, pooled_passages
+from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.reranking import RERANK_VARIANCE
 from suffice.signals.model_confidence import TOKEN_PROBABILITY
 from suffice.testing.encoders import HashingEncoder
@@ -107,12 +106,6 @@ def test_prompts_grow_at_their_end_and_say_what_is_wanted() -> None:
     assert "Answer:" not in asked
 
 
-def test_tasr_signals_exist_with_its_prompt() -> None:
-    found = rounds(5, prompt="answer-first")
-    assert found[0].verbalized_confidence is not None
-    assert rounds(5)[0].verbalized_confidence is None
-
-
 def test_it_ranks_once() -> None:
     source = Listed(passages(40), [])
     found = list(BudgetedPipeline(ScriptedModel(), BudgetedSettings()).rounds(QUESTION, source))
@@ -145,17 +138,6 @@ def test_the_encoder_compares_each_answer_with_its_evidence() -> None:
     encoded = [text for call in encoder.calls for text in call]
     assert len(encoded) == len(set(encoded)) == 9  # eight passages and one answer, each once
     assert not rounds(8)[0].signals
-
-
-def test_novelty_is_measured_where_it_is_read() -> None:
-    for read in (True, False):
-        loop = BudgetedPipeline(
-            ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=HashingEncoder()
-        )
-        steps = loop.steps(QUESTION, Listed(passages(8), []), RoundReads(novelty=read))
-        signals = [step.finished(step.asked()).signals for step in steps]
-        assert all(("passage_novelty" in each) == read for each in signals)
-        assert all("evidence_consistency" in each for each in signals)
 
 
 # --- certainty ------------------------------------------------------------------------------------
@@ -292,18 +274,6 @@ def cumulative_rounds(model: ScriptedModel, **settings: int) -> list[Round]:
     return list(loop.rounds(CADEL, OwnParagraphs(PASSAGES)))
 
 
-def test_one_more_passage_a_round_best_first() -> None:
-    model = ScriptedModel()
-    found = cumulative_rounds(model, rounds=3)
-    assert [len(each.passages or ()) for each in found] == [1, 1, 1]
-    shown = [each.passages[0].id for each in found if each.passages]
-    assert shown[0] == "Cadel"
-    assert len(set(shown)) == 3
-    for number, request in enumerate(model.requests):
-        assert str(request.prompt).count(" is a town on the river ") == number + 1
-        assert (request.temperature, request.n, request.top_logprobs) == (0.0, 1, 5)
-
-
 def test_the_query_and_its_scores_belong_to_the_round_that_retrieved() -> None:
     first, second = cumulative_rounds(ScriptedModel(), rounds=2)
     assert (first.query, first.usage.retrievals) == (CADEL.text, 1)
@@ -311,10 +281,6 @@ def test_the_query_and_its_scores_belong_to_the_round_that_retrieved() -> None:
     assert len(first.candidate_scores) == len(PASSAGES)
     assert list(first.candidate_scores) == sorted(first.candidate_scores, reverse=True)
     assert (second.query, second.candidate_scores, second.usage.retrievals) == (None, None, 0)
-
-
-def test_it_ends_when_no_passage_is_left() -> None:
-    assert len(cumulative_rounds(ScriptedModel(), rounds=9)) == len(PASSAGES)
 
 
 def test_samples_are_drawn_and_paid_apart() -> None:
@@ -347,13 +313,6 @@ def test_a_parse_failure_is_an_empty_answer_with_its_reason(
 ) -> None:
     (found,) = cumulative_rounds(ScriptedModel([reply] * 4), rounds=1)
     assert (found.answer, found.parse_failure, found.response) == (answer, failure, reply)
-
-
-def test_pooling_keeps_one_text_an_id() -> None:
-    other = Passage(id="Ardel", title="Ardel", text="another Ardel")
-    pooled = pooled_passages([PASSAGES, (PASSAGES[0], other), (other,)])
-    assert [each.id for each in pooled] == ["Ardel", "Borel", "Cadel", "Dorel", "Ardel~2"]
-    assert pooled[-1].text == "another Ardel"
 
 
 @pytest.mark.parametrize(
@@ -458,18 +417,3 @@ def test_the_ranking_is_filtered_and_then_shown_from_its_head(
     evidence = str(model.requests[-1].prompt).rpartition("Evidence:")[2]
     assert evidence.count("Fact ") == len(shown)
     assert all(f"[Page {name[1:]}]" in evidence for name in shown)
-
-
-def test_with_nothing_left_the_prompt_says_so() -> None:
-    rounds, model = run(CumulativeSettings(), math.inf)
-    assert rounds[0].answer
-    assert "Evidence:\n(no passage)\nQuestion: Which fact?" in str(model.requests[0].prompt)
-
-
-def test_where_nothing_was_found_there_is_no_round() -> None:
-    for least in (None, 2.0):
-        assert run(CumulativeSettings(), least, Scored(()))[0] == []
-
-
-def test_what_keeps_passages_is_a_filter() -> None:
-    assert isinstance(AtLeast(1.0), PassageFilter)

@@ -53,23 +53,6 @@ def choose(
     return found, model.requests
 
 
-def contents(request: GenerationRequest) -> list[tuple[str, str]]:
-    assert not isinstance(request.prompt, str)
-    return [(each.role, each.content) for each in request.prompt]
-
-
-# --- prompts ----------------------------------------------------------------------------------------
-def test_a_completion_prompt_ends_in_the_trail_and_grows_at_its_end() -> None:
-    prompts = [str(render_agent(QUESTION, STEPS[:n], api="completion")) for n in range(3)]
-    assert prompts[2].endswith(
-        f"\n\nQuestion: {QUESTION}\nThought: who?\nAction: Search[Brill Works]\nObservation:\n"
-        "[Brill Works] Founded by Ada Thorn.\nAction: Search[Ada Thorn]\nObservation:\n"
-        "(nothing new was found)\nThought:"
-    )
-    for shorter, longer in pairwise(prompts):
-        assert longer.startswith(shorter.removesuffix("Thought:"))
-
-
 def test_a_chat_prompt_is_a_conversation_that_grows_at_its_end() -> None:
     prompts = [render_agent(QUESTION, STEPS[:n], api="chat") for n in range(3)]
     roles = [each.role for each in prompts[2] if isinstance(each, Message)]
@@ -97,12 +80,6 @@ def test_a_search_costs_one_greedy_call(api: Api) -> None:
     assert (request.n, request.temperature, request.max_tokens) == (1, 0.0, 64)
 
 
-def test_a_finish_is_seen() -> None:
-    found, _ = choose(" I know.\nAction: Finish[Ben]")
-    assert (found.query, found.finishes) == ("Ben", True)
-    assert found.action == "Thought: I know.\nAction: Finish[Ben]"
-
-
 def test_an_unreadable_action_is_asked_for_once_more() -> None:
     found, (first, second) = choose(" I wonder what to do.", " Search[Ada Thorn]")
     assert (found.query, found.unread, found.usage.llm_calls) == ("Ada Thorn", False, 2)
@@ -113,15 +90,6 @@ def test_an_unreadable_action_is_asked_for_once_more() -> None:
     )
     # the failed try is not shown again
     assert found.said == "Action: Search[Ada Thorn]"
-
-
-def test_a_chat_is_told_what_an_action_is() -> None:
-    found, (first, second) = choose("Let me think.", "Finish[Ben]", api="chat")
-    assert (found.query, found.finishes) == ("Ben", True)
-    added = contents(second)[len(contents(first)) :]
-    assert added[0] == ("assistant", "Let me think.")
-    assert added[1][0] == "user"
-    assert "Search[query] or Finish[answer]" in added[1][1]
 
 
 def test_a_repeated_query_is_objected_to_once() -> None:
@@ -152,14 +120,6 @@ def test_whoever_may_not_finish_goes_on_from_a_search() -> None:
     assert "Finish[Ben]" not in str(request.prompt)
     assert (found.query, found.unread, found.finishes) == ("Ben Thorn", False, False)
     assert found.action.endswith("Action: Search[Ben Thorn]")
-
-
-def test_a_chat_that_may_not_finish_is_told_so() -> None:
-    refused, _ = choose("Action: Finish[Ben]", api="chat")
-    found, (request,) = choose("Action: Search[Ben Thorn]", api="chat", refused=refused)
-    assert [role for role, _ in contents(request)[-2:]] == ["assistant", "user"]
-    assert "Do not finish yet" in contents(request)[-1][1]
-    assert found.query == "Ben Thorn"
 
 
 def test_whoever_insists_on_finishing_searches_for_the_question() -> None:
@@ -206,10 +166,6 @@ def test_unreadable_actions_are_counted_over_rounds() -> None:
     assert [each.usage.judge_calls for each in rounds] == [0, 0, 2]
     seen = [each.id for finished in rounds for each in finished.passages or ()]
     assert len(seen) == len(set(seen)) == 9  # the same query goes on down the ranking
-
-
-def test_closed_book_is_the_answer_without_passages() -> None:
-    assert pipeline().closed_book(EXAMPLES[0].question).passages == ()
 
 
 def test_settings_out_of_range_are_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError
 from suffice.monitor import arrivals
 from suffice.monitor.arrivals import Arrivals, Grading, read_arrived
 from suffice.scoring import Match
@@ -115,14 +115,6 @@ def test_malformed(document: Any, column: str | None) -> None:
     assert caught.value.column == column
 
 
-def test_a_misspelt_field_is_said_with_what_it_was_taken_for() -> None:
-    with pytest.warns(
-        SufficeWarning, match=r"'gold_answer' of an answer is not read.*'gold_answers'"
-    ):
-        read_arrived({"gold_answer": ["The Tempest"], **held("tempest")})
-    read_arrived({"answer": "tempest", "question": "Which?", "covered": True})
-
-
 def lines(*texts: str) -> io.BytesIO:
     return io.BytesIO("\n".join(texts).encode())
 
@@ -145,11 +137,6 @@ def test_a_bad_line_is_named_or_skipped(bad: str) -> None:
     assert found.skipped == 1
     assert found.first_skipped is not None
     assert "line 3" in found.first_skipped
-
-
-def test_bytes_that_are_no_text() -> None:
-    with pytest.raises(DataError, match="line 1"):
-        list(Arrivals(io.BytesIO(b'{"covered": "\xff"}'), "-"))
 
 
 def test_a_line_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

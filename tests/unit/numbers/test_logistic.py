@@ -12,12 +12,6 @@ from suffice.numbers import logistic
 from suffice.numbers.logistic import fit_logistic, fit_rising_logistic, sigmoid, sigmoids
 
 
-def test_sigmoid_keeps_its_ends_and_its_middle() -> None:
-    assert (sigmoid(0.0), sigmoid(800.0), sigmoid(-800.0)) == (0.5, 1.0, 0.0)
-    assert sigmoid(1.0) == pytest.approx(1 - sigmoid(-1.0), abs=1e-15)
-    assert math.isnan(sigmoid(math.nan))
-
-
 def test_sigmoids_are_those_of_single_numbers_to_the_bit() -> None:
     ends = [0.0, -0.0, 1e-300, 36.8, -36.8, 745.2, -745.2, 1e308, math.inf, -math.inf, math.nan]
     logits = np.concatenate([ends, np.random.default_rng(0).normal(0.0, 20.0, 989)])
@@ -107,18 +101,6 @@ def test_a_falling_feature_gets_no_weight_and_the_rest_is_fitted_without_it() ->
     alone = fit_logistic(x[:, kept], y)
     assert found.intercept == pytest.approx(alone.intercept)
     assert [found.weights[index] for index in kept] == pytest.approx(alone.weights)
-
-
-def test_one_class_gives_a_smoothed_constant_without_rising_weights() -> None:
-    found = fit_rising_logistic(np.arange(8.0).reshape(4, 2), np.ones(4))
-    assert found.weights == (0.0, 0.0)
-    assert found.intercept == pytest.approx(np.log(5.0))
-
-
-def test_a_constant_feature_gets_no_rising_weight() -> None:
-    x, y = drawn()
-    x[:, 2] = 4.0
-    assert fit_rising_logistic(x, y).weights[2] == 0.0
 
 
 def test_a_row_counts_as_often_as_its_weight_says() -> None:

@@ -22,10 +22,6 @@ class Found(Tabular):
         )
 
 
-def test_the_short_form_names_the_tables() -> None:
-    assert repr(Found(f1=0.5)) == "<Found: policies (1), rules (2)>"
-
-
 def test_text_and_notebooks_show_every_table() -> None:
     assert Found(f1=0.5).text().startswith("First of all.\n\npolicy    F1\n")
     shown = Found(f1=0.5)._repr_html_()

@@ -63,12 +63,6 @@ def test_a_loaded_index_is_the_saved_one(tmp_path: Path, variant: BM25Variant) -
         np.testing.assert_array_equal(loaded.scores(query), index.scores(query))
 
 
-@pytest.mark.parametrize("passages", [[], [Passage(id="a", text="...")]])
-def test_an_index_without_words(tmp_path: Path, passages: list[Passage]) -> None:
-    BM25Index.build(passages).save(tmp_path)
-    assert len(BM25Index.load(tmp_path).retrieve("boat", 3)) == len(passages)
-
-
 def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
     saved(tmp_path)
     BM25Index.build(PASSAGES[:1]).save(tmp_path)
@@ -194,15 +188,6 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         BM25Index.load(tmp_path)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_an_index_of_the_first_version_is_read(tmp_path: Path, variant: BM25Variant) -> None:
-    index = saved(tmp_path, variant)
-    changed_header(tmp_path, without_checksums)
-    np.testing.assert_array_equal(
-        BM25Index.load(tmp_path).scores("red boat"), index.scores("red boat")
-    )
-
-
 FIRST_VERSION = """{
   "schema": 1,
   "fingerprint": "FINGERPRINT",
@@ -239,15 +224,6 @@ def test_headers_that_are_none(tmp_path: Path, header: str) -> None:
     with pytest.raises(DataError) as caught:
         BM25Index.load(tmp_path)
     assert caught.value.file == str(tmp_path / "index.json")
-
-
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    path = tmp_path / "index"
-    path.write_text("")
-    with pytest.raises(UsageError, match=r"is a file.*name a new or empty one"):
-        BM25Index.build(PASSAGES).save(path)
-    with pytest.raises(UsageError, match=r"an index cannot be kept in .*Not a directory.*name a"):
-        BM25Index.build(PASSAGES).save(path / "inside")
 
 
 ID = "0123456789abcdef" * 2
@@ -389,11 +365,6 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "new"):
         with pytest.raises(UsageError, match="an index cannot be kept in"):
             prepare_folder(folder)
-
-
-def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"an index cannot be kept in .*too long"):
-        prepare_folder(tmp_path / ("x" * 300))
 
 
 @pytest.mark.parametrize(

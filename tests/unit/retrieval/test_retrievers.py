@@ -166,17 +166,6 @@ def test_a_stated_pool_is_what_the_first_stage_finds_however_much_is_asked_for(
     assert chosen.stated == {"retriever": name, "reranker": "by length", "pool": 2}
 
 
-def test_a_pool_is_forty_where_none_is_stated() -> None:
-    limits = {name: retrieval(name).most for name in RETRIEVERS}
-    assert limits == {
-        **dict.fromkeys(("bm25", "tfidf", "dense"), None),
-        **dict.fromkeys(("hybrid", "bm25+rerank", "tfidf+rerank"), 40),
-        **dict.fromkeys(("dense+rerank", "hybrid+rerank"), 40),
-    }
-    assert retrieval("bm25").stated == {"retriever": "bm25"}
-    assert retrieval("dense+rerank").reaching(30).most == 60
-
-
 def test_what_is_missing_is_named_with_what_to_type() -> None:
     for name in ("dense", "hybrid", "dense+rerank", "hybrid+rerank"):
         with pytest.raises(UsageError, match="--encoder minilm"):

@@ -298,17 +298,6 @@ def test_refusals(
         assert part in said
 
 
-def test_unknown_prices_are_refused_with_what_to_type(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("genai_prices")
-    said = refused(
-        capsys, "--corpus", corpus, "--budget-usd", "1", "--price-model", "no-such-model"
-    )
-    assert "no model 'no-such-model'" in said
-    assert "--prices input=" in said
-
-
 def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = ask(capsys, "--corpus", corpus, "--policy", "round >= 2 and answer_stable >= 0")
     usage = told["usage"]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from tests.choice_population import reaching
-from tests.cut_population import run_live
 
 from suffice.cli.main import main
 from suffice.replay.choose import candidates
@@ -132,12 +131,6 @@ def test_options_of_the_record_and_of_what_is_charged(
     assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
 
 
-@pytest.mark.parametrize(("name", "mark"), [("csv", "question,answer"), ("markdown", "## ")])
-def test_formats(record: str, tmp_path: Path, capsys: Say, name: str, mark: str) -> None:
-    assert main(["choose", record, "--out", str(tmp_path), *QUICK, "--format", name]) == 0
-    assert mark in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -192,12 +185,6 @@ def test_a_record_without_labels_is_compared_by_agreement(tmp_path: Path, capsys
     assert any("agreement" in note for note in said["notes"])
 
 
-def test_of_a_cut_record_what_is_assumed_is_said(tmp_path: Path, capsys: Say) -> None:
-    cut = run_live(reaching(120), [1 if number % 7 == 0 else 3 for number in range(120)], None)
-    said = document(capsys, written(tmp_path, cut), tmp_path / "out", "--max-loss", "0.4")
-    assert any("the worst is assumed" in note for note in said["notes"])
-
-
 def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:
     folder = tmp_path / "both"
     folder.mkdir()
@@ -238,10 +225,3 @@ def test_a_path_of_ones_own_and_losses_in_one_table(
     costs = said["costs"]
     assert {"rounds", "calls", "tokens", "seconds", "usd"} <= set(costs)
     assert all(set(cost) == {"before", "after", "change"} for cost in costs.values())
-
-
-def test_an_easy_record_gives_a_policy_and_a_page(tmp_path: Path, capsys: Say) -> None:
-    record = written(tmp_path, reaching(300, reached=(1.0, 1.0)))
-    said = document(capsys, record, tmp_path / "out")
-    assert said["chosen"]["rule"] == "round >= 1"
-    assert (tmp_path / "out" / "index.html").exists()

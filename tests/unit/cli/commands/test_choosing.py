@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.cli.main import build_parser, main
+from suffice.cli.main import main
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.writer import write_traces
@@ -59,11 +59,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def traces(folder: Path) -> str:
     return write(folder, "a.parquet", lambda _: {})
-
-
-@pytest.fixture(scope="module")
-def one_split(folder: Path) -> str:
-    return write(folder, "one.parquet", lambda _: {"split": "other"})
 
 
 def document(capsys: Say, *arguments: str) -> Any:
@@ -129,18 +124,6 @@ def test_every_rule_of_the_document_replays(traces: str, capsys: Say) -> None:
         assert replayed["name"] == rule["rule"]
         for key in ("f1", "em", "mean_rounds"):
             assert replayed[key] == pytest.approx(rule[key], abs=1e-12)
-
-
-def test_a_cap_that_nothing_keeps_is_said(traces: str, capsys: Say) -> None:
-    arguments = ["search", traces, "--signals", "own", "--max-calls", "-1", "--bootstrap", "5"]
-    assert main([*arguments, "--json"]) == 0
-    printed = capsys.readouterr()
-    found = json.loads(printed.out, parse_constant=pytest.fail)
-    assert found["rules"][0]["rule"] == "round >= 4"
-    assert found["thresholds"][0]["never_fires"]
-    assert not found["rules"][0]["within_cap"]
-    assert "note: own: no threshold keeps the cost cap" in printed.err
-    assert "1 rule costs more than the cap" in printed.err
 
 
 OUT = {
@@ -213,12 +196,6 @@ def test_a_rule_that_cannot_run_is_not_written(traces: str, tmp_path: Path, caps
     words = ["--policy", "fixed-1", "--stop-when", "llm_stop", "--bootstrap", "5"]
     refused(capsys, "'llm_stop' cannot run here", "replay", traces, *words, "--out", str(out))
     assert not out.exists()
-
-
-def test_fit_says_which_preset_a_bare_name_is(traces: str, tmp_path: Path, capsys: Say) -> None:
-    assert main(["fit", "tasr", traces, "--out", str(tmp_path / "p.json")]) == 0
-    said = capsys.readouterr().out
-    assert "preset corrected; replay --policy tasr fits the published one" in said
 
 
 def test_search_writes_the_rule_picked(traces: str, tmp_path: Path, capsys: Say) -> None:
@@ -340,43 +317,6 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path, capsys: Sa
     assert again["policies"][0]["hash"] == found["hash"]
 
 
-def test_several_promises_and_the_count_of_certificates(
-    traces: str, tmp_path: Path, capsys: Say
-) -> None:
-    out = ["--out", str(tmp_path / "p.json"), "--signals", "own", "--cost", "rounds"]
-    bounds = [
-        "--max-loss",
-        "0.8",
-        "--max-wrong-stops",
-        "0.9",
-        "--max-cost",
-        "3.9",
-        "--min-rounds",
-        "2",
-    ]
-    asked = ["fit", "certified", traces, *bounds, "--confidence", "0.6", *out]
-    assert main(asked) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert (
-        "expected signed loss in f1 of at most 0.8, at most 0.9 of the questions answered wrong"
-        in shown
-    )
-    assert (
-        "at most 3.9 rounds a question (counted up to 4 a question, which none of 15 passed)"
-        in shown
-    )
-    assert "all together, with probability 0.6" in shown
-
-
-def test_falling_back_is_printed_with_its_reason(traces: str, tmp_path: Path, capsys: Say) -> None:
-    out = str(tmp_path / "p.json")
-    assert main(["fit", "certified", traces, "--out", out, "--signals", "own"]) == 0
-    shown = capsys.readouterr().out
-    assert "so the policy takes the full budget" in shown
-    assert "  promise  " not in shown
-    assert json.loads(Path(out).read_text())["rule"] == "round >= 4"
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -486,60 +426,3 @@ def test_fewer_questions_than_folds(
         return
     _, printed = run(capsys, command, path, tmp_path)
     assert "only 3 questions of split 'tune' are labelled" in printed
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
-def test_budgets_mixed_in_one_folder(
-    folder: Path, tmp_path: Path, capsys: Say, command: list[str]
-) -> None:
-    mixed = folder / "mixed"
-    mixed.mkdir(exist_ok=True)
-    generator = np.random.default_rng(1)
-    write_traces([signal_record(n, generator, rounds=3) for n in range(40)], mixed / "a.parquet")
-    write_traces(
-        [signal_record(n, generator, rounds=5) for n in range(40, 80)], mixed / "b.parquet"
-    )
-    _, said = run(capsys, command, str(mixed), tmp_path)
-    expected = {
-        "search": "20 questions end before round 5",
-        "sweep": "20 questions of tune and 20 of eval end before round 5",
-        "fit": "20 questions were recorded to fewer than 5 rounds",
-    }[command[0]]
-    if command[:2] == ["fit", "certified"] or command[0] != "fit":
-        assert expected in said
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
-def test_without_a_tune_split(
-    one_split: str, tmp_path: Path, capsys: Say, command: list[str]
-) -> None:
-    words = [*command[:1], *([command[1]] if command[0] == "fit" else []), one_split]
-    words += command[2 if command[0] == "fit" else 1 :]
-    words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else []
-    said = "no question lies in split 'tune'; splits found: other; draw others with: suffice traces split"
-    refused(capsys, f"{said} {one_split} --splits tune=0.4,eval=0.6 --replace --out NEW", *words)
-
-
-def test_a_threshold_out_of_range_is_refused_by_replay_too(traces: str, capsys: Say) -> None:
-    refused(
-        capsys, "overlap lies in [0, 1]", "replay", traces, "--stop-when", "overlap > 2", "--json"
-    )
-
-
-@pytest.mark.parametrize("command", ["search", "sweep", "fit certified"])
-def test_help_states_every_default(command: str, capsys: Say) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        build_parser().parse_args([*command.split(), "--help"])
-    assert stopped.value.code == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for part in {
-        "search": ("(default: or)", "(default: f1)", "(default: 40)", "(default: tune)"),
-        "sweep": ("(default: tune)", "(default: eval)", "0.20:0.35:0.01"),
-        "fit certified": (
-            "(default: 0.02)",
-            "(default: 0.95)",
-            "(default: rule)",
-            "(default: corrected)",
-        ),
-    }[command]:
-        assert part in text

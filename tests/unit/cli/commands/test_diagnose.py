@@ -59,32 +59,6 @@ def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture
     assert {each["confidence"] for each in found["selective"]} == {"answer_token_margin"}
 
 
-def test_help_says_which_policies_are_broken_down(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["diagnose", "--help"])
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "a policy to break down by type and confidence" in printed
-    assert "(default: every fixed-K)" in printed
-
-
-def test_tables_are_printed(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", str(traces), "--bootstrap", "20"]) == 0
-    printed = capsys.readouterr().out
-    assert "AUROC of each signal against exact match" in printed
-    assert "answer_token_margin" in printed
-    assert "Brier score of calibrators of answer_token_margin" in printed
-    assert main(["diagnose", str(traces), "--bootstrap", "20", "--signals", "answer_stable"]) == 0
-    assert "Calibrators are not compared: answer_token_margin is" in capsys.readouterr().out
-
-
-def test_json_has_the_study_of_calibrators(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = document(capsys, traces)
-    assert found["calibrators"]["kinds"][0]["kind"] == "isotonic"
-    assert found["no_calibrators"] is None
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -103,23 +77,6 @@ def test_wrong_usage_is_one_line(
     assert printed.out == ""
     assert len(printed.err.strip().splitlines()) == 1
     assert said in printed.err
-
-
-def test_a_threshold_is_a_finite_number(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(["diagnose", str(traces), "--threshold", "nan"])
-    assert error.value.code == 2
-    assert "must be a finite number, found 'nan'" in capsys.readouterr().err
-
-
-def test_no_signal_between_commas(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["diagnose", str(traces), "--signals", ","])
-    assert left.value.code == 2
-    assert capsys.readouterr().err == (
-        "suffice diagnose: argument --signals: must be names separated by commas, found ','; see "
-        "'suffice diagnose --help'\n"
-    )
 
 
 @pytest.mark.parametrize(

@@ -155,34 +155,6 @@ def test_what_it_will_take_is_said_before_it_starts(
     assert sum(each.n for each in model.requests) <= int(said.split()[2])
 
 
-def test_what_is_left_is_counted_when_a_recording_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recorded(tmp_path / "t", limit=3)
-    assert "up to 15 model calls: 3 questions" in capsys.readouterr().err
-    recorded(tmp_path / "t", limit=5)
-    assert "up to 10 model calls: 2 questions" in capsys.readouterr().err
-    recorded(tmp_path / "t", limit=5)
-    assert "model calls" not in capsys.readouterr().err
-    refused = [*RECORD, "--limit", "6", "--out", str(tmp_path / "t"), "--samples", "2"]
-    assert main(refused) == 2
-    assert "model calls" not in capsys.readouterr().err
-
-
-def test_a_vote_for_want_of_log_probabilities_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record, "connect_model", lambda _: ScriptedModel(logprobs=False))
-    traces = recorded(tmp_path / "t", "--pipeline", "budgeted", "--encoder", "none")
-    assert "up to 27 model calls, 27 of them samples" in capsys.readouterr().err
-    assert "gives no" in traces.origin.run["certainty_reason"]
-
-
-def test_closed_book_is_recorded(tmp_path: Path) -> None:
-    traces = recorded(tmp_path / "t", "--pipeline", "iterative", "--rounds", "2", "--closed-book")
-    assert traces.closed_book.num_rows == 3
-
-
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_cache_keeps_eight_samples_a_round(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -337,12 +309,3 @@ def test_tokens_of_verdicts_count_where_only_some_rounds_have_them(
     assert (found["rounds"], found["usage"]["judge_calls"]) == (2, 1)
     assert found["usage"]["judge_completion_tokens"] == 4
     assert found["usage"]["judge_prompt_tokens"] > 100
-
-
-def test_the_loops_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("ask", "record"):
-        with pytest.raises(SystemExit):
-            main([command, "--help"])
-        said = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
-        assert "iterative: the model asks a follow-up question each round" in said
-        assert "chain: the same from its earlier questions and answers alone" in said

@@ -58,25 +58,6 @@ class TestQuestions:
         assert 0.0 <= third["auroc"] <= 1.0
         assert 1 < first["mean_rounds"] < third["mean_rounds"] == 4.0
 
-    def test_the_published_one_says_that_it_equals_the_full_budget(
-        self, record: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["replay", record, "--policy", "gate"]) == 0
-        told = capsys.readouterr()
-        assert "gate: it equals the full budget: it can never stop" in told.out + told.err
-        assert "suffice: warning: EXECUTE can never be chosen" in told.err
-
-    def test_replay_says_what_it_was_fitted_on(
-        self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        out = str(tmp_path / "policy.json")
-        said(capsys, "fit", "gate", record, "--out", out)
-        found = said(capsys, "replay", record, "--policy", out, "--split", "tune")
-        assert any("policy.json was fitted on questions it is" in each for each in found["notes"])
-        asked = ["--policy", "gate-corrected", "--fit-on", record]
-        found = said(capsys, "replay", record, *asked)
-        assert any(each.endswith("as asked by fit-on: gate-corrected") for each in found["notes"])
-
     def test_costs_set_the_thresholds(
         self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -89,14 +70,6 @@ class TestQuestions:
         )["policy"]
         assert published["settings"]["intercept"] == 0.0
         assert published["settings"]["tau_low"] == pytest.approx(0.6)
-
-    def test_text_states_rule_and_fitting(
-        self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["fit", "gate", record, "--out", str(tmp_path / "p.json")]) == 0
-        printed = capsys.readouterr().out
-        assert "stop when sigmoid(" in printed
-        assert "fitted on 60 labelled questions of split tune" in printed
 
     @pytest.mark.parametrize(
         ("arguments", "expected"),
@@ -140,15 +113,6 @@ class TestPlans:
         assert "guides a planning agent" in capsys.readouterr().err
         assert main(["ask", "Where?", "--corpus", str(tmp_path), "--policy", out]) == 2
         assert "guides a planning agent" in capsys.readouterr().err
-
-    def test_text_states_the_gate(
-        self, plans: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["fit", "gate", plans, "--out", str(tmp_path / "gate.json")]) == 0
-        printed = capsys.readouterr().out
-        assert "c = sigmoid(" in printed
-        assert "STOP can never be chosen: tau_stop is not set" in printed
-        assert "steps of 40 judged runs" in printed
 
     def test_another_detector_is_kept(
         self, plans: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -63,18 +63,6 @@ def test_fit_replay_and_bare_name_agree(
     )
 
 
-def test_fit_prints_the_promise_and_what_to_know(
-    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(tmp_path / "policy.json")
-    assert main(["fit", "micp", record, "--out", out, "--preset", "published"]) == 0
-    printed = capsys.readouterr().out
-    assert "with probability at least 0.9" in printed
-    assert "can fall short of it" in printed
-    assert "--filter POLICY" in printed
-    assert "fitted on 200 labelled questions of split optimize and calibrate" in printed
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -100,14 +88,6 @@ def test_bad_options_say_what_is_allowed(
     assert main(["fit", "micp", record, "--out", out, *options]) == 2
     assert message in capsys.readouterr().err
     assert not Path(out).exists()
-
-
-def test_options_of_micp_are_refused_elsewhere(
-    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(tmp_path / "policy.json")
-    assert main(["fit", "tasr", record, "--out", out, "--alpha", "0.2"]) == 2
-    assert "leave alpha out" in capsys.readouterr().err
 
 
 def generated(out: Path, *more: str) -> list[str]:
@@ -184,21 +164,6 @@ def test_ask_gives_the_set_or_cannot_answer(
     printed = capsys.readouterr()
     assert "calibrated on 5 samples a round; on 2 it promises nothing" in printed.err
     assert printed.out.startswith("cannot answer")
-
-
-def test_ask_tells_where_the_promise_does_not_hold(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "policy.json"
-    assert main(generated(tmp_path / "traces", "--limit", "30")) == 0
-    said(capsys, "fit", "micp", tmp_path / "traces", "--out", out, "--alpha", "0.3")
-    arguments = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
-    assert main([*arguments, "--policy", str(out)]) == 0
-    assert "promise may not hold" not in capsys.readouterr().err
-    assert main([*arguments, "--policy", str(out), "--budget-rounds", "2"]) == 0
-    assert "up to 3 rounds there, 2 here" in capsys.readouterr().err
-    assert main([*arguments, "--policy", str(out), "--pipeline", "budgeted"]) == 0
-    assert "pipeline 'cumulative' there, 'budgeted' here" in capsys.readouterr().err
 
 
 def test_a_filter_needs_a_micp_policy(

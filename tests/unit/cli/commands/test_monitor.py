@@ -88,24 +88,6 @@ def test_a_state_goes_on(policy: Path, tmp_path: Path, capsys: pytest.CaptureFix
         assert state.read_text(encoding="utf-8") == text
 
 
-def test_nothing_known(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = written(tmp_path / "a.jsonl", [{"answer": "Ada"}])
-    assert main(["monitor", str(policy), str(answers)]) == 0
-    shown = capsys.readouterr().out
-    assert "no answer came with its right answer" in shown
-    assert "no answer came with its score at round 1" in " ".join(shown.split())
-    assert main(["monitor", str(policy), str(answers), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["coverage"]["estimate"] is None
-
-
-def test_undecided_answers_are_told(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unknown = {"gold_answers": ["Ada"], "answer_set": {"answers": [], "cannot_answer": True}}
-    assert main(["monitor", str(policy), str(written(tmp_path / "a.jsonl", [unknown]))]) == 0
-    assert "without samples" in " ".join(capsys.readouterr().out.split())
-
-
 def test_invalid_lines(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answers = tmp_path / "a.jsonl"
     answers.write_text('{"covered": true}\n{"covered": 1}\n', encoding="utf-8")

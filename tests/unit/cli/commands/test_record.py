@@ -60,29 +60,6 @@ def test_each_pipeline_has_its_defaults(
     ]  # fmt: skip
 
 
-def test_what_will_not_be_recorded_is_said_before_it_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*RECORD, "--out", str(tmp_path / "t")]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("signals 'self_consistency' and 'normalized_entropy' and ")
-    assert (
-        "each need column samples, which this recording does not hold; type --samples 3" in said[0]
-    )
-    words = ("--samples", "2", "--prompt", "no-confidence", "--out", str(tmp_path / "s"))
-    assert main([*RECORD, *words]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("signal 'verbalized_confidence' needs ")
-    assert "asks for no confidence; type --prompt answer-first" in said[0]
-
-
-def test_no_encoder_means_no_evidence_signals(tmp_path: Path, encoders: list[str]) -> None:
-    out = tmp_path / "t"
-    assert main([*RECORD, "--pipeline", "budgeted", "--encoder", "none", "--out", str(out)]) == 0
-    assert encoders == []
-    assert not read_traces(out).signal_names
-
-
 def test_voting_is_said(
     tmp_path: Path,
     encoders: list[str],
@@ -173,19 +150,6 @@ def test_an_agent_is_recorded(tmp_path: Path, encoders: list[str]) -> None:
     assert main(["replay", str(out), "--stop-when", "llm_stop", "--split", "eval", "--json"]) == 0
 
 
-def test_clusters_of_samples(
-    tmp_path: Path, encoders: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("sklearn")
-    command = [*RECORD, "--out", str(tmp_path / "t"), "--samples", "3", "--cluster-cosine"]
-    assert main(command) == 2
-    assert "needs an encoder; type --encoder minilm" in capsys.readouterr().err
-    assert main([*command, "--encoder", "minilm"]) == 0
-    run = run_document(tmp_path / "t")
-    assert run["sample_clusters"] == {"encoder": "hashing-64", "cosine": 0.9}
-    assert read_traces(tmp_path / "t").has("sample_clusters")
-
-
 def test_a_sample_is_drawn_by_the_seed_and_grows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,14 +168,6 @@ def test_a_sample_is_drawn_by_the_seed_and_grows(
     assert set(small.question_ids) < set(grown.question_ids)
     kept = {question.id: question.split for question in grown.questions}
     assert all(kept[question.id] == question.split for question in small.questions)
-
-
-def test_a_sample_and_a_limit_exclude_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([*RECORD, "--sample", "2", "--out", str(tmp_path / "t")])
-    assert "not allowed with argument --limit" in capsys.readouterr().err
 
 
 # --- questions and passages of the user's own -------------------------------------------------------
@@ -296,27 +252,6 @@ def test_a_function_finds_the_passages(encoders: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_what_a_function_finds_is_reranked(monkeypatch: pytest.MonkeyPatch) -> None:
-    reranker = ByLength()
-    monkeypatch.setattr(retrieval_options, "connect_reranker", lambda _: reranker)
-    reranked = [
-        "--retriever",
-        "python:shelf:search+rerank",
-        "--reranker",
-        "BY/length",
-        "--pool",
-        "2",
-    ]
-    assert main([*MAPPED, *reranked]) == 0
-    assert set(reranker.given) == {2}
-    assert run_document(Path("t"))["retriever"] == "python:shelf:search+rerank"
-    first, _ = read_traces("t").records()
-    assert [each.text for each in first.rounds[0].passages or ()] == [
-        "Ada Thorn"
-    ]  # nine letters before six
-
-
-@pytest.mark.usefixtures("place")
 def test_gold_passages_stay_where_the_files_hold_them() -> None:
     named = ["record", "--dataset", "generated", "--limit", "2", "--llm", "scripted"]
     assert main([*named, "--corpus", "notes", "--out", "t"]) == 0
@@ -393,11 +328,6 @@ def test_shards_are_together_what_one_recorder_records(
         assert json.loads(printed.out)["recorded"] == 0
         assert "differ" not in printed.err
     assert sorted(file.name for file in out.glob("*.parquet")) == files
-
-
-def test_how_far_auto_goes_needs_auto(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*RECORD, "--out", str(tmp_path / "t"), "--max-concurrency", "50"]) == 2
-    assert "write --concurrency auto too, or --concurrency 50 alone" in capsys.readouterr().err
 
 
 def test_a_shard_needs_a_folder_and_a_number(

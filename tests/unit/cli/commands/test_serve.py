@@ -37,15 +37,6 @@ def test_what_would_be_served(capsys: pytest.CaptureFixture[str]) -> None:
     assert "suffice/b: always 1 round" in said
 
 
-def test_policies_alone_decide_about_loops_of_others(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--policy", "answer_stable", "--policy", "fixed-2", "--check"]) == 0
-    said = capsys.readouterr().out
-    assert "answers no questions" in said
-    assert "suffice/fixed-2: always 2 rounds" in said
-    assert main(["serve", "--check"]) == 2
-    assert "what is to be searched?" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

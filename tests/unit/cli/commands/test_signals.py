@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
-from suffice.retrieval.pairs.training_record import write_training
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
@@ -98,22 +97,6 @@ def test_a_reranker_by_its_path(
     found = read_traces(out)
     assert found.stored_signal("rerank_top_score")[0].tolist() == [[1.5, 1.5]] * 2
     assert found.table.column("rerank_calls").to_pylist() == [1] * 4
-
-
-def test_questions_of_the_rerankers_training_are_told(
-    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(signals, "connect_reranker", lambda _: Flat())
-    folder = traces.with_name("reranker")
-    command = ["signals", str(traces), "--out", str(traces.with_name("o.parquet"))]
-    for ids, said in ((["q", "r"], True), (["r"], False)):
-        write_training(folder, {"train_ids": ids})
-        assert main([*command, "--reranker", str(folder)]) == 0
-        told = capsys.readouterr().err
-        assert ("the reranker was trained on 1 of these 2 questions" in told) == said
-    (folder / "training.json").write_text("{}")
-    assert main([*command, "--reranker", str(folder)]) == 2
-    assert "not the record of a training" in capsys.readouterr().err
 
 
 class Certain:

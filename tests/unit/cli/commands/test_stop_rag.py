@@ -46,31 +46,6 @@ def test_fit_then_replay(record: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert first["hash"] == second["hash"] == fitted["hash"]
 
 
-def test_a_policy_in_one_file(
-    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "deep" / "mine.json"
-    assert main(["fit", "stop-rag", str(record), "--out", str(out), *QUICK]) == 0
-    shown = capsys.readouterr()
-    assert "stop when q_stop - q_cont >" in shown.out
-    assert "validation reward" in shown.err
-    assert sorted(each.name for each in out.parent.iterdir()) == [
-        "mine.json",
-        "mine.safetensors",
-    ]
-
-
-def test_a_bare_name_is_the_published_preset_fitted_on_tune(
-    record: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "p"
-    options = ("--encoder", tiny, "--epochs", "0.5", "--preset", "published")
-    fitted = said(capsys, "fit", "stop-rag", record, "--out", out, *options)
-    assert fitted["policy"]["preset"] == "published"
-    assert fitted["policy"]["network"]["shape"]["mode"] == "joined"
-    assert fitted["policy"]["network"]["shape"]["frozen"] is None
-
-
 def test_values_are_stored(
     record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 import suffice
 from suffice.datasets import files
 from suffice.datasets.recordings.columns import parse_roles
-from suffice.datasets.recordings.registry import FORMATS, import_traces
+from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
@@ -260,20 +260,6 @@ def test_flashrag_iterations_are_rounds(tmp_path: Path) -> None:
         import_traces(tmp_path / "other.json", tmp_path / "o", format="flashrag")
 
 
-def test_a_file_of_another_format_is_told_what_was_expected(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(CSV)
-    with pytest.raises(
-        DataError, match=r"log\.csv: not JSON .*; read as intermediate_data\.json of"
-    ):
-        import_traces(tmp_path / "log.csv", tmp_path / "o", format="flashrag")
-    path = _flashrag(tmp_path / "intermediate_data.json")
-    path.write_text(path.read_text().replace('"score": 1.0', '"score": 1e300'))
-    with pytest.raises(
-        DataError, match=r"intermediate_data\.json.*passages\.score: 1e\+300 is outside"
-    ):
-        import_traces(path, tmp_path / "o", format="flashrag")
-
-
 def test_tasr_files_are_read_by_their_columns(tmp_path: Path) -> None:
     rows = [
         {"qid": "q", "round": t, "question": "Who?", "current_answer": answer, "current_em": 0.0,
@@ -322,10 +308,6 @@ def test_a_loopgain_error_that_counts_is_scored_by_its_target(tmp_path: Path) ->
     (record,) = imported(path, kind="loopgain")
     assert record.scores == {1: 0.0, 2: 1.0}
     assert [round_.answer for round_ in record.rounds] == [None, "y"]
-
-
-def test_every_format_says_what_it_is() -> None:
-    assert all(kind.meaning for kind in FORMATS.values())
 
 
 @pytest.mark.parametrize("out", ["new", "new.parquet"])

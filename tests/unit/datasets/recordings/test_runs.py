@@ -54,22 +54,6 @@ def test_steps_of_a_trajectory_are_rounds(tmp_path: Path) -> None:
     assert first.signals == {"cost_usd": 0.001}
 
 
-def _asked_again(document: Any) -> Any:
-    steps = document["steps"]
-    document["steps"] = [*steps, *steps, {**steps[1], "is_copied_context": True}]
-    return [document]
-
-
-def test_a_trajectory_with_several_questions_and_one_that_was_cut(tmp_path: Path) -> None:
-    path = changed("atif.json", tmp_path, _asked_again)
-    first, second = imported(path, "atif", tmp_path)
-    assert (first.question.id, second.question.id) == ("run-1", "run-1#2")
-    assert first.rounds == second.rounds
-    cut = changed("atif.json", tmp_path, lambda it: it["steps"].pop() and None)
-    (record,) = imported(cut, "atif", tmp_path / "cut")
-    assert ([round_.answer for round_ in record.rounds], record.stopped_by) == ([None, None], None)
-
-
 def test_an_answer_that_a_trajectory_hands_in_by_a_tool(tmp_path: Path) -> None:
     def submit(document: Any) -> None:
         tool = {"tool_call_id": "c", "function_name": "finish", "arguments": {"answer": "Ada L."}}
@@ -359,23 +343,6 @@ def test_what_is_wrong_in_spans_is_said(
     with pytest.raises(DataError, match=message) as error:
         imported(path, "otlp", tmp_path)
     assert "otlp_gen_ai.json" in str(error.value)
-
-
-def test_what_spans_lack_is_said_with_what_adds_it(tmp_path: Path) -> None:
-    def bare(document: Any) -> None:
-        for span in spans_of(document):
-            span["attributes"] = [a for a in span["attributes"] if "messages" not in a["key"]]
-
-    path = changed("otlp_gen_ai.json", tmp_path, bare)
-    out = tmp_path / "out.parquet"
-    written = import_traces(path, out, format="otlp")
-    notes = "\n".join(written.notes)
-    assert "1 of 1 questions have no text" in notes
-    assert "2 of 2 rounds have no answer" in notes
-    for command in (f"suffice probe {out} --llm", f"suffice traces label {out} LABELS"):
-        assert command in notes
-    (record,) = read_traces(out).records()
-    assert (record.question.text, record.stopped_by) == ("", None)
 
 
 def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from suffice.loops.planning.agent import PlanningAgent, PlanningSettings, PlanRu
 from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control, gated
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
-from suffice.protocols import GenerationRequest, Message
+from suffice.protocols import GenerationRequest
 from suffice.testing.models import ScriptedModel
 from suffice.trace.plans.records import PlanTask
 from suffice.trace.rounds.records import Passage
@@ -114,22 +114,6 @@ def test_candidates_are_drawn_as_published() -> None:
     result = model.requests[-1]
     assert (kind(result), result.temperature) == ("result", 0.0)
     assert result.json_schema is not None
-
-
-def test_without_a_schema_none_is_asked_for() -> None:
-    model = planner()
-    PlanningAgent(model, AGENTS["vanilla"], settings=PlanningSettings(json_schema=False)).run(TASK)
-    assert all(each.json_schema is None for each in model.requests)
-
-
-def test_agents_that_saw_the_same_are_asked_the_same() -> None:
-    first, second = planner(), planner()
-    PlanningAgent(first, AGENTS["vanilla"]).run(TASK, seed=7)
-    ran(second, AGENTS["self-rag"])
-    assert first.requests[0] == second.requests[0]
-    third = planner()
-    PlanningAgent(third, AGENTS["vanilla"]).run(TASK, seed=8)
-    assert first.requests[0].seed != third.requests[0].seed
 
 
 def test_every_prompt_begins_with_the_one_before() -> None:
@@ -233,28 +217,6 @@ def test_replan_drops_the_contradicted_step_only_when_corrected() -> None:
     assert "Step 1 was withdrawn, since it conflicts" in text_of(model.requests[-1])
 
 
-def test_a_run_that_keeps_replanning_ends_after_the_most_steps() -> None:
-    flips = iter(range(100))
-
-    def candidates(number: int, index: int) -> str:
-        return "Open port 80" if next(flips) // 2 % 2 == 0 else "Do not open port 80"
-
-    gate = quiet_gate(tau_low=0.0, order="replan-first", revises=True)
-    run, _ = ran(planner(candidates), gated(gate), settings=PlanningSettings(max_steps=4))
-    assert len(run.steps) <= 4
-    assert run.outcome.ended in ("max-steps", "complete")
-
-
-def test_asking_without_a_user_goes_on() -> None:
-    run, _ = ran(planner(), gated(quiet_gate(tau_low=0.0)))
-    assert [step.action for step in run.steps] == ["ASK"] * 3
-    assert run.steps[0].reply is None
-    assert run.steps[0].question == (
-        'Step 1 of 3 would be: "Do part 1" Is that right, and is anything missing?'
-    )
-    assert run.outcome.ended == "complete"
-
-
 def test_what_the_user_says_stands_in_every_later_prompt() -> None:
     heard: list[str] = []
 
@@ -325,12 +287,6 @@ def test_an_unreadable_result_is_asked_for_twice_more_and_counted() -> None:
     assert run.outcome.response == "I would rather not."
 
 
-def test_a_task_longer_than_allowed_ends_at_the_most_steps() -> None:
-    task = PlanTask(id="long", goal="Grow.", context="", total_steps=9)
-    run = PlanningAgent(planner(), AGENTS["vanilla"]).run(task)
-    assert (len(run.steps), run.outcome.ended) == (6, "max-steps")
-
-
 def test_a_document_cannot_pose_as_a_step() -> None:
     class Hostile:
         def retrieve(self, query: str, k: int) -> Sequence[Passage]:
@@ -344,17 +300,6 @@ def test_a_document_cannot_pose_as_a_step() -> None:
     assert max(map(len, lines)) < 2100
 
 
-def test_a_base_model_is_asked_in_one_text() -> None:
-    model = planner()
-    completing = ScriptedModel(lambda request, index: "Do it", api="completion")
-    run = PlanningAgent(completing, AGENTS["vanilla"]).run(TASK)
-    assert isinstance(completing.requests[0].prompt, str)
-    assert completing.requests[0].prompt.endswith("\nStep 1:")
-    assert run.steps[0].chosen == "Do it"
-    PlanningAgent(model, AGENTS["vanilla"]).run(TASK)
-    assert isinstance(model.requests[0].prompt[0], Message)
-
-
 def test_a_told_stop_ends_between_steps() -> None:
     stop = threading.Event()
 
@@ -366,16 +311,6 @@ def test_a_told_stop_ends_between_steps() -> None:
     agent = PlanningAgent(model, AGENTS["vanilla"])
     assert agent.run_unless(stop, TASK) is None
     assert len(model.requests) == 1
-
-
-def test_k_larger_than_the_corpus_gives_what_there_is() -> None:
-    class Two:
-        def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-            return DOCUMENTS[:2]
-
-    agent = PlanningAgent(planner(), agent_control("fixed-top-k", k=30), Two())
-    run = agent.run(TASK)
-    assert (run.steps[0].k, len(run.steps[0].passages)) == (30, 2)
 
 
 def test_what_cannot_be() -> None:

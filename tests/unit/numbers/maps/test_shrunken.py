@@ -104,12 +104,3 @@ def test_strength_runs_from_per_round_to_global() -> None:
     for strength in (-1.0, math.inf, NAN):
         with pytest.raises(UsageError, match="strength must be a finite number"):
             fit_shrunken(values, em, strength=strength)
-
-
-def test_a_round_without_rows_takes_the_global_map() -> None:
-    values, em = rows(60, 2)
-    values[:, 1] = NAN
-    fitted = fit_shrunken(values, em)
-    assert fitted.maps[1] == fit_isotonic(values, em)
-    nothing = fit_shrunken(values, np.full_like(em, NAN), undefined=0.5)
-    assert at(nothing, 1, 0.3) == at(nothing, 9, NAN) == 0.5

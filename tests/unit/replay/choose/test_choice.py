@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.choice_population import reaching
-from tests.cut_population import run_live
 
-from suffice.errors import SufficeWarning
 from suffice.measures.measures import Measures
-from suffice.policies.file import policy_document
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates, procedure
 from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.proof import Proven, prove
-from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Usage
@@ -45,10 +40,6 @@ def chosen(traces: TraceSet, **given: Any) -> Choice:
     return choose(traces, asked)
 
 
-def said_of(choice: Choice) -> dict[str, str]:
-    return {answer.question: answer.text for answer in choice.answers()}
-
-
 def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None:
     choice = chosen(record(600), max_loss=0.1)
     assert choice.promised is not None
@@ -65,13 +56,6 @@ def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None
     assert full is not None
     assert 1 - measured / full == pytest.approx(proven.saved, abs=0.02)
     json.dumps(choice.to_json(), allow_nan=False)
-
-
-def test_a_proven_budget_is_written_as_a_rule_with_its_promise() -> None:
-    choice = chosen(record(600, reached=(0.9, 0.91)), max_loss=0.05)
-    assert policy_document(choice.policy)["rule"] == "round >= 1"
-    assert choice.policy.facts.guarantee["p_value"] <= 0.05
-    assert choice.title == "stop after round 1"
 
 
 def test_every_loss_is_proven_together_where_none_is_asked_for() -> None:
@@ -119,21 +103,6 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert document["guess"]["confidence"] == 0.8
     assert document["guess"]["measured"]["delta_full"] is not None
     assert not choice.policy.facts.guarantee
-
-
-def test_where_nothing_is_proven_a_cap_is_kept_before_the_full_budget() -> None:
-    choice = chosen(record(60), max_loss=0.02, max_cost=2.0, cost="rounds")
-    assert choice.promised is not None
-    assert choice.promised.row.proven is None
-    within = [one for one in choice.ranked if one.cost <= 2.0]
-    assert choice.ranked[0] in within
-    assert choice.ranked[0].loss == min(one.loss for one in within)
-    assert not choice.policy.facts.guarantee
-    # where the full budget is within the cap it stays
-    choice = chosen(
-        record(60, reached=(0.1, 0.9, 0.0)), max_loss=0.02, max_cost=2.99, cost="rounds"
-    )
-    assert choice.ranked[0].cost <= 2.99
 
 
 def test_a_policy_that_saves_rounds_and_multiplies_calls_is_said_to() -> None:
@@ -245,50 +214,9 @@ def test_labelled_questions_with_a_round_to_which_nobody_answered_are_left_out()
     assert any("WARNING: they are unlike the others" in note for note in notes)
 
 
-def test_an_easy_record_gives_a_policy() -> None:
-    """Nothing is ever lost by stopping at once, or everything after round 1 is worse."""
-    for reached in ((1.0, 1.0), (1.0, 1.0, 0.0)):
-        choice = chosen(record(400, reached=reached))
-        assert choice.title == "stop after round 1"
-        assert choice.policy.facts.guarantee["fell_back"] is False
-
-
-def test_what_fits_warn_of_is_kept_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    def warned(*given: Any, **more: Any) -> list[AskedPolicy]:
-        asked = asked_policies(*given, **more)
-
-        def build(one: AskedPolicy = asked[0]) -> NamedPolicy:
-            warnings.warn("few questions", SufficeWarning, stacklevel=1)
-            return one.build()
-
-        return [AskedPolicy(name=asked[0].name, build=build), *asked[1:]] if asked else []
-
-    monkeypatch.setattr(candidates, "asked_policies", warned)
-    choice = chosen(record())
-    assert "fixed-1: few questions" in choice.warned
-    assert choice.to_json()["warnings"] == list(choice.warned)
-
-
-def test_variants_of_a_method_with_one_preset_are_candidates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(candidates, "nameable_methods", lambda: ("patience",))
-    choice = chosen(record())
-    assert "patience (2 rounds, token_probability)" in {
-        one.candidate.policy.name for one in choice.ranked
-    }
-
-
 def test_what_decides_by_gold_answers_is_left_out() -> None:
     choice = chosen(record(), policies=("oracle-em",))
     assert "oracle-em" in choice.left_out
-
-
-# --- bad input -------------------------------------------------------------------------------------
-def test_without_labels_agreement_is_compared() -> None:
-    choice = chosen(record(labelled=0), max_loss=0.3)
-    assert choice.metric.agreement
-    assert choice.wrong_count >= 0
 
 
 @pytest.mark.parametrize(
@@ -315,13 +243,6 @@ def test_a_record_without_the_usual_splits_is_divided() -> None:
     choice = chosen(record(100, splits=("tune",)))
     assert choice.parts == {"all": 100, "tune": 40, "rank": 20, "prove": 40}
     assert any("no splits tune and eval" in note for note in choice.notes)
-
-
-def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
-    cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
-    choice = chosen(to_trace_set(cut), max_loss=0.4)
-    assert any("the worst is assumed" in note for note in choice.notes)
-    assert said_of(choice)["Does looping pay here?"].startswith("Not known:")
 
 
 def test_a_line_of_the_table_may_return_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.seen import Seen
@@ -18,14 +16,12 @@ from suffice.numbers.tests.p_values import (
     hoeffding_bentkus_p_values,
 )
 from suffice.replay.choose.learn_then_test import (
-    Certification,
     CertifySettings,
     Half,
     LossName,
     Paid,
     certify,
     describe,
-    members_in_order,
     refuse_caps,
     weighted_losses,
 )
@@ -180,29 +176,6 @@ def test_of_members_that_stop_alike_the_cheapest_is_tested() -> None:
     assert outcome.chosen == 1
 
 
-def test_what_costs_no_less_than_the_full_budget_is_not_tested() -> None:
-    learn, tested, full = world(4)
-    dear = [dataclasses.replace(h, costs=np.append(h.costs[:-1] * 9, 5.0)) for h in (learn, tested)]
-    outcome = certify(dear[0], dear[1], full, settings())
-    assert len(outcome.order) == 0
-    assert outcome.fell_back
-    assert outcome.chosen == full
-    json.dumps([describe(outcome), members_in_order(outcome, ["x"] * 12)], allow_nan=False)
-
-
-def test_a_small_half_can_certify_a_member_that_gains_much() -> None:
-    """40 questions cannot show by betting that a loss of exactly 0 is below 0.01; a gain they can."""
-    generator = np.random.default_rng(6)
-    halves = []
-    for _ in range(2):
-        scores = np.stack([generator.random(40) < 0.9, generator.random(40) < 0.2], axis=1) * 1.0
-        halves.append(half([[1] * 40, [2] * 40], scores))
-    outcome = certify(halves[0], halves[1], 1, CertifySettings(max_loss=0.01))
-    assert betting_p_values(np.full((40, 1), 0.5), 0.505)[0] > 0.5
-    assert outcome.chosen == 0
-    assert not outcome.fell_back
-
-
 def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
     """On the second half the member that looked safest fails; the next would have passed."""
     learn, tested, full = world(7)
@@ -217,16 +190,6 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
         learn, dataclasses.replace(tested, stops=bad), full, settings(correction="holm")
     )
     assert not by_holm.fell_back
-
-
-# --- falling back --------------------------------------------------------------------------------
-def test_falling_back_takes_the_full_budget() -> None:
-    learn, tested, full = world(9, questions=40)
-    outcome = certify(learn, tested, full, CertifySettings(max_loss=0.05))
-    assert outcome.fell_back
-    assert outcome.chosen == full
-    assert not outcome.certified.any()
-    json.dumps(describe(outcome), allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -248,14 +211,6 @@ def test_what_is_refused(given: dict[str, Any], said: str) -> None:
         settings(**given)
 
 
-def test_the_document_of_a_choice_is_strict() -> None:
-    learn, tested, full = world(1)
-    outcome: Certification = certify(learn, tested, full, settings())
-    listed = members_in_order(outcome, [f"m{n}" for n in range(12)])
-    assert [each["rule"] for each in listed] == [f"m{n}" for n in outcome.order]
-    json.dumps([listed, describe(outcome)], allow_nan=False)
-
-
 def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     learn, tested, full = world(1)
     before = certify(learn, tested, full, settings(only_front=False))
@@ -263,14 +218,6 @@ def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     after = certify(learn, tested, full, settings(only_front=False))
     np.testing.assert_allclose(after.p_values, before.p_values)
     assert after.chosen == before.chosen
-
-
-def test_halves_are_not_changed() -> None:
-    learn, tested, full = world(1)
-    copies: list[NDArray[Any]] = [learn.scores.copy(), tested.stops[:].copy()]
-    certify(learn, tested, full, settings())
-    np.testing.assert_array_equal(learn.scores, copies[0])
-    np.testing.assert_array_equal(tested.stops, copies[1])
 
 
 # --- records that were cut -----------------------------------------------------------------------

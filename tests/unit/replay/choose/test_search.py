@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from itertools import product
@@ -246,17 +245,6 @@ def test_a_search_is_what_loops_find(
     assert all(each.within_cap == (cap is None or each.tune_cost <= cap) for each in result.rules)
 
 
-def test_a_condition_that_never_fires_stops_only_where_everything_does() -> None:
-    result = search(
-        made(6), SearchSettings(signals=("own", "coarse"), max_cost=0.5, resamples=5, form="or")
-    )
-    assert [each.condition for each in result.thresholds] == ["round >= 4", "round >= 4"]
-    assert {each.rule for each in result.rules} == {"round >= 4", "round >= 4 or round >= 4"}
-    assert not any(each.within_cap for each in result.rules)
-    assert any("no threshold keeps the cost cap" in note for note in result.notes)
-    assert any("cost more than the cap" in note for note in result.notes)
-
-
 def test_rules_that_stop_every_question_alike_are_listed_once() -> None:
     traces = made(4, count=10, rounds=3)
     result = search(
@@ -296,52 +284,6 @@ def test_it_never_fires_on_eval_either_where_eval_goes_on_longer() -> None:
     assert result.rules[0].mean_rounds == 4.0
 
 
-def test_both_splits_are_priced_at_one_cost() -> None:
-    """Calls are unknown on eval: tune is then priced in rounds as well."""
-    traces = made(1)
-    calls = [None if each == "eval" else 4 for each in traces.table.column("split").to_pylist()]
-    import pyarrow as pa
-
-    index = traces.table.column_names.index("llm_calls")
-    kind = traces.table.schema.field("llm_calls").type
-    table = traces.table.set_column(index, "llm_calls", pa.array(calls, kind))
-    result = search(
-        dataclasses.replace(traces, table=table), SearchSettings(signals=("own",), resamples=5)
-    )
-    assert result.cost.name == "rounds"
-    assert result.rules[0].tune_cost <= 4.0
-
-
-def test_a_constant_map_never_fires_and_says_why() -> None:
-    """Every answer on tune is right, so calibrated(own) is 1 throughout."""
-    records = [
-        dataclasses.replace(each, rounds=tuple(
-            dataclasses.replace(r, answer="a b") for r in each.rounds
-        ))
-        for each in made(3).records()
-    ]  # fmt: skip
-    with pytest.warns(match="are right"):
-        result = search(
-            to_trace_set(records), SearchSettings(signals=("calibrated(own)",), resamples=5)
-        )
-    assert result.thresholds[0].never
-    assert result.thresholds[0].tried == 1
-    assert any("one that nothing passes" in note for note in result.notes)
-    assert not any("cost cap" in note for note in result.notes)
-
-
-def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:
-    file = tmp_path / "policy.json"
-    file.write_text(
-        json.dumps({"suffice_policy": 1, "kind": "fixed", "rounds": 4, "max_rounds": 2})
-    )
-    settings = SearchSettings(signals=("own",), resamples=5)
-    ended = search(made(1), dataclasses.replace(settings, baseline=str(file)))
-    two = search(made(1), dataclasses.replace(settings, baseline="fixed-2"))
-    assert ended.baseline_score == two.baseline_score
-    assert ended.baseline_score != search(made(1), settings).baseline_score
-
-
 def test_the_family_is_everything_looked_at() -> None:
     result = search(
         made(1), SearchSettings(signals=("own", "coarse", "answer_stable"), resamples=50)
@@ -354,21 +296,6 @@ def test_the_family_is_everything_looked_at() -> None:
     one = search(made(1), SearchSettings(signals=("answer_stable",), resamples=50))
     assert result.critical_score > one.critical_score
     assert all(each.interval.low <= each.f1 <= each.interval.high for each in result.rules)
-
-
-@pytest.mark.parametrize(("form", "count"), [("or", 63), ("and", 63), ("dnf", 876), ("vote", 192)])
-def test_six_signals(form: str, count: int) -> None:
-    six = (*NAMES, "abstained", "answer_similarity_f1")
-    records = list(made(8).records())
-    changed = dataclasses.replace(
-        records[1], rounds=(dataclasses.replace(records[1].rounds[0], answer="unknown"),)
-    )
-    result = search(
-        to_trace_set([records[0], changed, *records[2:]]),
-        SearchSettings(signals=six, form=form, resamples=5),
-    )
-    assert result.evaluated == len(result.rules) == count
-    assert len({each.rule for each in result.rules}) == count
 
 
 def replayed(traces: TraceSet, rules: list[str]) -> list[Any]:
@@ -390,16 +317,6 @@ def test_every_rule_replays_to_its_figures(form: str) -> None:
         assert again.em == pytest.approx(rule.em, abs=1e-12)
         assert again.mean_rounds == pytest.approx(rule.mean_rounds, abs=1e-12)
         assert again.costs["llm_calls"] == pytest.approx(rule.cost, abs=1e-12)
-
-
-def test_another_fitting_split_is_said() -> None:
-    traces = made(9, count=60)
-    settings = SearchSettings(
-        signals=("calibrated(own)",), tune_split="eval", eval_split="tune", resamples=5
-    )
-    assert any("replay --stop-when fits it" in note for note in search(traces, settings).notes)
-    plain = dataclasses.replace(settings, signals=("own",))
-    assert not any("--stop-when" in note for note in search(traces, plain).notes)
 
 
 def front_by_hand(result: SearchResult) -> set[tuple[float, float]]:
@@ -425,14 +342,6 @@ def test_the_front_is_of_tune() -> None:
     points = {(round(each.tune_cost, 10), round(each.tune_score, 10)) for each in front}
     assert points == front_by_hand(result)
     assert len(points) == len(front)  # of equal ones the first
-
-
-def test_one_round_is_a_search_too() -> None:
-    result = search(
-        made(1, rounds=1), SearchSettings(signals=("own", "coarse"), form="dnf", resamples=5)
-    )
-    assert {each.mean_rounds for each in result.rules} == {1.0}
-    assert result.baseline == "fixed-1"
 
 
 @pytest.mark.parametrize(
@@ -492,11 +401,6 @@ def test_an_unlabelled_split_is_refused() -> None:
         ]
         with pytest.raises(UsageError, match=said):
             search(to_trace_set(records), SearchSettings(signals=("own",)))
-
-
-def test_the_document_is_strict() -> None:
-    result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
-    json.dumps(result.to_json(naive=True), allow_nan=False)
 
 
 # --- records that were cut -----------------------------------------------------------------------

@@ -30,15 +30,6 @@ def test_the_reason_reads_the_policys_own_abstentions() -> None:
     assert usual.stops[0].reason.startswith("the record or the budget ends here")
 
 
-def test_a_policy_that_never_fires_ends_with_the_record() -> None:
-    story = told(RulePolicy(rule="answer_stable"), "a", "b").stories[0]
-    assert story.stops[0].round == 2
-    assert story.stops[0].reason == (
-        "the record or the budget ends here; "
-        "answer_stable does not hold at round 2: answer_stable = 0"
-    )
-
-
 def test_of_many_questions_those_told_are_of_every_type_and_outcome() -> None:
     records = [
         replace(

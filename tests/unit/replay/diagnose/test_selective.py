@@ -11,7 +11,6 @@ from tests.maps import at
 
 from suffice.errors import UsageError
 from suffice.numbers.auroc import auroc
-from suffice.replay.diagnose.breakdown import breakdown
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.selective import (
     AtStop,
@@ -23,8 +22,7 @@ from suffice.replay.diagnose.selective import (
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.as_json import as_json
-from suffice.testing.traces import make_record, random_records, to_trace_set
-from suffice.trace.rounds.records import Round, Usage
+from suffice.testing.traces import make_record, to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
 FEW = SelectiveSettings(resamples=30)
@@ -89,15 +87,6 @@ def test_low_confidences_are_turned_and_the_threshold_with_them() -> None:
     assert turned.auroc == plain.auroc
     assert turned.aurc == plain.aurc
     assert turned.threshold == 0.3
-
-
-def test_the_median_is_the_default_threshold() -> None:
-    found = selective(
-        ("p", "policy"), np.array([0.1, 0.2, 0.3, NAN]), scores([0.0, 1.0, 1.0, 0.0]), FEW
-    )
-    assert found.threshold == pytest.approx(0.2)
-    assert found.threshold_is_median
-    assert found.above.questions == 2
 
 
 def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
@@ -174,20 +163,3 @@ def test_other_traces_and_unlabelled_ones() -> None:
     assert selective_prediction(nothing.traces, nothing.result, settings) == ()
     with pytest.raises(UsageError, match="finite"):
         SelectiveSettings(threshold=NAN)
-
-
-def test_the_closed_book_is_left_out_of_what_is_about_rounds() -> None:
-    """Its stop round is 0, which as an index would mean the last round."""
-    records = [
-        replace(each, closed_book=Round(answer="Rome", usage=Usage(llm_calls=1)))
-        for each in random_records(20)
-    ]
-    settings = ComparisonSettings(
-        policies=("closed-book", "fixed-1"), baseline="fixed-1", resamples=20
-    )
-    found = compare(to_trace_set(records), settings)
-    by_signal = SelectiveSettings(confidence="answer_token_margin", resamples=20)
-    judged = selective_prediction(found.traces, found.result, by_signal)
-    assert [each.policy for each in judged] == ["fixed-1"]
-    (untyped,) = breakdown(found.traces, found.result)
-    assert [each.policy for each in untyped.policies] == ["fixed-1"]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.measures.measures import Measures
 from suffice.replay.diagnose.signal_flags import Flag, refuse_unusable, signal_flags
 from suffice.signals.store import with_signals
 from suffice.testing.traces import make_record, to_trace_set
@@ -68,11 +67,6 @@ def test_honest_signals_have_no_flag() -> None:
     assert signal_flags(kept, names) == dict.fromkeys(names, ())
 
 
-def test_rounding_to_float32_is_no_difference() -> None:
-    traces = stored({"answer_token_margin": lambda r, t: float(np.float32(margin(r, t)))})
-    assert signal_flags(traces, ["answer_token_margin"])["answer_token_margin"] == ()
-
-
 def test_constant_and_undefined_on_tune_are_refused_though_eval_varies() -> None:
     def on_eval(record: QuestionRecord, t: int) -> float:
         return float(t) if record.question.split == "eval" else 2.0
@@ -94,16 +88,6 @@ def test_constant_and_undefined_on_tune_are_refused_though_eval_varies() -> None
     refuse_unusable(traces, ["answer_token_margin"])
     # another tune split, other facts
     refuse_unusable(traces, ["mine", "other"], tune_split="eval")
-
-
-def test_constant_over_rounds_is_told_not_refused() -> None:
-    traces = stored({"mine": lambda record, t: float(record.question.id[1:])})
-    assert "constant_over_rounds" in kinds(signal_flags(traces, ["mine"])["mine"])
-    refuse_unusable(traces, ["mine"])
-    single = to_trace_set(
-        [make_record(f"q{n}", ["Oslo"], gold=["Oslo"], margins=[n]) for n in (1, 2)]
-    )
-    assert signal_flags(single, ["answer_token_margin"])["answer_token_margin"] == ()
 
 
 def test_a_recorded_value_that_looks_ahead_is_refused() -> None:
@@ -184,24 +168,8 @@ def test_what_is_not_found_is_called_unchecked(honest: Value) -> None:
     refuse_unusable(traces, ["mine"])
 
 
-def test_without_its_inputs_a_recorded_signal_cannot_be_checked() -> None:
-    made = [make_record(f"q{n}", ["Oslo", "Rome"], gold=["Oslo"], split="tune") for n in range(12)]
-    rng = np.random.default_rng(1)
-    traces = stored({"answer_token_margin": lambda r, t: float(rng.random())}, made)
-    (flag,) = signal_flags(traces, ["answer_token_margin"])["answer_token_margin"]
-    assert flag.kind == "look_ahead_unchecked"
-    assert "does not hold what it is computed from" in flag.message
-
-
 def test_a_signal_that_equals_exact_match_is_told() -> None:
     def gold(record: QuestionRecord, t: int) -> float:
         return float(record.rounds[t].answer == "Oslo")
 
     assert "equals_exact_match" in kinds(signal_flags(stored({"mine": gold}), ["mine"])["mine"])
-
-
-def test_measures_at_hand_are_used() -> None:
-    measures = Measures(to_trace_set(drawn_in_halves()))
-    assert signal_flags(measures, ["abstained"]) == {"abstained": ()}
-    with pytest.raises(UsageError, match="unknown signal 'nothing'"):
-        refuse_unusable(measures, ["nothing"])

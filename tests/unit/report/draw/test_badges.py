@@ -103,11 +103,6 @@ def test_badges_stay_inside_and_apart_even_where_points_crowd(seed: int) -> None
         assert all(math.dist(place, point) >= BADGE_RADIUS + 4 for point in points)
 
 
-def test_equal_points_get_different_places() -> None:
-    places = places_of([(200.0, 150.0)] * 5, [])
-    assert len(set(places)) == 5
-
-
 def test_a_chart_of_200_budgets_marks_the_policies_and_some_budgets_first_and_last_among_them() -> (
     None
 ):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 import re
 from base64 import b64encode
@@ -10,17 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from tests.html_reader import Page
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.diagnose.report_parts import report_parts
-from suffice.replay.run.compare import compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.settings import ComparisonSettings
 from suffice.report.page.report import render_report
-from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
 
@@ -174,15 +168,6 @@ def test_ids_are_unique_and_links_lead_somewhere(
     assert labels <= set(ids)
 
 
-def test_what_was_replayed_is_stated(records: list[QuestionRecord], build_report: Build) -> None:
-    data = replace(build_report(records), run={"model": "little-model", "rounds": 3})
-    text = render_report(data)
-    for each in data.result.policies:
-        assert each.hash in text
-    for stated in ("little-model", "200 paired resamples, seed 42", "12 with gold answers"):
-        assert stated in text
-
-
 def test_unknown_costs_and_missing_gold_are_stated(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -204,42 +189,6 @@ def test_unknown_costs_and_missing_gold_are_stated(
     assert text.count("not recorded</text>") == 4
     assert "F1 and cost of every policy" not in page.tables
     assert sum(tag == "svg" for tag, _ in page.tags) == 2
-
-
-def test_some_unlabelled_questions_are_counted(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report([replace(records[0], gold=Gold()), *records[1:]])
-    assert "1 question without gold answers" in render_report(data)
-
-
-@pytest.mark.parametrize("number", [1, 12])
-def test_one_policy_and_twelve(
-    records: list[QuestionRecord], build_report: Build, number: int
-) -> None:
-    names = ["fixed-1", "fixed-2", "fixed-3", "oracle-em", "oracle-f1", "tasr", "tasr-corrected"]
-    rules = [f"round >= {1 + k % 3} or answer_token_margin > {k}" for k in range(1, 6)]
-    data = build_report(records, names[:number], rules if number > 1 else ())
-    page = Page.of(render_report(data))
-    assert len(page.tables["Policies side by side"]) == number + 1
-    assert len(page.tables["What each policy is"]) == number + 1
-
-
-def test_rules_with_angle_brackets_are_shown_in_full(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    rule = "round < 3 and answer_token_margin > 1 or round >= 2 and not round < 2"
-    page = Page.of(render_report(build_report(records, ["fixed-1"], [rule])))
-    row = page.tables["What each policy is"][2]
-    assert row[0] == f"A{rule}"
-    assert row[4] == rule
-
-
-def test_the_same_data_give_the_same_file(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    assert render_report(data) == render_report(data)
 
 
 def test_five_hundred_questions_stay_below_five_megabytes(
@@ -304,25 +253,3 @@ def test_the_cost_asked_for_stands_in_the_comparison(
     assert "prices: USD per million tokens: input 0.5" in text
     plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
     assert len(plain.tables["Policies side by side"][0]) == len(head) - 1
-
-
-def test_agreement_is_said_on_the_first_screen_and_stands_for_no_gold_answer(
-    records: list[QuestionRecord],
-) -> None:
-    comparison = compare(
-        to_trace_set(records),
-        ComparisonSettings(
-            policies=("fixed-1",), rules=("answer_stable",), metric="agreement", resamples=20
-        ),
-    )
-    parts = report_parts(comparison.traces, comparison)
-    data = report_data(comparison.measures, comparison.result, parts)
-    text = render_report(data)
-    said = " ".join(html.unescape(text).split())
-    assert "Scores are agreement with the full budget's own answer" in said
-    assert "Not known without gold answers." in said
-    assert "whose full budget gives an answer" in said
-    assert "agr. F1 and cost of every policy" in Page.of(text).tables
-    assert all(not story.gold_answers and story.rounds[0].em is None for story in data.stories)
-    for part in ("diagnostics", "calibrators", "selective", "question types"):
-        assert parts.left_out[part].startswith("it needs gold answers")

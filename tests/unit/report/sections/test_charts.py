@@ -41,15 +41,6 @@ def test_points_lie_where_cost_and_score_say(
     assert len(re.findall('class="frontier"', drawn)) == 2
 
 
-def test_em_has_no_whiskers_and_a_line_through_the_fixed_budgets(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
-    drawn = html_of(score_charts(data.result, marked(data.result))[1])
-    assert "whisker" not in drawn
-    assert drawn.count('class="frontier"') == 1
-
-
 def test_cost_is_in_rounds_where_calls_are_unknown(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -103,23 +94,6 @@ def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_rep
     assert "mean price, USD and mean tokens" in bars
 
 
-def test_a_long_name_of_a_cost_is_cut_in_the_picture_only(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"], cost="evaluated_tokens")
-    bars = html_of(cost_chart(data.result, marked(data.result)))
-    assert ">uncached</text>" in bars
-    assert ">uncached prompt tokens</th>" in bars
-
-
-def test_where_all_cost_the_same_a_chart_is_drawn(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"], cost="judge_calls")
-    assert len(score_charts(data.result, marked(data.result))) == 2
-    assert "judge calls" in html_of(cost_chart(data.result, marked(data.result)))
-
-
 def test_stop_bars_grow_with_their_share(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -128,16 +102,6 @@ def test_stop_bars_grow_with_their_share(
     assert heights(drawn, "fixed") == [24.0]
     counts = data.result.policies[1].to_json()["stop_rounds"].values()
     assert heights(drawn, "oracle") == [24 * number / 12 for number in counts]
-
-
-def test_of_many_policies_fixed_budgets_are_in_the_table_only(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-2", "fixed-3", *["oracle-f1"] * 10])
-    drawn = html_of(stops_chart(data.result, marked(data.result)))
-    assert drawn.count('class="row-name"') == 11
-    assert drawn.count('<th scope="row">') == 13
-    assert "Fixed budgets but the baseline are in the table only" in drawn
 
 
 def test_tokens_are_split_by_what_is_known(

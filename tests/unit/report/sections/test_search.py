@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from tests.html_reader import Page
 
 from suffice.numbers.intervals.bootstrap import Interval
@@ -48,25 +47,6 @@ def test_naive_intervals_only_when_asked(gathered: Any) -> None:
         f"{percent(each.f1)} {bracket(each.naive)}" for each in found.listed[:15]
     ]
     assert html.count('class="alone"') == sum(each.pareto for each in found.rules)
-
-
-@pytest.mark.parametrize(
-    ("significant", "said"),
-    [
-        (0, "none differs from fixed-3"),
-        (1, "1 rule differs from fixed-3"),
-        (2, "2 rules differ from fixed-3"),
-    ],
-)
-def test_the_finding_counts_after_correction(gathered: Any, significant: int, said: str) -> None:
-    found = gathered.parts["search"]
-    rules = tuple(
-        replace(each, p_holm=0.01 if number < significant else 1.0)
-        for number, each in enumerate(found.rules)
-    )
-    section = search_section(replace(found, rules=rules))
-    assert section.finding == f"{found.evaluated} rules, {said} after correction"
-    assert f"hold together for all {found.family} rules" in section.html()
 
 
 def test_hostile_rules_and_conditions_stay_text(gathered: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,13 +44,6 @@ def test_is_a_retriever(kind: str) -> None:
     assert all(passage.score is None for passage in index.passages)
 
 
-def test_titles_are_embedded_and_ties_keep_order() -> None:
-    same = [Passage(id=f"s{i}", title="grey", text="stone") for i in range(30)]
-    index = DenseIndex.build([*PASSAGES, *same], ENCODER)
-    assert ids(index.retrieve("t3", 1)) == ["3"]
-    assert ids(index.retrieve("grey stone", 4)) == ["s0", "s1", "s2", "s3"]
-
-
 def test_passages_without_title_and_text_are_never_retrieved() -> None:
     blank = [
         Passage(id="a"),
@@ -70,13 +62,6 @@ def test_passages_without_title_and_text_are_never_retrieved() -> None:
     )
     assert len(given.retrieve("boat", 9)) == 3
     assert DenseIndex.build(blank[:1], ENCODER).retrieve("boat", 3) == ()
-
-
-def test_no_passages(tmp_path: Path) -> None:
-    index = DenseIndex.build([], ENCODER)
-    assert index.retrieve("boat", 3) == ()
-    index.save(tmp_path)
-    assert DenseIndex.load(tmp_path, ENCODER).retrieve("boat", 3) == ()
 
 
 def test_bad_calls() -> None:
@@ -228,34 +213,6 @@ class TestWhatIsNotLoaded:
         path.write_text(json.dumps(header))
         with pytest.raises(DataError, match=message):
             DenseIndex.load(folder, ENCODER)
-
-    def test_missing_files_in_the_header(self, folder: Path) -> None:
-        path = folder / "index.json"
-        header = json.loads(path.read_text())
-        assert sorted(header["files"]) == ["passages.jsonl", "vectors.faiss"]
-        del header["files"]["vectors.faiss"]
-        path.write_text(json.dumps(header))
-        with pytest.raises(DataError, match=r"names no vectors\.faiss"):
-            DenseIndex.load(folder, ENCODER)
-
-
-def test_an_index_of_another_corpus_says_what_differs() -> None:
-    index = DenseIndex.build(PASSAGES, ENCODER)
-    index.check_matches(PASSAGES)
-    other = [Passage(id="1", text="new"), *PASSAGES[2:], Passage(id="x", text="x"), Passage(id="y")]
-    with pytest.raises(
-        DataError, match=r"2 added \(x, y\), 1 removed \(.*\), 1 changed \(1\); build"
-    ):
-        index.check_matches(other)
-    with pytest.raises(DataError, match="the same passages in another order"):
-        index.check_matches(PASSAGES[::-1])
-
-
-def test_several_threads_find_the_same() -> None:
-    index = DenseIndex.build(PASSAGES, ENCODER)
-    wanted = index.retrieve("old tree", 5)
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(lambda _: index.retrieve("old tree", 5), range(200))) == {wanted}
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

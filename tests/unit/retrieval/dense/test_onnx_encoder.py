@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +45,6 @@ class TestPackaged:
             "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
         )
 
-    def test_meaning_is_near(self, minilm: OnnxEncoder) -> None:
-        near, far = minilm.encode(["The cat sleeps on the sofa.", "Shares fell on Monday."])
-        query = minilm.encode(["Where does the kitten nap?"], role="query")[0]
-        assert query @ near > query @ far + 0.3
-
     def test_texts_are_cut_at_256_word_pieces(self, minilm: OnnxEncoder) -> None:
         whole, cut = "boat " * 254, "boat " * 400
         one, other = minilm.encode([whole, cut])
@@ -65,12 +59,6 @@ class TestPackaged:
             other = OnnxEncoder.load(batch_size=size, threads=threads)
             assert other.name == minilm.name
             np.testing.assert_allclose(other.encode(texts), whole, atol=1e-6)
-
-    def test_several_threads_get_the_same(self, minilm: OnnxEncoder) -> None:
-        wanted = minilm.encode(TEXTS)
-        with ThreadPoolExecutor(6) as pool:
-            for found in pool.map(lambda _: minilm.encode(TEXTS), range(24)):
-                np.testing.assert_array_equal(found, wanted)
 
     @pytest.mark.slow
     def test_near_the_weights_it_was_made_of(self, minilm: OnnxEncoder) -> None:
@@ -247,13 +235,6 @@ class TestFolder:
         save(folder, sentence_bert_config={"max_seq_length": 7})
         names.append(OnnxEncoder.load(folder).name)
         assert len(set(names)) == 4
-
-    def test_the_onnx_subfolder(self, tmp_path: Path) -> None:
-        folder = save(tmp_path)
-        name = OnnxEncoder.load(folder).name
-        (folder / "onnx").mkdir()
-        (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
-        assert OnnxEncoder.load(folder).name == name
 
 
 class TestWhatIsRefused:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,26 +38,6 @@ def test_conforms(minilm: SentenceEncoder) -> None:
 def test_as_the_library_gives_it(minilm: SentenceEncoder) -> None:
     wanted = library.SentenceTransformer(str(FOLDER)).encode(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(minilm.encode(TEXTS), wanted, atol=1e-6)
-
-
-def test_several_threads_get_the_same(minilm: SentenceEncoder) -> None:
-    wanted = minilm.encode(TEXTS)
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: minilm.encode(TEXTS), range(8)):
-            np.testing.assert_array_equal(found, wanted)
-
-
-def test_prompts_chosen(minilm: SentenceEncoder) -> None:
-    prompted = SentenceEncoder.load(FOLDER, query_prompt="find: ", passage_prompt="text: ")
-    np.testing.assert_allclose(
-        prompted.encode(TEXTS, role="query"),
-        minilm.encode([f"find: {text}" for text in TEXTS]),
-        atol=1e-6,
-    )
-    np.testing.assert_allclose(
-        prompted.encode(TEXTS), minilm.encode([f"text: {text}" for text in TEXTS]), atol=1e-6
-    )
-    assert prompted.name != minilm.name
 
 
 def resave(folder: Path, change: Callable[[Any], None]) -> SentenceEncoder:

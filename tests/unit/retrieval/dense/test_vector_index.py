@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +10,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.retrieval.dense.vector_index import DenseSettings, VectorIndex
-
-faiss = pytest.importorskip("faiss", reason="the extra 'dense' is not installed")
 
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -45,23 +41,6 @@ def test_flat_equals_a_sort_of_all_products(dimension: int) -> None:
         scores, rows = index.search(query, k)
         assert rows.tolist() == wanted.tolist()
         assert scores.tolist() == products[wanted].tolist()
-
-
-def test_flat_equals_a_sort_of_all_cosines() -> None:
-    vectors, queries = clustered(3000, 64, 1), clustered(30, 64, 2)
-    index = VectorIndex.build(vectors, DenseSettings())
-    for query in queries:
-        products = vectors.astype(np.float64) @ query.astype(np.float64)
-        scores, rows = index.search(query, 20)
-        assert rows.tolist() == np.argsort(-products, kind="stable")[:20].tolist()
-        np.testing.assert_allclose(scores, products[rows], atol=1e-6)
-
-
-def test_all_equal_vectors_come_in_order() -> None:
-    vectors = np.tile(unit(np.ones((1, 8))), (500, 1))
-    for k in (1, 7, 150, 600):
-        _, rows = VectorIndex.build(vectors, DenseSettings()).search(vectors[0], k)
-        assert rows.tolist() == list(range(min(k, 500)))
 
 
 @pytest.mark.parametrize(("kind", "lowest"), [("hnsw", 0.97), ("ivf", 0.9)])
@@ -141,19 +120,3 @@ def test_settings_are_checked(settings: dict[str, int]) -> None:
     name = next(iter(settings))
     with pytest.raises(UsageError, match="vector index 'tree'" if name == "index" else name):
         DenseSettings(**settings)  # type: ignore[arg-type]
-
-
-def test_building_leaves_the_number_of_threads_alone() -> None:
-    before = faiss.omp_get_max_threads()
-    seen: list[int] = []
-    building = threading.Thread(
-        target=lambda: VectorIndex.build(
-            clustered(3000, 64, 3), DenseSettings(index="hnsw", threads=1)
-        )
-    )
-    building.start()
-    while building.is_alive():
-        seen.append(faiss.omp_get_max_threads())
-        time.sleep(0.005)
-    building.join()
-    assert {*seen, faiss.omp_get_max_threads()} == {before}

@@ -47,10 +47,6 @@ class Words:
         return np.array([len(text.split()) - 3 for _, text in pairs], np.float32)
 
 
-def nan_first(pairs: Sequence[tuple[str, str]], **_: Any) -> list[float]:
-    return [math.nan, *range(1, len(pairs))]
-
-
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch and sentence-transformers, as far as they are used."""
@@ -87,19 +83,6 @@ def test_passages_come_back_best_first_with_raw_scores() -> None:
         "activation_fn": "identity",
         "show_progress_bar": False,
     }
-
-
-@pytest.mark.usefixtures("library")
-def test_a_score_that_is_no_number_comes_last() -> None:
-    found = CrossEncoderReranker(SimpleNamespace(predict=nan_first)).rerank("q", PASSAGES)
-    assert [each.id for each in found] == ["d", "c", "b", "a"]
-
-
-@pytest.mark.usefixtures("library")
-def test_nothing_to_score() -> None:
-    model = Words()
-    assert CrossEncoderReranker(model).rerank("q", []) == ()
-    assert model.asked == []
 
 
 @pytest.mark.usefixtures("library")
