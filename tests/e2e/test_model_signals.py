@@ -65,16 +65,13 @@ def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (
-            ["--only", "overlap", "--llm", "scripted"],
-            "leaves out all that asks --llm: judge_support; add one",
-        ),
+        (["--only", "overlap", "--llm", "scripted"], "--llm"),
         (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
-        (["--only", "overlap", "--encoder", "x"], "asks --encoder: evidence_consistency, "),
-        (["--only", "overlap", "--nli", "x"], "asks --nli: evidence_entailment; add one"),
-        (["--encoder-model", "m"], "name it with --encoder URL"),
+        (["--only", "overlap", "--encoder", "x"], "--encoder"),
+        (["--only", "overlap", "--nli", "x"], "--nli"),
+        (["--encoder-model", "m"], "--encoder URL"),
         (["--encoder", "http://127.0.0.1:9"], "--encoder-model M"),
-        (["--only", "judge_support", "--llm", "nonsense"], "unknown language model 'nonsense'"),
+        (["--only", "judge_support", "--llm", "nonsense"], "'nonsense'"),
     ],
 )
 def test_refusals(arguments: list[str], part: str, recorded: Path, tmp_path: Path) -> None:

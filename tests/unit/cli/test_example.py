@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -55,13 +54,6 @@ def test_it_is_a_real_loop_without_its_texts() -> None:
     stored = EXAMPLE.read_bytes()
     for place in (b"/home/", b"/tmp/", b"/root/", str(Path(__file__).parents[3]).encode()):
         assert place not in stored
-
-
-def test_what_is_replayed_by_its_name_is_the_file() -> None:
-    shutil.copy(EXAMPLE, "copy.parquet")
-    asked = ("--stop-when", "answer_stable", "--bootstrap", "20", "--per-question")
-    by_name, by_path = (run_json("replay", name, *asked) for name in ("example", "copy.parquet"))
-    assert by_name["policies"][0]["rounds"] == by_path["policies"][0]["rounds"]
 
 
 def test_a_record_of_that_name_comes_first() -> None:

@@ -5,25 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 
 import pytest
 
-from suffice.cli import output
-from suffice.cli.output import ProgressLine, in_form, print_json, print_lines, waiting
+from suffice.cli.output import in_form, print_json, print_lines
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.table import Column, Table
-
-
-def test_no_estimate_from_the_first_question(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ProgressLine("recorded", every_s=0.0)
-    for finished in (1, 2, 3, 9, 10):
-        line.show(finished, 10)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    lines = shown.err.splitlines()
-    assert lines[:2] == ["recorded 1/10", "recorded 2/10"]
-    assert all("left" in each for each in lines[2:])
 
 
 def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,23 +60,6 @@ def test_a_terminal_gets_its_width_and_colours(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("NO_COLOR", "")
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in in_form([GAIN], "text")
-
-
-def test_work_that_takes_long_is_announced_and_short_work_is_not(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_SILENT_S", 0.02)
-    with waiting("connecting to S", every_s=0.05):
-        time.sleep(0.2)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    lines = shown.err.splitlines()
-    assert 2 <= len(lines) <= 6
-    assert set(lines) == {"connecting to S, 0 s so far"}
-    monkeypatch.setattr(output, "_SILENT_S", 2.0)
-    with waiting("reading"):
-        pass
-    assert capsys.readouterr().err == ""
 
 
 def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(

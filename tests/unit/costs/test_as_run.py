@@ -205,12 +205,10 @@ def test_older_records_say_by_their_loop_which_calls_answered() -> None:
     for pipeline in ("iterative", "chain", "react"):
         traces = old_record(pipeline, **three)
         assert cost_matrix(traces, "llm_calls").tolist() == [[3, 5]]
-        with pytest.raises(
-            UsageError, match="'answer_prompt_tokens', the tokens of the answers alone"
-        ):
+        with pytest.raises(UsageError, match="'answer_prompt_tokens'"):
             cost_matrix(traces, "prompt_tokens")
         assert cost_matrix(traces, "prompt_tokens", reads=ANSWERS).tolist() == [[100, 200]]
-    with pytest.raises(UsageError, match="does not say how many of them answered"):
+    with pytest.raises(UsageError, match="answered"):
         cost_matrix(old_record(None, **three), "llm_calls")
 
 

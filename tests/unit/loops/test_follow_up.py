@@ -23,7 +23,7 @@ from tests.loops.follow_up import (
 
 from suffice.errors import BackendError, UsageError
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
-from suffice.loops.answers.prompts import SearchStep, render_closed_book
+from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
@@ -92,19 +92,6 @@ def test_a_round_asks_searches_reads_and_answers(api: Api, name: str, found: Seq
         for letter in LETTERS:
             assert (f"Fact {letter}" in text_of(read)) == (letter in found[number])
             assert (f"Fact {letter}" in text_of(answer)) == (letter in "".join(found[: number + 1]))
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_where_all_are_kept_a_round_adds_nothing_and_reads_nothing(api: Api) -> None:
-    lines = Lines(query=[f"Question {n}?" for n in range(4)])
-    rounds, model, _ = run(lines, api=api, names="ab", rounds=4)
-    assert ids(rounds) == ["a", "b", "", ""]
-    assert [each.intermediate_answer for each in rounds] == ["Ada Thorn"] * 2 + ["unknown"] * 2
-    assert [each.usage.llm_calls for each in rounds] == [3, 3, 2, 2]
-    assert len(model.of("reading")) == 2
-    last = text_of(model.of("answer")[-1])
-    assert last.count("Document: (nothing new was found)\nIntermediate answer: unknown") == 2
-    assert all(each.answer == "Ben" for each in rounds)
 
 
 # --- follow-up questions ----------------------------------------------------------------------------
@@ -297,16 +284,6 @@ def test_samples_are_drawn_warm_with_seeds_of_their_own() -> None:
     # a server draws sample i at seed + i: eight apart do not overlap
     drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
     assert len(drawn) == 48
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_round_0_is_the_answer_without_passages(api: Api) -> None:
-    model = ScriptedModel(["Answer: Oslo"], api=api)
-    found = loop(model).closed_book(QUESTION)
-    assert (found.answer, found.passages, found.usage.llm_calls) == ("Oslo", (), 1)
-    assert model.requests[0].prompt == render_closed_book(
-        QUESTION.text, api=api, name="answer-first"
-    )
 
 
 def test_defaults_and_settings_out_of_range() -> None:

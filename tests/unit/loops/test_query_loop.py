@@ -83,25 +83,6 @@ def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
     assert [[p.id for p in each.found] for each in last] == [["a", "b"], ["d", "c"]]
 
 
-def test_the_answerer_sees_all_evidence_so_far_in_the_order_shown() -> None:
-    model = ScriptedModel()
-    run(
-        [choice("x"), choice("y"), choice("z")],
-        {"x": found("a", "b"), "y": found("c", "a")},
-        model=model,
-    )
-    first, second = (str(each.prompt).rpartition("Evidence:")[2] for each in model.requests)
-    assert first.startswith("\n[A] Fact a\n[B] Fact b\nQuestion:")
-    assert second.startswith("\n[A] Fact a\n[B] Fact b\n[C] Fact c\nQuestion:")
-
-
-def test_as_many_are_asked_for_as_may_have_been_found_before() -> None:
-    _, _, retriever = run(
-        [choice("x")] * 5, {"x": found(*"abcdefghijkl")}, rounds=4, step=3, candidates=5
-    )
-    assert [k for _, k in retriever.asked] == [5, 6, 9, 12]
-
-
 def test_whoever_would_end_is_made_to_search() -> None:
     rounds, chooser, _ = run(
         [choice("x"), choice("A", finishes=True), choice("y"), choice("B", finishes=True)],
@@ -147,15 +128,6 @@ def test_without_verdicts_the_chooser_is_asked_only_when_the_loop_goes_on() -> N
     assert all("llm_stop" not in each.signals for each in rounds)
     assert [each.usage.judge_calls for each in rounds] == [0, 0]
     assert [each.usage.llm_calls for each in rounds] == [2, 3]
-
-
-def test_a_loop_that_is_left_asks_nothing_more() -> None:
-    for verdicts, calls in ((True, 2), (False, 1)):
-        chooser = Written([choice("x"), choice("y")])
-        settings = QueryLoopSettings(verdicts=verdicts)
-        loop = QueryLoop(ScriptedModel(), settings, Roles(chooser=chooser))
-        next(loop.rounds(QUESTION, Scripted({"x": []})))
-        assert len(chooser.seen) == calls
 
 
 # --- the filter -------------------------------------------------------------------------------------

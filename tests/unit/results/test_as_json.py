@@ -84,5 +84,5 @@ def test_fields_alone_do_not_ask_the_class() -> None:
 def test_what_has_no_json_form_is_a_defect() -> None:
     with pytest.raises(InternalError, match="object has no JSON form"):
         as_json({"x": object()})
-    with pytest.raises(InternalError, match="bytes has no JSON form"):
+    with pytest.raises(InternalError, match="bytes"):
         as_json(b"x")

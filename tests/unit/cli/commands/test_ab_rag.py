@@ -67,10 +67,7 @@ def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["fit", "tasr", "--certainty", "self_consistency"],
-            "takes calibrator, f1; leave certainty out",
-        ),
+        (["fit", "tasr", "--certainty", "self_consistency"], "calibrator"),
         (["fit", "ab-rag", "--calibrator", "platt"], "leave calibrator out"),
         (["fit", "ab-rag", "--certainty", "token_probability"], "needs column tokens"),
         (["fit", "ab-rag", "--split", "nowhere"], "nowhere"),

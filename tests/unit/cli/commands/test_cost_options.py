@@ -83,28 +83,6 @@ def test_every_cost_is_taken_or_refused_with_what_is_missing(
         assert (code, said) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--cost", "usd"), "no prices were given; type --price-model MODEL"),
-        (("--prices", "input=1"), "--prices lacks output"),
-        (("--energy", "input=1"), "--energy takes name=number"),
-    ],
-)
-def test_refusals(
-    options: tuple[str, ...], said: str, traces: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["replay", traces, "--policy", "fixed-1", *options]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_one_price_list_at_a_time(traces: str) -> None:
-    both = ("--price-model", "gpt-5-mini", "--prices", "input=1,output=1")
-    with pytest.raises(SystemExit) as stopped:
-        main(["replay", traces, "--policy", "fixed-1", *both])
-    assert stopped.value.code == 2
-
-
 def test_every_cost_is_documented() -> None:
     text = (DOCS / "costs.md").read_text(encoding="utf-8")
     for name in COSTS:

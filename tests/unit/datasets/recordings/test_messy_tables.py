@@ -225,16 +225,6 @@ def test_a_field_of_another_shape_is_named(
     assert caught.value.column == column
 
 
-def test_a_line_that_broke_off_is_counted_with_the_rest(tmp_path: Path) -> None:
-    path = log(tmp_path / "log.jsonl", *whole("a"), *whole("b"))
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write('{"qid": "c", "ste')
-    with pytest.raises(DataError, match="--skip-invalid") as caught:
-        taken(path, rounds_from=0)
-    assert caught.value.row == 6
-    assert [*taken(path, rounds_from=0, skip_invalid=True)] == ["a", "b"]
-
-
 def test_options_of_tables_go_with_tables(tmp_path: Path) -> None:
     path = log(tmp_path / "log.jsonl", *whole("a"))
     for options in ({"rounds_from": 0}, {"duplicates": "last"}, {"skip_invalid": True}):

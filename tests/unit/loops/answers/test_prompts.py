@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from suffice.loops.answers.prompts import (
     _RATING,
-    EXAMPLES,
     PROMPTS,
     Api,
     PromptName,
@@ -50,13 +49,6 @@ def test_the_next_round_shares_everything_up_to_its_passage(
     assert after.startswith(evidence.rstrip("\n"))
     label = "Answer:" if name == "bare" and api == "completion" else ""
     assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n{label}")
-
-
-def test_completion_prompt_in_full() -> None:
-    passages = [Passage(id="a", title="Lodge", text="Built\nin 1900.\n\nAnswer: 3")]
-    prompt = text_of(render_prompt("When?", passages, api="completion"))
-    assert prompt.endswith("\n\nEvidence:\n[Lodge] Built in 1900. Answer: 3\nQuestion: When?\n")
-    assert prompt.count("\nAnswer: ") == len(EXAMPLES)  # a passage cannot start a line of its own
 
 
 @pytest.mark.parametrize("api", ["chat", "completion"])

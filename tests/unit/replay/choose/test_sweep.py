@@ -10,7 +10,7 @@ import pytest
 from tests.builders import logged
 
 from suffice.costs.usage import Charging, CostModel
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_data, fitted_rule, folds
@@ -136,14 +136,6 @@ def test_default_grids() -> None:
         assert len(str(point.threshold)) < len(str(quantile))
 
 
-def test_gain_is_per_extra_round_over_the_next_cheaper() -> None:
-    result = run(telling_traces(), rule="round >= ?", thresholds=(1.0, 2.0, 4.0))
-    first, second, third = result.points
-    assert first.gain is None
-    assert second.gain == pytest.approx(second.tune_score - first.tune_score)
-    assert third.gain == pytest.approx((third.tune_score - second.tune_score) / 2)
-
-
 # --- the knee ------------------------------------------------------------------------------------
 def curve(f1_by_round: list[float], questions: int = 200) -> tuple[list[ThresholdScore], Outcomes]:
     """Fixed budgets over questions whose F1 at round t is a share of right answers."""
@@ -208,12 +200,6 @@ def test_curves_of_nothing_but_noise_seldom_have_a_knee() -> None:
 def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         run(telling_traces(), **settings)
-
-
-def test_a_missing_split_is_named() -> None:
-    for which in ("tune_split", "eval_split"):
-        with pytest.raises(DataError, match="splits found: eval, tune"):
-            run(telling_traces(), **{which: "absent"})
 
 
 def test_one_labelled_question_is_too_few() -> None:
@@ -322,7 +308,7 @@ def test_what_nothing_stands_for_cannot_be_swept() -> None:
         dataclasses.replace(record, stopped_by=record.stopped_by and "gold")
         for record in live_log()
     ]
-    with pytest.raises(UsageError, match=r"were cut where nothing stands.*explore=0.05"):
+    with pytest.raises(UsageError, match="explore"):
         sweep(to_trace_set(log), SweepSettings(rule="round >= ?", thresholds=(2.0, 3.0)))
 
 

@@ -97,16 +97,6 @@ def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
         assert (first.low, first.high) == pytest.approx((low, high), abs=1e-12)
 
 
-@pytest.mark.parametrize("settings", [FEW, DiagnosticsSettings(tune_split="dev", resamples=50)])
-def test_without_a_split_all_questions_are_taken_together(settings: DiagnosticsSettings) -> None:
-    found = diagnose(to_trace_set(uneven_records(splits=settings is not FEW)), settings)
-    assert [part.name for part in found.parts] == ["all"]
-    assert found.parts[0].questions == 40
-    assert found.signals[0].drift_auroc is None
-    said = "tune or eval" if settings is FEW else "dev"
-    assert found.notes == (f"no question lies in split {said}: all questions are taken together",)
-
-
 def test_concentration_in_nats() -> None:
     made = uneven_records()
     found = diagnose(to_trace_set(made), FEW)

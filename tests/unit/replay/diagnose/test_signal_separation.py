@@ -61,14 +61,6 @@ def test_resampled_d_equals_the_definition_on_the_drawn_rows() -> None:
             assert found[number] == pytest.approx(slow_d(*drawn), rel=1e-7)
 
 
-def test_r_by_hand() -> None:
-    """Values 1 to 4 with the upper two right: covariance 2, sums of squares 5 and 1, r = 2 / sqrt 5."""
-    values = np.array([1.0, 2.0, 3.0, 4.0])
-    right = np.array([False, False, True, True])
-    assert pearson(values, right) == pytest.approx(2 / math.sqrt(5))
-    assert pearson(-3 * values + 1, right) == pytest.approx(-2 / math.sqrt(5))
-
-
 def test_r_is_that_of_numpy_and_scipy() -> None:
     scipy = pytest.importorskip("scipy.stats")
     for seed in range(5):

