@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from tests.builders import written_traces
+from tests.commands import refused, run, run_json
 from tests.studies.ab_rag import study_traces
 
 from suffice.cli.main import main
@@ -17,51 +17,40 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(written_traces(tmp_path_factory.mktemp("record"), study_traces().records()))
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
-    assert main([*arguments, "--json"]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def test_fit_replay_and_file_agree(
-    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fit_replay_and_file_agree(record: str, tmp_path: Path) -> None:
     out = str(tmp_path / "policy.json")
-    fitted = said(
-        capsys, "fit", "ab-rag", record, "--out", out, "--support", "evidence_consistency"
-    )
+    fitted = run_json("fit", "ab-rag", record, "--out", out, "--support", "evidence_consistency")
     assert fitted["policy"]["preset"] == "corrected"  # type: ignore[index]
     assert fitted["policy"]["threshold"] < 1  # type: ignore[index]
-    found = said(capsys, "replay", record, "--policy", out, "--policy", "ab-rag-corrected")
+    found = run_json("replay", record, "--policy", out, "--policy", "ab-rag-corrected")
     names = [each["name"] for each in found["policies"]]  # type: ignore[attr-defined]
     assert names[:2] == ["ab-rag-corrected", "ab-rag-corrected#2"]
     assert all("auroc" in each for each in found["policies"][:2])  # type: ignore[index]
 
 
-def test_the_study_scores_by_the_papers_f1(record: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_study_scores_by_the_papers_f1(record: str) -> None:
     few = ("--bootstrap", "5", "--grid", "0.6")
-    assert said(capsys, "bench", "ab-rag", record, *few)["f1_kind"] == "squad"
-    hotpotqa = said(capsys, "bench", "ab-rag", record, *few, "--f1", "hotpotqa")
+    assert run_json("bench", "ab-rag", record, *few)["f1_kind"] == "squad"
+    hotpotqa = run_json("bench", "ab-rag", record, *few, "--f1", "hotpotqa")
     assert hotpotqa["f1_kind"] == "hotpotqa"
-    replayed = said(capsys, "replay", record, "--policy", "ab-rag", "--bootstrap", "5")
+    replayed = run_json("replay", record, "--policy", "ab-rag", "--bootstrap", "5")
     assert replayed["f1_kind"] == "hotpotqa"
 
 
 def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
-    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    record: str, tmp_path: Path
 ) -> None:
     fit = ("fit", "ab-rag", record, "--out", str(tmp_path / "p.json"))
     for kind in ("squad", "hotpotqa"):
-        fitted = said(capsys, *fit, "--f1", kind)
+        fitted = run_json(*fit, "--f1", kind)
         assert fitted["policy"]["fitted_on"]["f1_kind"] == kind  # type: ignore[index]
-    given = said(capsys, *fit, "--threshold", "0.5")
+    given = run_json(*fit, "--threshold", "0.5")
     assert "f1_kind" not in given["policy"]["fitted_on"]  # type: ignore[index]
     for more, message in (
         (("--threshold", "0.5"), "a threshold is chosen by, and one is given"),
         (("--preset", "published"), "leave f1 out"),
     ):
-        assert main([*fit, "--f1", "squad", *more]) == 2
-        assert message in capsys.readouterr().err
+        refused(run(*fit, "--f1", "squad", *more), message)
 
 
 @pytest.mark.parametrize(
@@ -78,19 +67,11 @@ def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
     ],
 )
 def test_wrong_usage_is_one_line(
-    record: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    record: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     command, method, *options = arguments
     out = ["--out", str(tmp_path / "p.json")]
-    assert main([command, method, record, *options, *out]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.strip().splitlines()) == 1
-    assert message in printed.err
+    refused(run(command, method, record, *options, *out), message)
 
 
 def test_bench_prints_every_part(record: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,5 +79,5 @@ def test_bench_prints_every_part(record: str, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     for part in ("ab-rag-corrected", "Selective prediction", "Single signals"):
         assert part in printed
-    found = said(capsys, "bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6")
+    found = run_json("bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6")
     assert [each["tau"] for each in found["tau_sweep"]] == [0.4, 0.6]  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.choice_population import reaching
+from tests.commands import run, run_json
 
 from suffice.cli.main import main
 from suffice.replay.choose import candidates
@@ -37,23 +38,16 @@ def written(folder: Path, records: Sequence[QuestionRecord], **run: Any) -> str:
     return str(path)
 
 
-def document(capsys: Say, record: str, out: Path, *options: str, pooled: Sequence[str] = ()) -> Any:
-    said = ["--out", str(out), *QUICK, *options, "--json"]
-    assert main(["choose", record, *pooled, *said]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+def document(record: str, out: Path, *options: str) -> Any:
+    return run_json("choose", record, "--out", out, *QUICK, *options)
 
 
-def refused(capsys: Say, record: str, out: Path, *options: str) -> str:
+def refused(record: str, out: Path, *options: str) -> str:
     """The one line on stderr; nothing is printed, and no policy written."""
-    try:
-        code: object = main(["choose", record, "--out", str(out), *QUICK, *options])
-    except SystemExit as error:
-        code = error.code
-    printed = capsys.readouterr()
-    assert code == 2, printed.err
-    assert printed.out == ""
+    done = run("choose", record, "--out", out, *QUICK, *options)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert not (out / "policy.json").exists()
-    (line,) = [one for one in printed.err.strip().splitlines() if not one.startswith("a sample")]
+    (line,) = [one for one in done.stderr.strip().splitlines() if not one.startswith("a sample")]
     return line
 
 
@@ -77,7 +71,7 @@ def test_policy_page_and_document_are_written_and_printed(
 
 def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, capsys: Say) -> None:
     record, out = written(tmp_path, reaching(150, reached=(0.3, 0.9, 0.9))), tmp_path / "out"
-    said = document(capsys, record, out, "--max-loss", "0.03")
+    said = document(record, out, "--max-loss", "0.03")
     assert said["chosen"]["name"] == "fixed-3"
     assert said["guess"]["confidence"] == 0.8
     guess = json.loads((out / "guess.json").read_text())
@@ -85,14 +79,14 @@ def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, caps
     assert "guess.json" in (out / "index.html").read_text()
     assert main(["replay", record, "--policy", str(out / "guess.json")]) == 0
     capsys.readouterr()
-    document(capsys, record, out, "--max-cost", "2", "--cost", "rounds")  # nothing is guessed
+    document(record, out, "--max-cost", "2", "--cost", "rounds")  # nothing is guessed
     assert not (out / "guess.json").exists()
 
 
 # --- options --------------------------------------------------------------------------------------
-def test_promises_and_their_options(record: str, tmp_path: Path, capsys: Say) -> None:
+def test_promises_and_their_options(record: str, tmp_path: Path) -> None:
     said = document(
-        capsys, record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--max-cost",
+        record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--max-cost",
         "2.9", "--cost", "rounds", "--confidence", "0.9", "--min-rounds", "2",
         "--metric", "em", "--seed", "7",
     )  # fmt: skip
@@ -104,11 +98,11 @@ def test_promises_and_their_options(record: str, tmp_path: Path, capsys: Say) ->
     assert said["replay"]["seed"] == 7
 
 
-def test_aims_without_a_promise(record: str, tmp_path: Path, capsys: Say) -> None:
-    capped = document(capsys, record, tmp_path, "--max-cost", "2", "--cost", "rounds")
+def test_aims_without_a_promise(record: str, tmp_path: Path) -> None:
+    capped = document(record, tmp_path, "--max-cost", "2", "--cost", "rounds")
     assert capped["promise"] is None
     assert capped["candidates"][0]["ranked_cost"] <= 2.0
-    weighed = document(capsys, record, tmp_path, "--cost-per-error", "0.001", "--cost", "rounds")
+    weighed = document(record, tmp_path, "--cost-per-error", "0.001", "--cost", "rounds")
     assert weighed["chosen"]["name"] == "fixed-1"
 
 
@@ -155,14 +149,14 @@ def test_options_of_the_record_and_of_what_is_charged(
     ],
 )
 def test_options_that_cannot_be(
-    record: str, tmp_path: Path, capsys: Say, options: tuple[str, ...], said: str
+    record: str, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    assert said in refused(capsys, record, tmp_path, *options)
+    assert said in refused(record, tmp_path, *options)
 
 
-def test_a_record_without_labels_is_compared_by_agreement(tmp_path: Path, capsys: Say) -> None:
+def test_a_record_without_labels_is_compared_by_agreement(tmp_path: Path) -> None:
     record = written(tmp_path, reaching(120, labelled=0))
-    said = document(capsys, record, tmp_path / "out", "--max-loss", "0.4")
+    said = document(record, tmp_path / "out", "--max-loss", "0.4")
     assert said["replay"]["metric"] == "agreement"
     assert any("agreement" in note for note in said["notes"])
 
@@ -177,23 +171,19 @@ def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, ca
     ]
     for records, pipeline in zip(halves, ("iterative", "react"), strict=True):
         written(folder, records, pipeline=pipeline, retriever="bm25")
-    line = refused(capsys, str(folder), tmp_path / "out")
+    line = refused(str(folder), tmp_path / "out")
     assert "traces0.parquet" in line
     assert f"suffice choose {folder / 'traces0.parquet'} --out NEW" in line
     joined = str(tmp_path / "joined.parquet")
     files = [str(folder / f"traces{number}.parquet") for number in (0, 1)]
     assert main(["traces", "merge", *files, "--out", joined]) == 0
     capsys.readouterr()
-    said = document(capsys, joined, tmp_path / "out")
+    said = document(joined, tmp_path / "out")
     assert any("pipeline iterative, react" in note for note in said["notes"])
 
 
-def test_a_path_of_ones_own_and_losses_in_one_table(
-    record: str, tmp_path: Path, capsys: Say
-) -> None:
-    said = document(
-        capsys, record, tmp_path, "--path", "answer_token_margin > x", "--levels", "9,4,1"
-    )
+def test_a_path_of_ones_own_and_losses_in_one_table(record: str, tmp_path: Path) -> None:
+    said = document(record, tmp_path, "--path", "answer_token_margin > x", "--levels", "9,4,1")
     assert [row["max_loss"] for row in said["table"]] == [0.01, 0.02, 0.03, 0.05, 0.1]
     for row in said["table"]:
         assert row["proven"] == (row["title"] is not None) == (row["mean_rounds"] is not None)

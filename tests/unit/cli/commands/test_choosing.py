@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.commands import refused, run, run_json
 
 from suffice.cli.main import main
 from suffice.testing.traces import make_record
@@ -61,28 +62,10 @@ def traces(folder: Path) -> str:
     return write(folder, "a.parquet", lambda _: {})
 
 
-def document(capsys: Say, *arguments: str) -> Any:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-
-
-def refused(capsys: Say, said: str, *arguments: str) -> None:
-    """Exit 2, one line on stderr, nothing on stdout; parser errors exit by themselves."""
-    try:
-        code: object = main(list(arguments))
-    except SystemExit as error:
-        code = error.code
-    printed = capsys.readouterr()
-    assert code == 2, printed.err
-    assert printed.out == ""
-    assert len(printed.err.strip().splitlines()) == 1, printed.err
-    assert said in printed.err
-
-
 # --- search --------------------------------------------------------------------------------------
-def test_search_is_one_document(traces: str, capsys: Say) -> None:
-    found = document(
-        capsys, "search", traces, "--signals", "answer_stable,own", "--form", "vote", "--bootstrap",
+def test_search_is_one_document(traces: str) -> None:
+    found = run_json(
+        "search", traces, "--signals", "answer_stable,own", "--form", "vote", "--bootstrap",
         "20", "--seed", "3", "--threshold-grid", "quantiles", "--max-calls", "3",
         "--objective", "em", "--baseline", "fixed-2",
     )  # fmt: skip
@@ -95,16 +78,16 @@ def test_search_is_one_document(traces: str, capsys: Say) -> None:
     assert "naive_low" not in found["rules"][0]
 
 
-def test_every_rule_of_the_document_replays(traces: str, capsys: Say) -> None:
+def test_every_rule_of_the_document_replays(traces: str) -> None:
     signals = "answer_stable,calibrated(answer_token_margin),own"
-    found = document(
-        capsys, "search", traces, "--signals", signals, "--form", "dnf", "--bootstrap", "5",
+    found = run_json(
+        "search", traces, "--signals", signals, "--form", "dnf", "--bootstrap", "5",
         "--max-calls", "2.5",
     )  # fmt: skip
     rules = [each["rule"] for each in found["rules"]]
     assert len(rules) == 14
-    again = document(
-        capsys, "replay", traces, "--bootstrap", "5", "--baseline", "fixed-1",
+    again = run_json(
+        "replay", traces, "--bootstrap", "5", "--baseline", "fixed-1",
         *(part for rule in rules for part in ("--stop-when", rule)),
     )  # fmt: skip
     for rule, replayed in zip(found["rules"], again["policies"], strict=False):
@@ -122,19 +105,17 @@ OUT = {
 
 
 @pytest.mark.parametrize("command", OUT)
-def test_what_was_found_is_written_as_a_policy(
-    traces: str, tmp_path: Path, capsys: Say, command: str
-) -> None:
+def test_what_was_found_is_written_as_a_policy(traces: str, tmp_path: Path, command: str) -> None:
     """The file stops every question as the rule's text does."""
     out = tmp_path / "policy.json"
     words = list(OUT[command])
     words.insert(3 if command == "fit" else 1, traces)
-    told = document(capsys, *words, "--out", str(out))
+    told = run_json(*words, "--out", str(out))
     assert told["out"] == str(out)
     assert json.loads(out.read_text()) == told["policy"] | {"max_rounds": 4}
     rule = told["policy"]["rule"]
-    again = document(
-        capsys, "replay", traces, "--policy", str(out), "--stop-when", rule, "--per-question",
+    again = run_json(
+        "replay", traces, "--policy", str(out), "--stop-when", rule, "--per-question",
         "--bootstrap", "5",
     )  # fmt: skip
     from_file, from_text = again["policies"][:2]
@@ -144,13 +125,13 @@ def test_what_was_found_is_written_as_a_policy(
 
 @pytest.mark.parametrize("command", ["search", "sweep"])
 def test_the_file_returns_the_answer_that_was_compared(
-    traces: str, tmp_path: Path, capsys: Say, command: str
+    traces: str, tmp_path: Path, command: str
 ) -> None:
     name, *words = OUT[command]
     out = str(tmp_path / "p.json")
-    told = document(capsys, name, traces, *words, "--answer", "highest:own", "--out", out)
+    told = run_json(name, traces, *words, "--answer", "highest:own", "--out", out)
     assert (told["answer"], told["policy"]["answer"]) == ("highest:own", "highest:own")
-    again = document(capsys, "replay", traces, "--policy", out, "--bootstrap", "5")
+    again = run_json("replay", traces, "--policy", out, "--bootstrap", "5")
     best = told["rules"][0]["f1"] if command == "search" else told["thresholds"]
     if command == "sweep":
         (best,) = [one["eval_f1"] for one in best if one["threshold"] == told["chosen"]]
@@ -159,7 +140,7 @@ def test_the_file_returns_the_answer_that_was_compared(
 
 @pytest.mark.parametrize("command", ["search", "sweep", "replay"])
 def test_without_gold_what_is_written_is_what_was_compared(
-    folder: Path, tmp_path: Path, capsys: Say, command: str
+    folder: Path, tmp_path: Path, command: str
 ) -> None:
     """Fitted to the full budget's own answers, as the figures are."""
     generator = np.random.default_rng(3)
@@ -168,32 +149,32 @@ def test_without_gold_what_is_written_is_what_was_compared(
     path = folder / f"bare-{command}.parquet"
     write_traces(bare, path)
     name, *words = OUT[command]
-    told = document(capsys, name, str(path), *words, "--out", str(tmp_path / "p.json"))
+    told = run_json(name, str(path), *words, "--out", str(tmp_path / "p.json"))
     rule = told["policy"]["rule"]
-    again = document(
-        capsys, "replay", str(path), "--policy", str(tmp_path / "p.json"), "--stop-when", rule,
+    again = run_json(
+        "replay", str(path), "--policy", str(tmp_path / "p.json"), "--stop-when", rule,
         "--bootstrap", "5", "--per-question",
     )  # fmt: skip
     assert again["policies"][0]["rounds"] == again["policies"][1]["rounds"]
     assert again["policies"][1]["hash"] == told["hash"]
 
 
-def test_search_writes_the_rule_picked(traces: str, tmp_path: Path, capsys: Say) -> None:
+def test_search_writes_the_rule_picked(traces: str, tmp_path: Path) -> None:
     words = ["search", traces, "--signals", "own,overlap", "--form", "dnf", "--bootstrap", "5"]
-    listed = [rule for rule in document(capsys, *words)["rules"] if rule["like"] is None]
-    picked = document(capsys, *words, "--pick", "2", "--out", str(tmp_path / "p.json"))
+    listed = [rule for rule in run_json(*words)["rules"] if rule["like"] is None]
+    picked = run_json(*words, "--pick", "2", "--out", str(tmp_path / "p.json"))
     assert picked["policy"]["rule"] == listed[1]["rule"]
     most = len(listed)
     said = f"there is no rule {most + 1}; the search lists 1 to {most}"
-    refused(capsys, said, *words, "--pick", str(most + 1), "--out", str(tmp_path / "p.json"))
-    refused(capsys, "give --out PATH", *words, "--pick", "2")
+    refused(run(*words, "--pick", str(most + 1), "--out", str(tmp_path / "p.json")), said)
+    refused(run(*words, "--pick", "2"), "give --out PATH")
 
 
-def test_replay_writes_one_rule(traces: str, tmp_path: Path, capsys: Say) -> None:
+def test_replay_writes_one_rule(traces: str, tmp_path: Path) -> None:
     out = str(tmp_path / "p.json")
     rules = ["--stop-when", "own > 0", "--stop-when", "own > 1"]
-    refused(capsys, "one --stop-when, found 2", "replay", traces, *rules, "--out", out)
-    refused(capsys, "suffice fit rule RULE TRACES", "replay", traces, "--policy", "rule")
+    refused(run("replay", traces, *rules, "--out", out), "one --stop-when, found 2")
+    refused(run("replay", traces, "--policy", "rule"), "suffice fit rule RULE TRACES")
 
 
 @pytest.mark.parametrize(
@@ -231,14 +212,14 @@ def test_replay_writes_one_rule(traces: str, tmp_path: Path, capsys: Say) -> Non
         ),
     ],
 )  # fmt: skip
-def test_search_refuses(traces: str, capsys: Say, options: list[str], said: str) -> None:
-    refused(capsys, said, "search", traces, *options, "--json")
+def test_search_refuses(traces: str, options: list[str], said: str) -> None:
+    refused(run("search", traces, *options, "--json"), said)
 
 
 # --- sweep ---------------------------------------------------------------------------------------
 def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
-    found = document(
-        capsys, "sweep", traces, "--rule", "own > ?", "--grid=-1:1:0.5", "--bootstrap", "20",
+    found = run_json(
+        "sweep", traces, "--rule", "own > ?", "--grid=-1:1:0.5", "--bootstrap", "20",
         "--f1", "squad",
     )  # fmt: skip
     assert [each["threshold"] for each in found["thresholds"]] == [-1.0, -0.5, 0.0, 0.5, 1.0]
@@ -274,15 +255,15 @@ def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
         (["--calibrator", "magic"], "isotonic"),
     ],
 )
-def test_sweep_refuses(traces: str, capsys: Say, options: list[str], said: str) -> None:
-    refused(capsys, said, "sweep", traces, *options, "--json")
+def test_sweep_refuses(traces: str, options: list[str], said: str) -> None:
+    refused(run("sweep", traces, *options, "--json"), said)
 
 
 # --- fit certified -------------------------------------------------------------------------------
-def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path, capsys: Say) -> None:
+def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path) -> None:
     out = tmp_path / "policy"
-    found = document(
-        capsys, "fit", "certified", traces, "--out", str(out), "--signals", "own,answer_stable",
+    found = run_json(
+        "fit", "certified", traces, "--out", str(out), "--signals", "own,answer_stable",
         "--max-loss", "0.3", "--confidence", "0.8", "--levels", "3", "--correction", "holm",
     )  # fmt: skip
     assert found["out"] == str(out / "policy.json")
@@ -292,7 +273,7 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path, capsys: Sa
     assert terms["questions"] == {"learn": 15, "test": 15}
     assert len(found["members"]) == terms["tested"]
     assert found["rule"] == found["policy"]["rule"]
-    again = document(capsys, "replay", traces, "--policy", str(out), "--bootstrap", "5")
+    again = run_json("replay", traces, "--policy", str(out), "--bootstrap", "5")
     assert again["policies"][0]["name"] == "certified"
     assert again["policies"][0]["hash"] == found["hash"]
 
@@ -330,11 +311,9 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path, capsys: Sa
         (["--family", "fixed", "--signals", "own"], "--signals"),
     ],
 )
-def test_certified_refuses(
-    traces: str, tmp_path: Path, capsys: Say, options: list[str], said: str
-) -> None:
+def test_certified_refuses(traces: str, tmp_path: Path, options: list[str], said: str) -> None:
     out = tmp_path / "p.json"
-    refused(capsys, said, "fit", "certified", traces, "--out", str(out), *options, "--json")
+    refused(run("fit", "certified", traces, "--out", str(out), *options, "--json"), said)
     assert not out.exists()
 
 
@@ -352,9 +331,9 @@ def test_certified_refuses(
     ],
 )
 def test_fit_refuses(
-    traces: str, tmp_path: Path, capsys: Say, method: str, options: list[str], said: str
+    traces: str, tmp_path: Path, method: str, options: list[str], said: str
 ) -> None:
-    refused(capsys, said, "fit", method, traces, "--out", str(tmp_path / "p.json"), *options)
+    refused(run("fit", method, traces, "--out", str(tmp_path / "p.json"), *options), said)
 
 
 # --- records that are not as they should be ------------------------------------------------------
@@ -368,7 +347,7 @@ COMMANDS: list[list[str]] = [
 ]
 
 
-def run(capsys: Say, command: list[str], path: str, tmp_path: Path) -> tuple[Any, str]:
+def ran(capsys: Say, command: list[str], path: str, tmp_path: Path) -> tuple[Any, str]:
     words = [*command[:1], *([command[1]] if command[0] == "fit" else []), path]
     words += command[2 if command[0] == "fit" else 1 :]
     words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else ["--bootstrap", "5"]
@@ -385,7 +364,7 @@ def test_one_outcome_alone_on_tune(
 ) -> None:
     """What calibrated(...) then is, is said wherever it is fitted."""
     path = write(folder, f"{answer}.parquet", lambda n: {"answers": [answer] * 4} if n % 2 else {})
-    _, said = run(capsys, command, path, tmp_path)
+    _, said = ran(capsys, command, path, tmp_path)
     if command[1:2] != ["certified"]:
         never = answer == "wrong" and "early-stop" in command  # no floor is then under its cost cap
         assert ("never fires before round" if never else f"are {answer}") in said
@@ -399,7 +378,7 @@ def test_fewer_questions_than_folds(
     path = write(folder, "few.parquet", lambda _: {}, count=7)
     if command[1:2] == ["certified"]:
         said = "at least 4 questions with gold answers in split 'tune'"
-        refused(capsys, said, "fit", "certified", path, "--out", str(tmp_path / "p.json"))
+        refused(run("fit", "certified", path, "--out", str(tmp_path / "p.json")), said)
         return
-    _, printed = run(capsys, command, path, tmp_path)
+    _, printed = ran(capsys, command, path, tmp_path)
     assert "'tune'" in printed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.builders import written_traces
+from tests.commands import refused, run, run_json
 
 from suffice.cli.main import main
 from suffice.testing.traces import random_records
@@ -18,15 +18,10 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written_traces(tmp_path_factory.mktemp("traces"), random_records(24, seed=0))
 
 
-def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    assert main(["diagnose", *map(str, arguments), "--bootstrap", "20", "--json"]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-
-
-def test_json_is_one_document(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(
-        capsys, traces, "--signals", "answer_stable, answer_token_margin", "--policy", "tasr"
-    )
+def test_json_is_one_document(traces: Path) -> None:
+    signals = "answer_stable, answer_token_margin"
+    asked = ("--signals", signals, "--policy", "tasr", "--bootstrap", "20")
+    found = run_json("diagnose", traces, *asked)
     assert [each["name"] for each in found["signals"]] == ["answer_stable", "answer_token_margin"]
     assert set(found["parts"]) == {"tune", "eval"}
     assert found["bootstrap"] == 20
@@ -44,11 +39,11 @@ def test_json_is_one_document(traces: Path, capsys: pytest.CaptureFixture[str]) 
     }
 
 
-def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(
-        capsys, traces, "--tune-split", "eval", "--eval-split", "tune", "--seed", "7",
+def test_options_reach_the_diagnosis(traces: Path) -> None:
+    found = run_json(
+        "diagnose", traces, "--tune-split", "eval", "--eval-split", "tune", "--seed", "7",
         "--stop-when", "answer_stable", "--confidence", "answer_token_margin",
-        "--threshold", "0.5", "--f1", "squad", "--signals", "answer_stable",
+        "--threshold", "0.5", "--f1", "squad", "--signals", "answer_stable", "--bootstrap", "20"
     )  # fmt: skip
     assert list(found["parts"]) == ["eval", "tune"]
     assert found["seed"] == 7
@@ -69,14 +64,8 @@ def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture
         (["--eval-split", "tune"], "different"),
     ],
 )
-def test_wrong_usage_is_one_line(
-    traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    assert main(["diagnose", str(traces), *arguments, "--json"]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.strip().splitlines()) == 1
-    assert said in printed.err
+def test_wrong_usage_is_one_line(traces: Path, arguments: list[str], said: str) -> None:
+    refused(run("diagnose", str(traces), *arguments, "--json"), said)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.builders import written_traces
+from tests.commands import refused, run, run_json
 
 from suffice.cli.main import main
 from suffice.testing.traces import sampled_records
@@ -30,23 +30,14 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
-    assert main([*map(str, arguments), "--json"]) == 0
-    printed = capsys.readouterr().out
-    found: dict[str, Any] = json.loads(printed[printed.index("{") :])
-    return found
-
-
-def test_fit_replay_and_bare_name_agree(
-    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fit_replay_and_bare_name_agree(record: str, tmp_path: Path) -> None:
     out = tmp_path / "policy.json"
-    fitted = said(capsys, "fit", "micp", record, "--out", out, "--alpha", "0.2", "--rounds", "3")
+    fitted = run_json("fit", "micp", record, "--out", out, "--alpha", "0.2", "--rounds", "3")
     assert fitted["policy"]["kind"] == "micp"
     assert fitted["policy"]["alpha"] == 0.2
     assert fitted["policy"]["rounds"] == 3
-    found = said(
-        capsys, "replay", record, "--policy", out, "--policy", "micp-corrected", "--policy", "micp",
+    found = run_json(
+        "replay", record, "--policy", out, "--policy", "micp-corrected", "--policy", "micp",
         "--per-question",
     )  # fmt: skip
     given, corrected, published = found["policies"][:3]
@@ -78,15 +69,10 @@ def test_fit_replay_and_bare_name_agree(
     ],
 )
 def test_bad_options_say_what_is_allowed(
-    record: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    message: str,
+    record: str, tmp_path: Path, options: list[str], message: str
 ) -> None:
     out = str(tmp_path / "policy.json")
-    assert main(["fit", "micp", record, "--out", out, *options]) == 2
-    assert message in capsys.readouterr().err
+    refused(run("fit", "micp", record, "--out", out, *options), message)
     assert not Path(out).exists()
 
 
@@ -104,14 +90,14 @@ def test_the_filter_is_fitted_used_and_handed_on(
     assert main(generated(first, "--limit", "30")) == 0
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     options = ("--alpha", "0.3", "--alpha-retrieval", "0.3")
-    fitted = said(capsys, "fit", "micp", first, "--out", one, *options)["policy"]
+    fitted = run_json("fit", "micp", first, "--out", one, *options)["policy"]
     assert not fitted["filtered"]
     assert len(fitted["filter"]["question_ids"]) == 12
     assert main(generated(second, "--limit", "30", "--filter", str(one))) == 0
     assert "12 questions on which the passage filter was calibrated are left out" in (
         capsys.readouterr().err
     )
-    then = said(capsys, "fit", "micp", second, "--out", two, *options)["policy"]
+    then = run_json("fit", "micp", second, "--out", two, *options)["policy"]
     assert then["filtered"]
     assert then["filter"]["threshold"] == fitted["filter"]["threshold"]
     # that policy cannot tell whose passages set its filter
@@ -130,13 +116,13 @@ def test_the_filter_is_fitted_used_and_handed_on(
     assert min(scores) >= fitted["filter"]["threshold"]
     # the same recording under another filter is another recording
     assert main(generated(second, "--limit", "31")) == 2
-    asked = said(
-        capsys, "ask", "Who founded Cadel Tower?", "--corpus", corpus, "--llm", "scripted",
+    asked = run_json(
+        "ask", "Who founded Cadel Tower?", "--corpus", corpus, "--llm", "scripted",
         "--policy", two,
     )  # fmt: skip
     assert all(each["score"] >= fitted["filter"]["threshold"] for each in asked["passages"])
-    bare = said(
-        capsys, "ask", "Who founded Cadel Tower?", "--corpus", corpus, "--llm", "scripted",
+    bare = run_json(
+        "ask", "Who founded Cadel Tower?", "--corpus", corpus, "--llm", "scripted",
         "--policy", one,
     )  # fmt: skip
     assert len(bare["passages"]) >= len(asked["passages"])
@@ -146,9 +132,9 @@ def test_ask_gives_the_set_or_cannot_answer(
     record: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "policy.json"
-    said(capsys, "fit", "micp", record, "--out", out, "--alpha", "0.2")
+    run_json("fit", "micp", record, "--out", out, "--alpha", "0.2")
     arguments = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
-    found = said(capsys, *arguments, "--policy", out)
+    found = run_json(*arguments, "--policy", out)
     held = found["answer_set"]
     assert isinstance(held["cannot_answer"], bool)
     assert all(0 < each["confidence"] <= 1 for each in held["answers"])
@@ -158,7 +144,7 @@ def test_ask_gives_the_set_or_cannot_answer(
     document = json.loads(out.read_text())
     document["answer_set"]["confidence"] = 1.5
     out.write_text(json.dumps(document))
-    none = said(capsys, *arguments, "--policy", out)
+    none = run_json(*arguments, "--policy", out)
     assert (none["answer"], none["declined"]) == ("cannot answer", True)
     assert main([*arguments, "--policy", str(out), "--samples", "2"]) == 0
     printed = capsys.readouterr()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import refused, run
 
 from suffice import RulePolicy, Watch
 from suffice.cli.main import main
@@ -101,7 +102,7 @@ def test_invalid_lines(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "skipped 1 invalid lines" in shown.err
 
 
-def test_bad_usage(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage(policy: Path, tmp_path: Path) -> None:
     answers = written(tmp_path / "a.jsonl", GOOD)
     fixed = save_policy(FixedPolicy(2), tmp_path / "fixed.json")
     no_count = tmp_path / "old.json"
@@ -114,8 +115,7 @@ def test_bad_usage(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([policy, tmp_path], "cannot be read"),
         ([policy, answers, "--level", "0"], "level must lie strictly between 0 and 1"),
     ):
-        assert main(["monitor", *map(str, arguments)]) == 2
-        assert says in capsys.readouterr().err
+        refused(run("monitor", *map(str, arguments)), says)
 
 
 def test_an_interrupt_keeps_what_was_read(policy: Path, tmp_path: Path) -> None:

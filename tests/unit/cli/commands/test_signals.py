@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.commands import run_json
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
@@ -52,8 +53,7 @@ def test_failed_calls_are_told_kept_out_and_asked_again(
     assert read_traces(out).stored_signal("judge_support")[1].sum() == 3
     # --model alone means the embedded model; in place, since a file is replaced whole
     judged_by(monkeypatch, ScriptedModel(["unsure"]))
-    assert main([command[0], str(out), *command[2:], "--model", "m.gguf", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = run_json(command[0], str(out), *command[2:], "--model", "m.gguf")
     assert document["judge"] | {"prompt_tokens": 0, "completion_tokens": 0} == {
         "calls": 1,
         "rated": 0,
@@ -131,8 +131,7 @@ def test_an_encoder_and_an_entailment_model_by_name(
     assert "1 calls of the encoder failed, the first: the encoder was told" in printed.err
     assert f"the encoder is not done; run the same command on {out}" in printed.err
     command[1] = str(out)
-    assert main([*command, "--encoder", "toy", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = run_json(*command, "--encoder", "toy")
     assert document["encoder"] == {"rounds": 1, "undefined": 0, "failed": 0, "left": 0}
     assert document["nli"] is None
     assert document["skipped"] == {"evidence_entailment": "stored already"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.choice_population import reaching
+from tests.cut_population import run_live
 
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates, procedure
@@ -223,3 +224,41 @@ def test_a_line_of_the_table_may_return_another_answer(monkeypatch: pytest.Monke
     assert own is not None
     assert full is not None
     assert alone.gain.estimate == pytest.approx(own - full)
+
+
+def said_of(choice: Choice) -> dict[str, str]:
+    return {answer.question: answer.text for answer in choice.answers()}
+
+
+def test_labelled_questions_with_a_round_to_which_nobody_answered_are_left_out() -> None:
+    """They are counted, and told apart where they are unlike the others."""
+    records = reaching(240)
+    lacking = [
+        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
+        if number % 4 == 0
+        else one
+        for number, one in enumerate(records)
+    ]
+    choice = chosen(to_trace_set(lacking))
+    assert choice.parts["all"] == 180
+    (said,) = [note for note in choice.notes if "left out: some round" in note]
+    assert said == choice.incomplete
+    assert said.startswith("60 labeled questions")
+    assert "WARNING" not in said
+    assert "60 labeled questions" in " ".join(choice.screen())
+    assert said in choice.to_json()["notes"]
+    unlike = [
+        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
+        if one.rounds[1].answer != "Oslo" and int(one.question.id[1:]) % 2
+        else one
+        for one in records
+    ]
+    notes = chosen(to_trace_set(unlike)).notes
+    assert any("WARNING: they are unlike the others" in note for note in notes)
+
+
+def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
+    cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
+    choice = chosen(to_trace_set(cut), max_loss=0.4)
+    assert any("the worst is assumed" in note for note in choice.notes)
+    assert said_of(choice)["Does looping pay here?"].startswith("Not known:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from itertools import product
@@ -443,3 +444,8 @@ def test_above_the_bound_rules_are_worked_on_in_blocks(monkeypatch: pytest.Monke
             assert found.estimate == pytest.approx(known.estimate, abs=1e-12)
             ends = (known.low, known.high)
             assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * width + 1e-12)
+
+
+def test_the_document_is_strict() -> None:
+    result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
+    json.dumps(result.to_json(naive=True), allow_nan=False)

@@ -107,3 +107,9 @@ def test_without_a_tune_split_margins_stay_raw_and_the_reason_is_said() -> None:
     assert "tune" in (part.margins.reason or "")
     tables = {table.name: table for table in found.tables()}
     assert tables["margins"].notes[0].startswith("Not calibrated: ")
+
+
+def test_what_is_not_looked_at_has_no_figures() -> None:
+    found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
+    assert all(part.margins is None and part.wrong_and_stable is None for part in found.parts)
+    assert {"margins", "wrong and stable"}.isdisjoint(table.name for table in found.tables())
