@@ -147,9 +147,8 @@ def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path
     assert "rounds judged" in process.stderr.readline()
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted; run the same command on" in errors
     _, there = read_traces(out).stored_signal("judge_support")
     assert 3 <= there.sum() < 30
     document = run_json(

@@ -199,19 +199,6 @@ def test_dollars_by_hand() -> None:
     assert with_rerank == pytest.approx([tokens + 2 * 0.01 + 3 * 0.005 + 0.002])
 
 
-def test_dollars_and_joules_of_verdicts() -> None:
-    found = of_rounds(a_round(**USAGE, **JUDGED, judge_completion_tokens=5))
-    model = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0, call=0.01))
-    alone, read = paid(found, model), paid(found, model, verdicts=True)
-    verdict = (100 * 2.0 + 200 * 0.5 + 5 * 10.0) / 1e6 + 0.01
-    assert read["usd"][0] - alone["usd"][0] == pytest.approx(verdict)
-    assert read["joules"][0] - alone["joules"][0] == pytest.approx(100 * 0.03 + 5 * 0.35)
-    # one price for every prompt token needs no cached ones
-    uncached = of_rounds(a_round(prompt_tokens=10, judge_calls=1, judge_prompt_tokens=30))
-    one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=0.0))
-    assert paid(uncached, one_price, verdicts=True)["usd"] == pytest.approx([80e-6])
-
-
 def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
     """Above 1,000, not at it; samples repeat the prompt, so that theirs do not add up to a longer one."""
     prices = Prices(
@@ -322,10 +309,3 @@ def test_no_cost_is_negative_and_none_falls_over_rounds_where_answers_are_read(
         if published is not None and name not in ("evaluated_tokens", "usd", "joules"):
             # as run never costs more, but in what a server reuses of a prompt
             assert (values[found.exists] <= published[found.exists] + 1e-6).all()
-
-
-def test_a_verdict_does_not_make_up_for_impossible_calls() -> None:
-    """One sample call of no calls at all stays unknown when a judge's call is added."""
-    found = of_rounds(a_round(llm_calls=0, sample_calls=1, judge_calls=2))
-    assert paid(found)["llm_calls"] is None
-    assert paid(found, verdicts=True)["llm_calls"] is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ from suffice.loops.follow_up import (
 from suffice.loops.query_loop import QueryChoice
 from suffice.protocols import GenerationRequest
 from suffice.testing.models import Failures, ScriptedModel
-from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.records import Round
 
 
 def loop(model: ScriptedModel, name: str = "iterative", **settings: Any) -> FollowUpPipeline:
@@ -121,17 +120,6 @@ def test_the_first_line_of_a_reply_is_the_question(api: Api, reply: str) -> None
     assert (found.query, found.said) == ("Who was Ada?", "Who was Ada?")
     assert (found.finishes, found.unread, found.usage.llm_calls) == (False, False, 1)
     assert (request.n, request.temperature, request.max_tokens) == (1, 0.0, 48)
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_a_repeated_question_is_asked_for_once_more(api: Api) -> None:
-    found, (first, second) = choose("Who founded the Brill works?", "Who was Ada?", api=api)
-    assert (found.query, found.usage.llm_calls) == ("Who was Ada?", 2)
-    assert found.action == "Who founded the Brill works?\n\nWho was Ada?"
-    assert text_of(second).startswith(text_of(first))
-    assert "That was asked before." in text_of(second)
-    assert "That was asked before." not in text_of(first)
-    assert found.usage.completion_tokens == 5 + 3
 
 
 @pytest.mark.parametrize("again", ["who founded brill works", ""])
@@ -235,55 +223,6 @@ def test_a_failing_model_is_not_hidden() -> None:
     ):
         with pytest.raises(BackendError):
             role(ScriptedModel(failures=Failures(first=1)))
-
-
-# --- the filter, samples, round 0 -------------------------------------------------------------------
-@dataclass(frozen=True)
-class Without:
-    names: str
-
-    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [each for each in passages if each.id not in self.names]
-
-
-@pytest.mark.parametrize("name", ["iterative", "chain"])
-def test_a_filter_reaches_the_answer_alone(name: str) -> None:
-    def filtered(names: str) -> tuple[list[Round], Heard]:
-        model = Heard(Lines(query=THREE))
-        kind_of: Any = ChainPipeline if name == "chain" else IterativePipeline
-        settings = (ChainSettings if name == "chain" else IterativeSettings)(
-            rounds=3, samples=0, verdicts=True
-        )
-        pipeline = kind_of(model, settings, passage_filter=Without(names))
-        return list(pipeline.rounds(QUESTION, Ranks())), model
-
-    rounds, model = filtered("bd")
-    plain, unfiltered = filtered("")
-    assert ids(rounds) == (["a", "", "c"] if name == "iterative" else ["ac", "ef", "ghi"])
-    for each in ("query", "reading", "verdict"):
-        assert [text_of(r) for r in model.of(each)] == [text_of(r) for r in unfiltered.of(each)]
-    assert all("Fact b" not in text_of(request) for request in model.of("answer"))
-    assert "Fact b" in text_of(unfiltered.of("answer")[-1])
-    for one, other in zip(rounds, plain, strict=True):
-        assert (one.query, one.action, one.intermediate_answer, one.candidate_scores) == (
-            other.query, other.action, other.intermediate_answer, other.candidate_scores,
-        )  # fmt: skip
-
-
-def test_samples_are_drawn_warm_with_seeds_of_their_own() -> None:
-    seeds = []
-    for question in (QUESTION, replace(QUESTION, id="r")):
-        model = Heard(Lines(query=THREE))
-        list(loop(model, rounds=3).rounds(question, Ranks()))
-        warm = [request for request in model.requests if request.n > 1]
-        assert [(each.n, each.temperature, each.top_p) for each in warm] == [(8, 0.7, 0.9)] * 3
-        greedy = [each for each in model.of("answer") if each.n == 1]
-        assert [each.prompt for each in warm] == [each.prompt for each in greedy]
-        seeds += [each.seed for each in warm]
-    assert None not in seeds
-    # a server draws sample i at seed + i: eight apart do not overlap
-    drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
-    assert len(drawn) == 48
 
 
 def test_defaults_and_settings_out_of_range() -> None:

@@ -244,32 +244,7 @@ def test_the_live_loop_stops_where_replay_says(tmp_path: Path, *, logprobs: bool
     assert stops == {1, 2, 3, 4}
 
 
-PASSAGES = tuple(
-    Passage(id=name, title=name, text=f"{name} is a town on the river {name}a.")
-    for name in ("Ardel", "Borel", "Cadel", "Dorel")
-)
 CADEL = Question(id="q", text="On which river is Cadel?")
-
-
-def cumulative_rounds(model: ScriptedModel, **settings: int) -> list[Round]:
-    loop = CumulativePipeline(model, CumulativeSettings(**settings))  # type: ignore[arg-type]
-    return list(loop.rounds(CADEL, OwnParagraphs(PASSAGES)))
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer", "failure"),
-    [
-        ("Answer: Cadela\nConfidence: 4", "Cadela", None),
-        ("Answer:\nConfidence: 4", "", "empty answer line"),
-        ("", "", "empty reply"),
-        ("Confidence: 2", "", "no answer line"),
-    ],
-)
-def test_a_parse_failure_is_an_empty_answer_with_its_reason(
-    reply: str, answer: str, failure: str | None
-) -> None:
-    (found,) = cumulative_rounds(ScriptedModel([reply] * 4), rounds=1)
-    assert (found.answer, found.parse_failure, found.response) == (answer, failure, reply)
 
 
 @pytest.mark.parametrize(
@@ -300,19 +275,6 @@ def test_the_closed_book_shows_nothing_and_is_paid() -> None:
     assert CADEL.text in str(request.prompt)
     assert "is a town" not in str(request.prompt)
     assert (request.temperature, request.top_logprobs) == (0.0, 5)
-
-
-def test_a_judge_rates_each_round_over_its_passages_so_far() -> None:
-    model = ScriptedModel(["Answer: a", "3", "Answer: b", "maybe"])
-    loop = CumulativePipeline(model, CumulativeSettings(rounds=2, judge=True))
-    first, second = loop.rounds(CADEL, OwnParagraphs(PASSAGES))
-    assert first.signals == {"judge_support": 3.0}
-    assert math.isnan(second.signals["judge_support"])
-    assert [each.usage.judge_calls for each in (first, second)] == [1, 1]
-    assert [each.usage.llm_calls for each in (first, second)] == [1, 1]
-    asked = [str(request.prompt).rpartition("Evidence:")[2] for request in model.requests]
-    assert [prompt.count(" is a town on the river ") for prompt in asked] == [1, 1, 2, 2]
-    assert asked[3].endswith("Answer: b\nRating:")
 
 
 WHICH = Question(id="q", text="Which fact?")

@@ -12,9 +12,7 @@ import pytest
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.live.answering import Answering, answer
 from suffice.live.controller import Controller
-from suffice.live.loop import Loop
 from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import ReactAgent, ReactPipeline, ReactSettings
@@ -49,17 +47,6 @@ def choose(
     found = ReactAgent(model, max_tokens=64).choose(QUESTION, STEPS, refused=refused)
     assert len(model.requests) == len(replies)
     return found, model.requests
-
-
-# --- choices ----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("api", ["completion", "chat"])
-def test_a_search_costs_one_greedy_call(api: Api) -> None:
-    reply = "Thought: the brother is missing.\nAction: Search[Ada Thorn brother]"
-    found, (request,) = choose(reply, api=api)
-    assert (found.query, found.finishes, found.unread) == ("Ada Thorn brother", False, False)
-    assert found.said == reply
-    assert found.usage.llm_calls == 1
-    assert (request.n, request.temperature, request.max_tokens) == (1, 0.0, 64)
 
 
 def test_an_unreadable_action_is_asked_for_once_more() -> None:
@@ -226,80 +213,3 @@ def test_an_obedient_policy_pays_in_replay_what_it_pays_live(tmp_path: Path) -> 
             )
             next(each for each in rounds if live.observe(each).stop)
             assert sum(each.n for each in model.requests) == paid[row, stops[row] - 1]
-
-
-def test_a_recording_states_the_loop_and_goes_on(tmp_path: Path) -> None:
-    settings = ReactSettings(samples=2)
-
-    def record(count: int, **changes: Any) -> tuple[int, int]:
-        recording = Recording(dataset="generated", settings=settings, **changes)
-        summary = record_examples(
-            EXAMPLES[:count], ScriptedModel(), tmp_path / "t", recording, lambda _: None
-        )
-        return summary.before, summary.recorded
-
-    assert record(2) == (0, 2)
-    assert record(5) == (2, 3)
-    run = read_traces(tmp_path / "t").origin.run
-    stated = {
-        "pipeline": "react",
-        "rounds": 3,
-        "step": 3,
-        "verdicts": True,
-        "max_action_tokens": 128,
-        "samples": 2,
-    }
-    assert {name: run[name] for name in stated} == stated
-    assert "passage_filter" not in run
-    filtered = {"filter_document": {"least": 2.0}, "passage_filter": Dropping()}
-    with pytest.raises(UsageError, match="passage_filter"):
-        record(6, **filtered)
-
-
-class Dropping:
-    """Keeps nothing."""
-
-    def keep(self, _passages: Sequence[Passage]) -> Sequence[Passage]:
-        return ()
-
-
-def test_a_filter_changes_no_query_and_is_stated(tmp_path: Path) -> None:
-    document = {"least": 2.0, "policy": "p"}
-    plain = recorded(tmp_path / "t")
-    bare = recorded(tmp_path / "f", passage_filter=Dropping(), filter_document=document)
-    assert bare.origin.run["passage_filter"] == document
-    for one, other in zip(plain.records(), bare.records(), strict=True):
-        for unfiltered, filtered in zip(one.rounds, other.rounds, strict=True):
-            assert filtered.passages == ()
-            for name in ("query", "action", "candidate_scores"):
-                assert getattr(filtered, name) == getattr(unfiltered, name)
-
-
-# --- one question, live ------------------------------------------------------------------------------
-def test_one_question_is_answered_until_the_agent_would_finish() -> None:
-    example = next(
-        each
-        for each in EXAMPLES
-        if [
-            x.signals["llm_stop"]
-            for x in pipeline().rounds(each.question, OwnParagraphs(each.passages))
-        ]
-        == [0.0, 1.0, 1.0]
-    )
-    policy = RulePolicy(rule="llm_stop")
-    found = answer(
-        example.question.text,
-        OwnParagraphs(example.passages),
-        ScriptedModel(),
-        Loop.alone(policy, max_rounds=3),
-        Answering(loop=ReactSettings()),
-    )
-    assert (found.stopped_by, len(found.rounds)) == ("policy", 2)
-    bare = answer(
-        example.question.text,
-        OwnParagraphs(example.passages),
-        ScriptedModel(),
-        Loop.alone(FixedPolicy(1)),
-        Answering(loop=ReactSettings(verdicts=False), passage_filter=Dropping()),
-    )
-    assert bare.rounds[0].passages == ()

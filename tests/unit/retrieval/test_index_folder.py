@@ -349,16 +349,6 @@ def test_a_folder_of_other_things_is_refused_and_kept(
     assert content is None or path.read_text() == content
 
 
-def test_what_a_killed_save_left_is_no_hindrance(tmp_path: Path) -> None:
-    (tmp_path / f"data-{ID}").mkdir()
-    (tmp_path / "index.json.tmp").write_text("{")
-    saved(tmp_path)
-    assert not (tmp_path / f"data-{ID}").exists()
-    (tmp_path / "index.json").write_text("{")  # its data beside it: one of ours, damaged
-    saved(tmp_path)
-    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="may write everywhere")
 def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

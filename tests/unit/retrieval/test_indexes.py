@@ -128,16 +128,3 @@ def test_encoding_that_was_cut_goes_on_and_leaves_nothing_behind(tmp_path: Path)
     encoded = {text for call in encoder.calls for text in call if text.startswith("word")}
     assert encoded == {f"word{n}" for n in range(256, 300)}
     assert sorted(each.name for each in tmp_path.iterdir()) == ["index"]
-
-
-def test_work_of_another_corpus_is_not_gone_on_with(tmp_path: Path) -> None:
-    many = tuple(Passage(id=str(n), text=f"word{n}") for n in range(300))
-
-    def stop(_finished: int, _planned: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replace(maker(), on_progress=stop).cached("dense", many, tmp_path / "index")
-    maker().cached("dense", PASSAGES, tmp_path / "index")
-    maker(32).cached("dense", many, tmp_path / "index")
-    assert [each.name for each in tmp_path.iterdir()] == ["index"]

@@ -107,16 +107,6 @@ def test_the_pool_is_what_each_of_both_finds_first() -> None:
     assert chosen.reaching(1).candidates == 2
 
 
-@pytest.mark.parametrize("name", ["hybrid", "hybrid+rerank"])
-def test_a_query_is_encoded_once_however_many_are_asked_for(name: RetrieverName) -> None:
-    encoder = HashingEncoder()
-    chosen = replace(retrieval(name), encoder=encoder, candidates=2)
-    retriever = corpus_retriever(PASSAGES, chosen, IndexMaker(encoder=encoder))
-    before = len(encoder.calls)
-    assert len(retriever.retrieve(QUERY, 6)) < 6
-    assert encoder.calls[before:] == ((QUERY,),)
-
-
 def test_made_up_ids_are_nobodys() -> None:
     """A real "A~2" stands after, before, or as the text that would be called so."""
     a1, a2, a3 = (Passage(id="A", text=text) for text in ("one", "two", "three"))

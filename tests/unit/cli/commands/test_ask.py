@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,6 @@ def test_what_abstains_for_a_rule_can_be_said(corpus: Path, tmp_path: Path, cert
     phrases.write_text(usual["answer"], encoding="utf-8")
     own = ("--corpus", corpus, "--abstention", phrases)
     assert ask(*own, "--policy", "not abstained")["rounds"] > 1
-    assert "goes with a rule's text" in refused(*own, "--policy", certain)
 
 
 def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(corpus: Path) -> None:
@@ -135,22 +133,13 @@ def test_the_most_confident_round_may_answer(corpus: Path, certain: Path) -> Non
     assert best["answer"] == latest["reasons"][best["answer_round"] - 1]["answer"]
 
 
-def test_declining(corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_declining(corpus: Path, certain: Path) -> None:
     common = ("--corpus", corpus, "--policy", certain)
     found = ask(*common, "--decline-below", "0")
     assert (found["declined"], found["answer"]) == (False, found["reasons"][-1]["answer"])
     declined = ask(*common, "--decline-below", "1")
     assert (declined["declined"], declined["answer"]) == (True, "no confident answer")
     assert declined["confidence"] == found["confidence"] < 1
-    assert (
-        main(["ask", QUESTION, "--llm", "scripted", *map(str, common), "--decline-below", "1"]) == 0
-    )
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "no confident answer"
-    assert f"declined: confidence {found['confidence']:.4g}, below 1" in printed
-    assert any("Cadel Tower" in line for line in printed)
-    assert main(["ask", QUESTION, "--llm", "scripted", *map(str, common)]) == 0
-    assert f"confidence {found['confidence']:.4g}" in capsys.readouterr().out.splitlines()
 
 
 @pytest.fixture
@@ -205,15 +194,12 @@ def test_samples_of_a_vote_and_of_a_rule(policy: str, counted: str, corpus: Path
     assert ask(*common, "--samples", "4")["usage"][counted] == 4
 
 
-def test_samples_that_nothing_reads_are_told_and_not_drawn(
-    corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_that_nothing_reads_are_told_and_not_drawn(corpus: Path, certain: Path) -> None:
     for policy in ("fixed-1", certain):
         found = ask("--corpus", corpus, "--policy", policy, "--samples", "4")
         assert (found["usage"]["llm_calls"], found["usage"]["sample_calls"]) in ((1, 0), (2, 0))
         command = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus), "--samples", "4"]
         assert main([*command, "--policy", str(policy)]) == 0
-        assert "samples have no effect" in capsys.readouterr().err
 
 
 def test_the_index_is_kept_and_refused_when_it_is_another(corpus: Path, tmp_path: Path) -> None:
@@ -264,7 +250,7 @@ def test_refusals(arguments: list[str], parts: list[str], corpus: Path) -> None:
         assert part in said
 
 
-def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_what_was_spent_and_saved(corpus: Path) -> None:
     told = ask("--corpus", corpus, "--policy", "round >= 2 and answer_stable >= 0")
     usage = told["usage"]
     assert usage["llm_calls"] == 2
@@ -272,61 +258,9 @@ def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFi
     assert told["saved"]["calls"] == 3
     assert told["fixed"]["rounds"] == 5
     assert told["fixed"]["calls"] == 1
-    words = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus)]
-    assert main([*words, "--policy", "round >= 2 and answer_stable >= 0"]) == 0
-    printed = capsys.readouterr().out
-    tokens = usage["prompt_tokens"] + usage["completion_tokens"]
-    assert f"spent 2 rounds, 2 calls, {tokens:,} tokens" in printed
-    assert f"saved up to 3 rounds, 3 calls, {told['saved']['tokens']:,} tokens against" in printed
-    assert f"5 rounds would take about {told['fixed']['tokens']:,} tokens" in printed
-    assert main([*words, "--policy", "fixed-2", "--pipeline", "iterative"]) == 0
-    printed = capsys.readouterr().out
-    assert "asked for no answer before the end, as nothing reads one: saved 1 call" in printed
-    assert "saved no round: the loop ran to its end" in printed
-    assert "one call on the passages" not in printed
 
 
-def test_answers_that_nothing_reads_are_not_asked_for(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_that_nothing_reads_are_not_asked_for(corpus: Path) -> None:
     told = ask("--corpus", corpus, "--policy", "round >= 3")
     assert (told["usage"]["llm_calls"], told["unasked"]) == (1, 2)
     assert [reason["answer"] is None for reason in told["reasons"]] == [True, True, False]
-    words = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus)]
-    assert main([*words, "--policy", "round >= 3"]) == 0
-    printed = capsys.readouterr().out
-    assert "asked for no answer before the end, as nothing reads one: saved 2 calls" in printed
-    assert "saved up to 2 rounds, 0 calls, an unknown number of tokens against" in printed
-    assert "one call on the passages" not in printed
-
-
-# --- what is searched --------------------------------------------------------------------------------
-def test_a_function_of_ones_own_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_shelf.py").write_text(
-        "def search(query, k):\n    return ['Cadel Tower was founded by Mira Cadelson.']\n",
-        encoding="utf-8",
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    shelf = ["--retriever", "python:own_shelf:search"]
-    document = ask(*shelf, "--budget-rounds", "2")
-    assert [each["text"] for each in document["passages"]] == [
-        "Cadel Tower was founded by Mira Cadelson."
-    ]
-    assert "--corpus" in refused(*shelf, "--corpus", "x")
-    assert "drop --index" in refused(*shelf, "--index", "i")
-
-
-def test_the_query_prefix_reaches_the_encoder(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str | None, ...]] = []
-
-    def connect(*given: str | None) -> HashingEncoder:
-        asked.append(given)
-        return HashingEncoder()
-
-    monkeypatch.setattr(retrieval_options, "connect_encoder", connect)
-    ask("--corpus", corpus, "--retriever", "dense", "--query-prefix", "query: ")
-    assert asked == [("minilm", None, "query: ")]
-    assert "--query-prefix" in refused("--corpus", corpus, "--query-prefix", "query: ")

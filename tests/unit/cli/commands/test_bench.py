@@ -37,7 +37,7 @@ def test_the_packaged_encoder_makes_the_dense_rows(
     ("options", "said"),
     [
         (["--dataset", "hotpotqa"], "--data"),
-        (["--dataset", "generated", "--reranker", "nowhere"], "'nowhere'"),
+        (["--dataset", "generated", "--reranker", "nowhere"], "no cross-encoder at 'nowhere'"),
         (["--dataset", "generated", "--encoder", "http://127.0.0.1:9"], "--encoder-model"),
     ],
 )

@@ -98,14 +98,6 @@ def test_promises_and_their_options(record: str, tmp_path: Path) -> None:
     assert said["replay"]["seed"] == 7
 
 
-def test_aims_without_a_promise(record: str, tmp_path: Path) -> None:
-    capped = document(record, tmp_path, "--max-cost", "2", "--cost", "rounds")
-    assert capped["promise"] is None
-    assert capped["candidates"][0]["ranked_cost"] <= 2.0
-    weighed = document(record, tmp_path, "--cost-per-error", "0.001", "--cost", "rounds")
-    assert weighed["chosen"]["name"] == "fixed-1"
-
-
 def test_options_of_the_record_and_of_what_is_charged(
     record: str, tmp_path: Path, capsys: Say
 ) -> None:
@@ -120,7 +112,6 @@ def test_options_of_the_record_and_of_what_is_charged(
     assert main(["choose", record, "--out", str(tmp_path / "out"), *QUICK, *options, "--json"]) == 0
     printed = capsys.readouterr()
     said = json.loads(printed.out)
-    assert "a sample: 200 of 240 questions, seed 42" in printed.err
     assert said["questions"]["all"] == 200
     assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
 
@@ -154,13 +145,6 @@ def test_options_that_cannot_be(
     assert said in refused(record, tmp_path, *options)
 
 
-def test_a_record_without_labels_is_compared_by_agreement(tmp_path: Path) -> None:
-    record = written(tmp_path, reaching(120, labelled=0))
-    said = document(record, tmp_path / "out", "--max-loss", "0.4")
-    assert said["replay"]["metric"] == "agreement"
-    assert any("agreement" in note for note in said["notes"])
-
-
 def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:
     folder = tmp_path / "both"
     folder.mkdir()
@@ -173,7 +157,6 @@ def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, ca
         written(folder, records, pipeline=pipeline, retriever="bm25")
     line = refused(str(folder), tmp_path / "out")
     assert "traces0.parquet" in line
-    assert f"suffice choose {folder / 'traces0.parquet'} --out NEW" in line
     joined = str(tmp_path / "joined.parquet")
     files = [str(folder / f"traces{number}.parquet") for number in (0, 1)]
     assert main(["traces", "merge", *files, "--out", joined]) == 0

@@ -83,9 +83,7 @@ def generated(out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_the_filter_is_fitted_used_and_handed_on(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_filter_is_fitted_used_and_handed_on(corpus: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert main(generated(first, "--limit", "30")) == 0
     one, two = tmp_path / "one.json", tmp_path / "two.json"
@@ -94,15 +92,11 @@ def test_the_filter_is_fitted_used_and_handed_on(
     assert not fitted["filtered"]
     assert len(fitted["filter"]["question_ids"]) == 12
     assert main(generated(second, "--limit", "30", "--filter", str(one))) == 0
-    assert "12 questions on which the passage filter was calibrated are left out" in (
-        capsys.readouterr().err
-    )
     then = run_json("fit", "micp", second, "--out", two, *options)["policy"]
     assert then["filtered"]
     assert then["filter"]["threshold"] == fitted["filter"]["threshold"]
     # that policy cannot tell whose passages set its filter
     assert main(generated(tmp_path / "third", "--limit", "5", "--filter", str(two))) == 0
-    assert "does not name the questions its filter was calibrated on" in capsys.readouterr().err
     # a question's every shown passage passes the filter
     import pyarrow.parquet as pq
 
@@ -148,5 +142,4 @@ def test_ask_gives_the_set_or_cannot_answer(
     assert (none["answer"], none["declined"]) == ("cannot answer", True)
     assert main([*arguments, "--policy", str(out), "--samples", "2"]) == 0
     printed = capsys.readouterr()
-    assert "calibrated on 5 samples a round; on 2 it promises nothing" in printed.err
     assert printed.out.startswith("cannot answer")

@@ -67,20 +67,3 @@ def test_wrong_use(options: tuple[str, ...], says: str, record: Path, tmp_path: 
     out = tmp_path / "p"
     refused(run("fit", "stop-rag", str(record), "--out", str(out), *QUICK, *options), says)
     assert not out.exists()
-
-
-def test_live_it_stops_by_text(record: Path, tiny: Path, tmp_path: Path) -> None:
-    out, corpus = tmp_path / "p", tmp_path / "corpus"
-    corpus.mkdir()
-    for number, text in enumerate(("Oslo is in Norway.", "Rome lies on the Tiber.", "Bees hum.")):
-        (corpus / f"{number}.txt").write_text(text)
-    options = ("--encoder", tiny, "--min-steps", "5", "--epochs", "0.1", "--layers", "1")
-    run_json("fit", "stop-rag", record, "--out", out, *options)
-    asked = run_json(
-        "ask", "Where is Oslo?", "--corpus", corpus, "--policy", out,
-        "--llm", "scripted", "--pipeline", "iterative",
-    )  # fmt: skip
-    assert asked["rounds"] <= 4
-    assert asked["stopped_by"] == "policy"
-    assert set(asked["reasons"][0]["values"]) == {"q_stop", "q_cont", "difference", "threshold"}
-    assert asked["usage"]["sample_calls"] == 0  # it reads no samples

@@ -44,10 +44,8 @@ def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixt
         writer.add([make_plan("a"), make_plan("b", ("EXECUTE",))])
         writer.fail(("c", "gate", None, 0), "no reply")
     assert main(["traces", "validate", str(tmp_path / "p")]) == 0
-    output = capsys.readouterr().out
-    assert "plan trace: 2 valid plans, 4 steps" in output
-    assert "1 plans failed when recorded" in output
     file = write_rows(tmp_path / "bad.parquet", stated={PLANS.key: b"1"}, action="WAIT")
+    capsys.readouterr()
     assert main(["traces", "validate", str(file), "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
     (error,) = document.pop("errors")
@@ -67,7 +65,6 @@ def test_a_record_is_looked_into_split_narrowed_and_joined(
     write_traces(
         [make_record(f"q{n}", ["Oslo", "Rome"]) for n in range(4)], raw, run={"model": "m"}
     )
-    assert "draw splits with: suffice traces split" in told("info", raw)["notes"][0]
     written = told("split", raw, "--splits", "a=0.5,b=0.5", "--seed", "1", "--out", halved)
     assert (written["questions"], written["splits"]) == (4, {"a": 2, "b": 2})
     parts = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
@@ -118,8 +115,6 @@ def test_labels_are_added_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     refused(run(*words), "1 of 2 labelled questions are not in")
     assert main([*words, "--skip-unknown"]) == 0
     told = capsys.readouterr()
-    assert "1 of 2 questions were labelled" in told.err
     assert told.out == f"wrote {new}: 2 questions, 2 rounds\n"
     (tmp_path / "raw/labels.jsonl").write_text('{"question_id": "a", "gold_answers": ["Oslo"]}\n')
     assert main(["traces", "info", raw]) == 0
-    assert "1 questions are labelled beside their rows" in capsys.readouterr().out

@@ -19,7 +19,6 @@ from suffice.loops.answers.follow_up_prompts import (
     render_reading,
 )
 from suffice.loops.answers.prompts import PROMPTS, Prompt, PromptName, SearchStep
-from suffice.loops.follow_up import parse_verdict
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
@@ -59,29 +58,6 @@ def text_of(prompt: Prompt) -> str:
 def messages(prompt: Prompt) -> tuple[Message, ...]:
     assert not isinstance(prompt, str)
     return prompt
-
-
-# --- what they show ---------------------------------------------------------------------------------
-def test_a_completion_model_continues_the_steps() -> None:
-    made = (
-        f"\n\nMain question: {QUESTION}\n"
-        "Follow-up: Who founded Brill Works?\n"
-        "Document: [Brill Works] Founded by Ada Thorn.\n"
-        "Intermediate answer: Ada Thorn\n"
-        "Follow-up: Who was the brother of Ada Thorn?\n"
-        "Document: (nothing new was found)\n"
-        "Intermediate answer: unknown\n"
-    )
-    asked = prompts("completion")
-    assert str(asked.next_query(QUESTION, STEPS)).endswith(f"{made}Follow-up:")
-    again = f"{made}Back to the main question: {QUESTION}\n"
-    assert str(asked.answer(QUESTION, STEPS)).endswith(again)
-    bare = prompts("completion", form="bare")
-    assert str(bare.answer(QUESTION, STEPS)).endswith(f"{again}Answer:")
-    assert str(asked.verdict(QUESTION, STEPS)).endswith(f"{made}Analysis:")
-    assert str(asked.next_query(QUESTION, ())).endswith(
-        f"\n\nMain question: {QUESTION}\nFollow-up:"
-    )
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -143,17 +119,6 @@ def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: Prom
         (thought,) = [line for line in each.splitlines() if SO_THE_ANSWER in line]
         assert thought.startswith("Reasoning: The ")
         assert thought.count(". ") >= 2
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_worked_verdicts_are_of_both_kinds(api: Api) -> None:
-    prompt = prompts(api).verdict(QUESTION, STEPS)
-    replies = (
-        [each.content for each in messages(prompt) if each.role == "assistant"]
-        if api == "chat"
-        else [f"Analysis:{each}" for each in str(prompt).split(VERDICT)[1:-1]]
-    )
-    assert [parse_verdict(each) for each in replies] == [False, True] * 2
 
 
 # --- the chain, and the filter ----------------------------------------------------------------------

@@ -197,26 +197,6 @@ def test_replan_drops_the_contradicted_step_only_when_corrected() -> None:
     assert "Step 1 was withdrawn, since it conflicts" in text_of(model.requests[-1])
 
 
-def test_what_the_user_says_stands_in_every_later_prompt() -> None:
-    heard: list[str] = []
-
-    def ask(task: PlanTask, question: str) -> str:
-        heard.append(question)
-        return "Use the Oslo region."
-
-    model = planner(differing)
-    run, _ = ran(model, gated(quiet_gate(tau_low=0.0, revises=True)), ask=ask)
-    assert len(heard) == 3
-    assert "Which should it be" in heard[0]
-    assert run.steps[0].reply == "Use the Oslo region."
-    assert len(run.steps[0].redrawn) == 1
-    assert "The user: Use the Oslo region." in text_of(model.requests[1])
-    silent, _ = ran(
-        planner(differing), gated(quiet_gate(tau_low=0.0, revises=True)), ask=lambda *_: " "
-    )
-    assert silent.steps[0].redrawn == ()
-
-
 def test_stop_ends_the_run_with_the_steps_so_far() -> None:
     with pytest.warns(SufficeWarning, match="chosen"):
         gate = GateSettings.corrected(
@@ -232,18 +212,6 @@ def test_stop_ends_the_run_with_the_steps_so_far() -> None:
     assert run.steps[1].chosen is None
     assert run.outcome.ended == "stop"
     assert run.outcome.parsed == "json"
-
-
-def test_empty_candidates_are_drawn_again_and_counted() -> None:
-    drawn: list[int] = []
-
-    def candidates(number: int, index: int) -> str:
-        drawn.append(index)
-        return "" if len(drawn) <= 3 else f"Do part {number}"
-
-    run, _ = ran(planner(candidates), AGENTS["self-rag"])
-    assert run.steps[0].sampled_again == 3
-    assert [each.text for each in run.steps[0].candidates] == ["Do part 1", "Do part 1"]
 
 
 def test_a_model_that_never_proposes_agrees_on_nothing() -> None:

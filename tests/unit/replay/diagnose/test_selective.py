@@ -77,18 +77,6 @@ def test_groups_by_hand() -> None:
     assert found.answers.f1.estimate == pytest.approx(np.mean(at_stop.f1))
 
 
-def test_low_confidences_are_turned_and_the_threshold_with_them() -> None:
-    entropy = np.array([0.1, 0.3, 0.3, 0.8])
-    at_stop = scores([1.0, 1.0, 0.0, 0.0])
-    turned = selective(("p", "e"), entropy, at_stop, replace(FEW, threshold=0.3), sign=-1.0)
-    plain = selective(("p", "e"), -entropy, at_stop, replace(FEW, threshold=-0.3))
-    assert turned.above == plain.above
-    assert turned.above.questions == 3
-    assert turned.auroc == plain.auroc
-    assert turned.aurc == plain.aurc
-    assert turned.threshold == 0.3
-
-
 def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
     found = selective(("p", "policy"), np.full(3, NAN), scores([0.0, 1.0, 1.0]), FEW)
     assert found.auroc.estimate is None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import pytest
 
-from suffice.report.draw.scatter import Point, Scatter, label_places, scatter
+from suffice.report.draw.scatter import label_places
 from suffice.report.draw.svg import BADGE_RADIUS, FRAME
 
 Place = tuple[float, float]
@@ -40,32 +39,3 @@ def test_badges_stay_inside_and_apart_even_where_points_crowd(seed: int) -> None
         others = places[:number]
         assert all(math.dist(place, other) >= 2 * BADGE_RADIUS for other in others)
         assert all(math.dist(place, point) >= BADGE_RADIUS + 4 for point in points)
-
-
-def test_a_chart_of_200_budgets_marks_the_policies_and_some_budgets_first_and_last_among_them() -> (
-    None
-):
-    budgets = [
-        Point(mark=str(k), family="fixed", name=f"fixed-{k}", said="", x=k, y=0.3 + k / 500)
-        for k in range(1, 201)
-    ]
-    policies = [
-        Point(mark=mark, family="adaptive", name=mark, said="", x=10.0 * n, y=0.8)
-        for n, mark in enumerate("ABC", start=1)
-    ]
-    drawn = str(
-        scatter(
-            Scatter(
-                title="t",
-                description="d",
-                x_name="x",
-                y_name="y",
-                points=[*budgets, *policies],
-            )
-        )
-    )
-    shown = re.findall(r'badge-text mid">([^<]+)<', drawn)
-    assert {"A", "B", "C", "1", "200"} <= set(shown)
-    assert len(shown) == 40
-    assert drawn.count('class="dot fixed"') == 200
-    assert "fixed-117" in drawn  # under its point

@@ -81,34 +81,6 @@ def test_long_texts_are_cut_and_the_cut_is_stated(
     assert found.cuts == ("1 passage cut after 2,000 characters, marked with …",)
 
 
-def test_passages_are_cut_shorter_before_the_file_grows_too_large(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    story = data.stories[0]
-    first = story.rounds[0]
-    stories = tuple(
-        replace(
-            story,
-            id=f"q{n}",
-            rounds=(
-                replace(
-                    first,
-                    passages=tuple(
-                        Passage(id=f"{n}-{i}", title="T", text=f"{n} {i} " + "word " * 400)
-                        for i in range(10)
-                    ),
-                ),
-            ),
-        )
-        for n in range(500)
-    )
-    found = made(replace(data, stories=stories))
-    assert len(found.document["questions"]) == 500
-    assert len(json.dumps(found.document)) < 4_500_000
-    assert found.cuts[0].startswith("5,000 passages cut after 500 characters")
-
-
 def test_questions_that_do_not_fit_are_left_out_and_counted(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -134,18 +106,3 @@ def test_numbers_json_cannot_hold_become_words_or_null(
     document = made(replace(data, stories=(replace(story, rounds=(odd,)),))).document
     assert document["signals"] == ["a", "b", "c", "d"]
     assert document["questions"][0][4][0][4] == ["inf", "-inf", None, None]
-
-
-def test_the_questions_of_the_first_turns_stay_in_the_order_of_the_record(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    wide = replace(data.stories[0].rounds[0], answer="x" * 400, parse_failure="y" * 600)
-    stories = tuple(
-        replace(story, id=f"q{n:03d}", turn=(37 * n) % 100, rounds=(wide,) * 50)
-        for n, story in enumerate(data.stories[:1] * 100)
-    )
-    names = [row[0] for row in made(replace(data, stories=stories)).document["questions"]]
-    assert names == sorted(names)
-    turns = sorted(story.turn for story in stories if story.id in names)
-    assert turns == list(range(len(names)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.errors import MissingExtra, UsageError
 from suffice.protocols import Encoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 from suffice.testing.conformance import check_encoder
@@ -88,22 +88,6 @@ def test_weights_in_a_pickle_are_not_read(tmp_path: Path) -> None:
     torch.save({}, tmp_path / "model" / "pytorch_model.bin")
     with pytest.raises(UsageError, match="safetensors"):
         SentenceEncoder.load(tmp_path / "model")
-
-
-def test_failures_are_translated(minilm: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("out of memory\nlong story")
-
-    model = library.SentenceTransformer(str(FOLDER))
-    encoder = SentenceEncoder(model, "m")
-    monkeypatch.setattr(model, "encode_query", fail)
-    with pytest.raises(BackendError, match="transformers"):
-        encoder.encode(["a"], role="query")
-    monkeypatch.setattr(model, "encode_document", lambda texts, **_: np.full((1, 3), np.nan))
-    with pytest.raises(BackendError, match="infinite"):
-        encoder.encode(["a"])
-    with pytest.raises(UsageError, match="batch_size"):
-        SentenceEncoder(model, "m", batch_size=0)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,12 +88,6 @@ def test_a_loaded_index_is_the_saved_one(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.scores(query), index.scores(query))
 
 
-def test_an_index_of_another_kind_is_refused(tmp_path: Path) -> None:
-    BM25Index.build(PASSAGES, OKAPI).save(tmp_path)
-    with pytest.raises(DataError, match="'tfidf'"):
-        TfidfIndex.load(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["words.json", "weights.npz"])
 def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
     TfidfIndex.build(PASSAGES).save(tmp_path)
