@@ -105,37 +105,6 @@ def test_signals_are_stored_and_give_the_same_replay(recorded: Path, tmp_path: P
     assert before["policies"] == after["policies"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["replay", "nowhere.parquet", "--policy", "fixed-1"], ["nowhere.parquet", "no such file"]),
-        (["replay", "TRACES", "--policy", "nonsense"], ["unknown policy 'nonsense'", "fixed-K"]),
-        (["replay", "TRACES", "--policy", "fixed-0"], ["fixed-K needs K from 1"]),
-        (["replay", "TRACES", "--stop-when", "(answer_stable"], ["expected ')'", "unclosed ("]),
-        (["replay", "TRACES", "--stop-when", "colour > 1"], ["unknown signal 'colour'"]),
-        (["replay", "TRACES", "--stop-when", "overlap > 1"], ["can never hold", "[0, 1]"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--split", "dev"], ["'dev'", "eval, tune"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--f1", "x"], ["--f1", "--help"]),
-        (["fit", "tasr", "TRACES", "--split", "none", "--out", "p.json"], ["'none'"]),
-        (["record", "--dataset", "musique", "--out", "t"], ["--data PATH"]),
-        (["ask", "Who?", "--corpus", "nowhere", "--llm", "scripted"], ["nowhere"]),
-        (
-            ["ask", "Who?", "--corpus", ".", "--policy", "tasr"],
-            ["must be fitted", "suffice fit tasr"],
-        ),
-        (["ask", "Who?", "--corpus", ".", "--policy", "oracle-em"], ["gold answers"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--seed", "-1"], ["--seed", "at least 0"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--seed", "x"], ["--seed", "whole number"]),
-        (["record", "--dataset", "generated", "--out", "t", "--samples", "-1"], ["at least 0"]),
-        (["ask", "Who?", "--corpus", ".", "--budget-seconds", "nan"], ["seconds above 0"]),
-        (["frobnicate"], ["frobnicate"]),
-        (["demo", "--questions", "4"], ["at least 5"]),
-    ],
-)
-def test_refusals(arguments: list[str], parts: list[str], recorded: Path) -> None:
-    refused(run(*(recorded if each == "TRACES" else each for each in arguments)), *parts)
-
-
 def test_a_truncated_part_is_named_and_the_rest_stays_readable(
     recorded: Path, tmp_path: Path
 ) -> None:

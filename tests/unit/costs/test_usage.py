@@ -116,21 +116,6 @@ def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
 JUDGED = {"judge_calls": 1, "judge_prompt_tokens": 300, "judge_cached_tokens": 200}
 
 
-def test_tokens_of_verdicts_are_paid_by_who_reads_them() -> None:
-    """A verdict that was the next choice is no judge call and needs no tokens of its own."""
-    plain = {"prompt_tokens": 100, "cached_tokens": 50, "completion_tokens": 7}
-    found = of_rounds(
-        a_round(2, **plain, **JUDGED, judge_completion_tokens=9, sample_prompt_tokens=1000),
-        a_round(2, **plain, judge_calls=0, sample_prompt_tokens=1000),
-    )
-    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "evaluated_tokens")
-    alone, read = paid(found), paid(found, verdicts=True)
-    assert [alone[name] for name in names] == [[100, 100], [50, 50], [7, 7], [50, 50]]
-    assert [read[name] for name in names] == [[400, 100], [250, 50], [16, 7], [150, 50]]
-    both = paid(found, verdicts=True, samples=True)
-    assert [both[name] for name in names[:2]] == [[1400, 1100], None]  # cached of samples unknown
-
-
 def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
     """A record made before they had columns: only a judge that was never asked costs none."""
     reads = CostReads(answers=True, verdicts=True, at_end=True)

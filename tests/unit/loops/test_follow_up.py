@@ -225,16 +225,6 @@ def test_a_failing_model_is_not_hidden() -> None:
             role(ScriptedModel(failures=Failures(first=1)))
 
 
-def test_defaults_and_settings_out_of_range() -> None:
-    assert (IterativeSettings().rounds, ChainSettings().rounds) == (10, 10)
-    assert (IterativeSettings().step, ChainSettings().step) == (1, 3)
-    for name in ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens", "step"):
-        for settings in (IterativeSettings, ChainSettings):
-            out_of_range: Any = {name: 0}
-            with pytest.raises(UsageError, match=f"{name} must be at least 1"):
-                settings(**out_of_range)
-
-
 # --- the answer behind a chain of thought -----------------------------------------------------------
 THOUGHTS = " Brill Works was founded by Ada Thorn. Her brother was Ben. So the answer is: Ben\nConfidence: 4"
 

@@ -180,14 +180,6 @@ def test_no_index(tmp_path: Path) -> None:
         BM25Index.load(tmp_path)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    saved(tmp_path)
-    path = tmp_path / "index.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 3}))
-    with pytest.raises(DataError, match="newer"):
-        BM25Index.load(tmp_path)
-
-
 FIRST_VERSION = """{
   "schema": 1,
   "fingerprint": "FINGERPRINT",
@@ -230,15 +222,6 @@ ID = "0123456789abcdef" * 2
 UNLIKELY_NUMBERS = ["0", "-1", "true", "1.5", '"1"', "null", "Infinity", "9" * 400, "9" * 5000]
 
 
-@pytest.mark.parametrize("schema", UNLIKELY_NUMBERS)
-def test_schemas_that_are_none(tmp_path: Path, schema: str) -> None:
-    saved(tmp_path)
-    path = tmp_path / "index.json"
-    path.write_text(path.read_text().replace('"schema": 2', f'"schema": {schema}'))
-    with pytest.raises(DataError, match=r"no schema number|is newer|not a readable"):
-        BM25Index.load(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -261,49 +244,48 @@ def test_header_parts_that_are_none(tmp_path: Path, column: str, value: object) 
     assert (caught.value.file, caught.value.column) == (str(tmp_path / "index.json"), column)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "..\\x", "a\0"])
-def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
-    saved(tmp_path)
-    entry = {"bytes": 1, "sha256": "x"}
-    changed_header(tmp_path, lambda header: header["files"].update({name: entry}))
-    with pytest.raises(DataError, match="plain file names"):
-        BM25Index.load(tmp_path)
-
-
-@pytest.mark.parametrize("size", UNLIKELY_NUMBERS[1:7])
-@pytest.mark.parametrize("first_version", [True, False])
-def test_sizes_that_are_none(tmp_path: Path, size: str, first_version: bool) -> None:
-    saved(tmp_path)
-    value = json.loads(size)
-
-    def change(header: dict[str, Any]) -> None:
-        if first_version:
-            without_checksums(header)
-            header["files"]["passages.jsonl"] = value
-        else:
-            header["files"]["passages.jsonl"]["bytes"] = value
-
-    changed_header(tmp_path, change)
-    with pytest.raises(DataError, match="sizes and checksums"):
-        BM25Index.load(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["params.index.json", "vocab.index.json", "data.csc.index.npy"])
-def test_a_header_that_leaves_out_a_file_of_the_engine(tmp_path: Path, name: str) -> None:
-    saved(tmp_path)
-    changed_header(tmp_path, lambda header: header["files"].pop(name))
-    with pytest.raises(DataError, match=rf"names no {name}") as caught:
-        BM25Index.load(tmp_path)
-    assert caught.value.file == str(tmp_path / "index.json")
-
-
-@pytest.mark.parametrize("k1", ["Infinity", "NaN", "9" * 400, "-1", '"x"', "null"])
-def test_settings_that_are_none(tmp_path: Path, k1: str) -> None:
+@pytest.mark.parametrize(
+    ("stated", "value"),
+    [
+        *(('"schema": 2', each) for each in (*UNLIKELY_NUMBERS, "3")),
+        *(('"k1": 1.1', each) for each in ("Infinity", "NaN", "9" * 400, "-1", '"x"', "null")),
+    ],
+)
+def test_numbers_of_a_header_that_are_none(tmp_path: Path, stated: str, value: str) -> None:
     saved(tmp_path)
     path = tmp_path / "index.json"
-    path.write_text(path.read_text().replace('"k1": 1.1', f'"k1": {k1}'))
-    with pytest.raises(DataError, match="not the header of a BM25 index"):
+    path.write_text(path.read_text().replace(stated, f"{stated.split(maxsplit=1)[0]} {value}"))
+    with pytest.raises(DataError) as caught:
         BM25Index.load(tmp_path)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        *((name, {"bytes": 1, "sha256": "x"}) for name in ("", ".", "..", "a/b", "..\\x", "a\0")),
+        *(("passages.jsonl", {"bytes": json.loads(n)}) for n in UNLIKELY_NUMBERS[1:7]),
+        *((name, None) for name in ("params.index.json", "vocab.index.json", "data.csc.index.npy")),
+    ],
+)
+@pytest.mark.parametrize("first_version", [True, False])
+def test_files_that_a_header_cannot_name(
+    tmp_path: Path, name: str, entry: dict[str, Any] | None, first_version: bool
+) -> None:
+    saved(tmp_path)
+
+    def change(header: dict[str, Any]) -> None:
+        if entry is None:
+            del header["files"][name]
+        else:
+            header["files"][name] = header["files"].get(name, {}) | entry
+        if first_version:
+            without_checksums(header)
+
+    changed_header(tmp_path, change)
+    with pytest.raises(DataError) as caught:
+        BM25Index.load(tmp_path)
+    assert caught.value.file == str(tmp_path / "index.json")
 
 
 # --- the user's own files ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from tests.tiny_encoder import save_scorer
 
-from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.errors import BackendError, UsageError
 from suffice.protocols import Reranker
 from suffice.retrieval import networks as pair_networks
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
@@ -101,13 +100,6 @@ def test_what_is_no_reranker_is_refused(name: str, message: str) -> None:
         CrossEncoderReranker.load(name)
     with pytest.raises(UsageError, match="batch_size"):
         CrossEncoderReranker.load("fine", batch_size=0)
-
-
-def test_without_the_extra_the_install_line_is_told() -> None:
-    if importlib.util.find_spec("sentence_transformers"):
-        pytest.skip("sentence-transformers is installed")
-    with pytest.raises(MissingExtra, match="suffice"):
-        CrossEncoderReranker.load("anything")
 
 
 def test_an_untrained_network_saved_to_a_folder(tmp_path: Path) -> None:
