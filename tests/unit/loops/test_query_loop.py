@@ -272,3 +272,10 @@ def test_who_is_asked_says_where_it_would_end_and_is_paid_as_a_judge() -> None:
         judged = (usage.judge_prompt_tokens, usage.judge_cached_tokens)
         assert (usage.llm_calls, usage.judge_calls) == (2, 1)
         assert (*judged, usage.judge_completion_tokens) == (100, 40, 10)
+
+
+def test_a_passage_returned_twice_is_shown_once() -> None:
+    rounds, _, _ = run(
+        [choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []}
+    )
+    assert ids(rounds) == [["a", "b"], []]

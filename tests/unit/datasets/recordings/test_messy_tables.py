@@ -265,7 +265,7 @@ def test_a_messy_log_is_two_commands_away_from_a_choice(tmp_path: Path) -> None:
         "traces", "import", path, "--format", "columns", "--columns", MAP, *options, "--out", out
     )
     assert made.returncode == 0, made.stderr
-    found = run("choose", out, "--out", chosen)
+    found = run("choose", out, "--out", chosen, "--max-signals", "1", "--bootstrap", "5")
     assert found.returncode == 0, found.stderr
     assert "1 labeled question left out" in " ".join(found.stdout.split())
     notes = json.loads((chosen / "choice.json").read_text("utf-8"))["notes"]
