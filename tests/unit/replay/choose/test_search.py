@@ -449,3 +449,15 @@ def test_above_the_bound_rules_are_worked_on_in_blocks(monkeypatch: pytest.Monke
 def test_the_document_is_strict() -> None:
     result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
     json.dumps(result.to_json(naive=True), allow_nan=False)
+
+
+def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(
+        json.dumps({"suffice_policy": 1, "kind": "fixed", "rounds": 4, "max_rounds": 2})
+    )
+    settings = SearchSettings(signals=("own",), resamples=5)
+    ended = search(made(1), dataclasses.replace(settings, baseline=str(file)))
+    two = search(made(1), dataclasses.replace(settings, baseline="fixed-2"))
+    assert ended.baseline_score == two.baseline_score
+    assert ended.baseline_score != search(made(1), settings).baseline_score
