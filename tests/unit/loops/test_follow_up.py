@@ -255,3 +255,8 @@ def test_the_answer_of_a_chain_of_thought_is_what_it_ends_in(api: Api, name: str
 def test_a_final_answer_that_cannot_be_asked_for(settings: dict[str, Any], part: str) -> None:
     with pytest.raises(UsageError, match=part):
         IterativeSettings(**settings)
+
+
+def test_an_empty_reading_is_unknown() -> None:
+    rounds, _, _ = run(Lines(query=THREE, reading=("", " Answer: Ada\nMore", "\n")))
+    assert [each.intermediate_answer for each in rounds] == ["unknown", "Ada", "unknown"]
