@@ -106,3 +106,10 @@ def test_numbers_json_cannot_hold_become_words_or_null(
     document = made(replace(data, stories=(replace(story, rounds=(odd,)),))).document
     assert document["signals"] == ["a", "b", "c", "d"]
     assert document["questions"][0][4][0][4] == ["inf", "-inf", None, None]
+
+
+def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
+    long = with_passages(records[0], [f"text {i}" for i in range(25)])
+    found = made(build_report([long, *records[1:]]))
+    assert len(found.document["questions"][0][4][0][3]) == 20
+    assert found.cuts == ("Not shown here: 15 passages past the first 20 of a round.",)
