@@ -20,12 +20,12 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_fit_replay_and_file_agree(record: str, tmp_path: Path) -> None:
     out = str(tmp_path / "policy.json")
     fitted = run_json("fit", "ab-rag", record, "--out", out, "--support", "evidence_consistency")
-    assert fitted["policy"]["preset"] == "corrected"  # type: ignore[index]
-    assert fitted["policy"]["threshold"] < 1  # type: ignore[index]
+    assert fitted["policy"]["preset"] == "corrected"
+    assert fitted["policy"]["threshold"] < 1
     found = run_json("replay", record, "--policy", out, "--policy", "ab-rag-corrected")
-    names = [each["name"] for each in found["policies"]]  # type: ignore[attr-defined]
+    names = [each["name"] for each in found["policies"]]
     assert names[:2] == ["ab-rag-corrected", "ab-rag-corrected#2"]
-    assert all("auroc" in each for each in found["policies"][:2])  # type: ignore[index]
+    assert all("auroc" in each for each in found["policies"][:2])
 
 
 def test_the_study_scores_by_the_papers_f1(record: str) -> None:
@@ -43,9 +43,9 @@ def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
     fit = ("fit", "ab-rag", record, "--out", str(tmp_path / "p.json"))
     for kind in ("squad", "hotpotqa"):
         fitted = run_json(*fit, "--f1", kind)
-        assert fitted["policy"]["fitted_on"]["f1_kind"] == kind  # type: ignore[index]
+        assert fitted["policy"]["fitted_on"]["f1_kind"] == kind
     given = run_json(*fit, "--threshold", "0.5")
-    assert "f1_kind" not in given["policy"]["fitted_on"]  # type: ignore[index]
+    assert "f1_kind" not in given["policy"]["fitted_on"]
     for more, message in (
         (("--threshold", "0.5"), "a threshold is chosen by, and one is given"),
         (("--preset", "published"), "leave f1 out"),
@@ -80,4 +80,4 @@ def test_bench_prints_every_part(record: str, capsys: pytest.CaptureFixture[str]
     for part in ("ab-rag-corrected", "Selective prediction", "Single signals"):
         assert part in printed
     found = run_json("bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6")
-    assert [each["tau"] for each in found["tau_sweep"]] == [0.4, 0.6]  # type: ignore[attr-defined]
+    assert [each["tau"] for each in found["tau_sweep"]] == [0.4, 0.6]

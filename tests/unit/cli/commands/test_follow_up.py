@@ -53,9 +53,7 @@ def untimed(traces: TraceSet) -> list[QuestionRecord]:
 
 # --- record -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("name", "step"), [("iterative", 1), ("chain", 3)])
-def test_what_a_recording_holds(
-    name: str, step: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_recording_holds(name: str, step: int, tmp_path: Path) -> None:
     traces = recorded(tmp_path / "t", "--pipeline", name, "--llm-stop")
     assert set(traces.signal_names) == {"llm_stop", "malformed_actions"}
     run = traces.origin.run
@@ -86,18 +84,8 @@ def test_what_a_recording_holds(
             assert finished.usage.judge_calls == 1
             assert (finished.usage.judge_prompt_tokens or 0) > 100
             assert (finished.usage.judge_completion_tokens or 0) > 0
-    replayed = [
-        "replay",
-        str(tmp_path / "t"),
-        "--stop-when",
-        "llm_stop",
-        "--split",
-        "eval",
-        "--json",
-    ]
-    assert main(replayed) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert "prompt_tokens" in json.dumps(document)
+    replayed = ("replay", tmp_path / "t", "--stop-when", "llm_stop", "--split", "eval")
+    assert "prompt_tokens" in json.dumps(run_json(*replayed))
 
 
 @pytest.mark.parametrize("name", LOOPS)
