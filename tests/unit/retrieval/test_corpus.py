@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -128,3 +129,9 @@ def test_nothing_to_read_says_what_is_accepted(tmp_path: Path) -> None:
         read_corpus(tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         read_corpus(tmp_path / "nowhere")
+
+
+def test_number_ids_and_line_separators_inside_strings(tmp_path: Path) -> None:
+    row = json.dumps({"id": 7, "text": "a\u2028b"}, ensure_ascii=False)
+    (passage,) = read_corpus(write(tmp_path, "rows.jsonl", row)).passages
+    assert (passage.id, passage.text) == ("7", "a\u2028b")

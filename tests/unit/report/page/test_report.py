@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 from base64 import b64encode
@@ -12,9 +13,13 @@ import numpy as np
 from tests.html_reader import Page
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
+from suffice.replay.diagnose.report_parts import report_parts
+from suffice.replay.run.compare import compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.settings import ComparisonSettings
 from suffice.report.page.report import render_report
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
 
@@ -253,3 +258,25 @@ def test_the_cost_asked_for_stands_in_the_comparison(
     assert "prices: USD per million tokens: input 0.5" in text
     plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
     assert len(plain.tables["Policies side by side"][0]) == len(head) - 1
+
+
+def test_agreement_is_said_on_the_first_screen_and_stands_for_no_gold_answer(
+    records: list[QuestionRecord],
+) -> None:
+    comparison = compare(
+        to_trace_set(records),
+        ComparisonSettings(
+            policies=("fixed-1",), rules=("answer_stable",), metric="agreement", resamples=20
+        ),
+    )
+    parts = report_parts(comparison.traces, comparison)
+    data = report_data(comparison.measures, comparison.result, parts)
+    text = render_report(data)
+    said = " ".join(html.unescape(text).split())
+    assert "Scores are agreement with the full budget's own answer" in said
+    assert "Not known without gold answers." in said
+    assert "whose full budget gives an answer" in said
+    assert "agr. F1 and cost of every policy" in Page.of(text).tables
+    assert all(not story.gold_answers and story.rounds[0].em is None for story in data.stories)
+    for part in ("diagnostics", "calibrators", "selective", "question types"):
+        assert parts.left_out[part].startswith("it needs gold answers")
