@@ -134,7 +134,7 @@ class Store:
     Threads take turns. A fork closes the connection first.
     """
 
-    def __init__(self, file: Path, *, durable: bool = False, stays: bool = False) -> None:
+    def __init__(self, file: str | Path, *, durable: bool = False, stays: bool = False) -> None:
         self.file = as_place(file)
         self.lock = threading.RLock()
         self.wait_s = BUSY_S
