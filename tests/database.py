@@ -68,7 +68,7 @@ class Server:
 
     def start(self) -> None:
         """Until it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c fsync=off -k {self._folder}"
         self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
 
     def stop(self, how: str = "fast") -> None:

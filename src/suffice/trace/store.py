@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -256,6 +256,7 @@ class Store:
                     "tells under which id its question is recorded (question_id)",
                     column="question_id",
                 )
+            label = replace(label, question_id=record.question.id)
             rows = records_to_table([record])
             before = connection.execute(
                 "SELECT content FROM labels WHERE question = ? ORDER BY number",
