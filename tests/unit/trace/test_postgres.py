@@ -272,7 +272,8 @@ def test_a_commit_that_was_not_answered_is_written_once(
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
     watch = Watch(record=database)
-    execute, cut = Connection.execute, []
+    execute = Connection.execute
+    cut: list[int] = []
 
     def unanswered(own: Connection, statement: str, row: object = ()) -> object:
         done = execute(own, statement, row)  # type: ignore[arg-type]
