@@ -378,7 +378,7 @@ def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(
         with pytest.warns(SufficeWarning, match="full"):
             watch._watching.complain()
         assert watch.failing
-        watch._watching.writer._store._engine.connection.execute(  # type: ignore[union-attr, misc]
+        watch._watching.writer._store._engine.connection.execute(  # type: ignore[union-attr]
             f"PRAGMA max_page_count = {pages + 10_000}"
         )
         loop.observe(answer="Skien")
