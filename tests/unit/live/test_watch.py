@@ -39,7 +39,7 @@ from suffice.trace.rounds.records import (
     Usage,
 )
 from suffice.trace.rounds.schema import QUESTIONS
-from suffice.trace.store import Store
+from suffice.trace.sqlite import SQLite
 
 STABLE = RulePolicy(rule="answer_stable")
 NEWS = RulePolicy(rule="new_passages < 0.5")
@@ -590,7 +590,7 @@ def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     watch = Watch(record=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "_connected", refuse)
+        patched.setattr(SQLite, "begin", refuse)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
             walk(loop)
         with watch.question("?") as loop:  # said once
@@ -636,7 +636,7 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
     with watch.question("half?") as half:
         half.observe(answer="Oslo")
         assert half.kept()
-        monkeypatch.setattr(Store, "_connected", refusing)
+        monkeypatch.setattr(SQLite, "begin", refusing)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("lost?") as loop:
             walk(loop)
         half.observe(answer="Skien")
@@ -662,7 +662,7 @@ def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_befor
     assert half.kept()
     with monkeypatch.context() as patched:
         patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
-        patched.setattr(Store, "_connected", refusing)
+        patched.setattr(SQLite, "begin", refusing)
         half.observe(answer="Skien")
         assert not half.kept()
     half.observe(answer="Skien")
@@ -681,7 +681,7 @@ def test_a_record_is_written_when_there_is_room_though_no_question_comes(
 ) -> None:
     watch = Watch(record=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "_connected", refusing)
+        patched.setattr(SQLite, "begin", refusing)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
             walk(loop)
         assert watch.failing
