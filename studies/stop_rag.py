@@ -33,7 +33,7 @@ from suffice.errors import SufficeError, UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.stop_rag.settings import StopRAGSettings
-from suffice.replay.run.runs import at_stop
+from suffice.replay.run.replay import at_stop
 from suffice.results.formats import counted
 from suffice.results.table import Column, Kind, Table, Value, notes_table
 from suffice.results.tabular import Tabular

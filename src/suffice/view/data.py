@@ -29,7 +29,6 @@ from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import fit_rule
 from suffice.policies.rules.policy import check_rule, rule_needs
-from suffice.replay.run.engine import ReplaySettings
 from suffice.replay.run.named_policies import (
     NamedPolicy,
     Wanted,
@@ -39,7 +38,7 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.replay.run.runs import Runner
+from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
@@ -327,7 +326,7 @@ class RecordView:
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
-        runner = Runner(measures, candidates, self._replay, self.traces.n_rounds)
+        runner = Runner(measures, candidates, self._replay)
         self.columns.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
         for number, candidate in enumerate(candidates, start=1):
             doing = f"replaying {candidate.label} ({number} of {len(candidates)})"
@@ -348,7 +347,7 @@ class RecordView:
         return ReplaySettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
-        runner = Runner(self.measures, [candidate], self._replay, self.traces.n_rounds)
+        runner = Runner(self.measures, [candidate], self._replay)
         metric, axis = self.measures.metric, self.columns.axis
         policy = candidate.policy
         if policy is None:

@@ -25,8 +25,8 @@ from suffice.replay.diagnose.selective import (
     selective_prediction,
 )
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.scoring import F1Kind
 from suffice.signals.available import lack

@@ -19,7 +19,7 @@ from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import ORACLES
-from suffice.replay.run.runs import at_stop
+from suffice.replay.run.replay import at_stop
 from suffice.scoring import F1Kind
 from suffice.signals.table import first_stops, signal_table
 from suffice.trace.rounds.labels import labelled

@@ -24,8 +24,7 @@ from suffice.replay.diagnose.calibrator_study import (
     _notes,
     calibrator_study,
 )
-from suffice.replay.run.engine import stop_rounds
-from suffice.replay.run.runs import at_stop
+from suffice.replay.run.replay import at_stop, stop_rounds
 from suffice.results.formats import fraction, percent
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
