@@ -62,6 +62,7 @@ class CostModel:
 
 
 _HELD_CELLS = 4_000_000  # of a column as recorded; larger ones are read again for each cost
+_KEPT_CELLS = 1_000_000  # of a cost; larger ones are summed up again
 _SHARED_CELLS = 500_000  # of a matrix; what larger ones are made of is made again for each cost
 _UNSAID = {
     "cached_tokens": ": its server did not say how many it reused "
@@ -514,7 +515,7 @@ def find_cost(name: str) -> Cost:
 
 
 class StopCosts(Mapping[str, "_Array | None"]):
-    """What stopping after each round costs, by name; each cost is computed when it is asked for, and kept."""
+    """What stopping after each round costs, by name, computed when asked for."""
 
     def __init__(self, ledgers: tuple[_Ledger, ...]) -> None:
         self._ledgers = ledgers
@@ -523,9 +524,12 @@ class StopCosts(Mapping[str, "_Array | None"]):
     def __getitem__(self, name: str) -> _Array | None:
         if name not in self._costs:
             try:
-                self._costs[name] = self.known(name)
+                known = self.known(name)
             except UnknownCostError:
-                self._costs[name] = None
+                known = None
+            if known is not None and known.size > _KEPT_CELLS:
+                return known
+            self._costs[name] = known
         return self._costs[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -38,7 +38,7 @@ from suffice.measures.measured import (
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
-from suffice.measures.shards import map_shards, shards_of
+from suffice.measures.shards import Shard, map_shards, shards_of
 from suffice.numbers.units import numbered_units
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
@@ -63,6 +63,10 @@ class _Columns:
         self.executor = executor
         self._relabels = recorded is not None
         self._recorded = traces if recorded is None else recorded
+        self._shards: tuple[bytes, tuple[Shard, ...]] = (
+            b"",
+            (),
+        )  # those of the last questions asked for
         self.kept = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
         self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
@@ -85,8 +89,10 @@ class _Columns:
         """Fill columns for some questions, which ``part`` holds if they are all of it."""
         among = np.zeros(self.traces.n_questions, bool)
         among[rows] = True
-        recorded = self._recorded if among.all() else self._recorded.take(among)
-        shards = shards_of(recorded)
+        if self._shards[0] != rows.tobytes():
+            recorded = self._recorded if among.all() else self._recorded.take(among)
+            self._shards = rows.tobytes(), shards_of(recorded)
+        shards = self._shards[1]
         if not shards:
             if len(rows) != part.n_questions:
                 part = self.traces.take(among)
@@ -352,7 +358,7 @@ class Measures:
         return unit_notes(len(self.units), int(self.units.max(initial=-1)) + 1)
 
     def measure(self, signals: Iterable[Signal], f1_kind: F1Kind = "hotpotqa") -> None:
-        """Compute scores and signals that will be asked for, in one pass over the record."""
+        """Compute what a replay of these signals asks for, in one pass over the record."""
         names: tuple[ScoreName, ...] = ("em", "f1", "acc")
         specs = specs_for(self.traces, signals)
         self._local(
@@ -360,8 +366,18 @@ class Measures:
                 *(self._scored(name, f1_kind) for name in names),
                 LabelledColumn(),
                 *map(SignalColumn, specs),
+                *(self._OF_REPLAYS if self._whole.kept is not None else ()),
             ]
         )
+
+    _OF_REPLAYS = (
+        UnitColumn(),
+        RetrievalColumn("precision"),
+        RetrievalColumn("recall"),
+        LengthColumn("passages"),
+        LengthColumn("samples"),
+    )
+    """What every replay of a large record asks for besides."""
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """The scores, for ``who`` compares what stopping after any round scores."""

@@ -83,15 +83,16 @@ def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
         for questions in np.split(of_span, _cuts(lengths[of_span], size)):
             if not len(questions):
                 continue
-            ranges = zip(starts[questions].tolist(), starts[questions + 1].tolist(), strict=True)
-            chosen = table.rows[np.concatenate([np.arange(*range_) for range_ in ranges])]
+            begins = np.append(0, np.cumsum(lengths[questions]))
+            gaps = np.repeat(starts[questions] - begins[:-1], lengths[questions])
+            chosen = table.rows[np.arange(begins[-1]) + gaps]
             low, high = int(chosen.min()), int(chosen.max()) + 1
             before = int(ends[place]) - span.rows - span.start
             shards.append(
                 Shard(
                     span=Span(span.file, low - before, high - before),
                     rows=chosen - low,
-                    starts=np.append(0, np.cumsum(lengths[questions])),
+                    starts=begins,
                     questions=questions,
                     origin=origin,
                 )

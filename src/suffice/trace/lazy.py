@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.trace.reader import Rows, StoredFile, coerce_column, narrowed
+from suffice.trace.reader import Rows, StoredFile, coerce_column, narrowed, within
 from suffice.trace.rounds.checks import CHECKED_WITH, refuse_problems
 
 
@@ -111,17 +111,18 @@ class LazyTable:
         kind, first_row = narrowed(self._kind.field(name).type, fields), 0
         beside = CHECKED_WITH.get(name, ())
         for span in self.spans:
-            among = rows[slice(*np.searchsorted(rows, (first_row, first_row + span.rows)))]
+            among = rows[within(rows, first_row, first_row + span.rows)]
             among, first_row = among - first_row + span.start, first_row + span.rows
             if name not in span.file.names:
                 yield pa.chunked_array([pa.nulls(len(among), kind)])
                 continue
             names = [name, *(one for one in beside if one != name and one in span.file.names)]
             for start, table in span.file.batches(names, among, fields):
-                ends = np.searchsorted(among, (start, start + table.num_rows))
-                places, cells = among[slice(*ends)] - start, table.column(name)
+                places = among[within(among, start, start + table.num_rows)] - start
+                cells = table.column(name)
                 refuse_problems(span.file, table, start)
-                cells = coerce_column(cells, kind)
+                if cells.type != kind:
+                    cells = coerce_column(cells, kind)
                 yield cells if len(places) == len(cells) else cells.take(pa.array(places))
 
     def select(self, names: Sequence[str]) -> pa.Table:

@@ -37,8 +37,9 @@ from suffice.trace.schema import RUN_KEY, TableSchema
 from suffice.trace.store import store_at
 
 Rows = NDArray[np.signedinteger[Any]]
-BATCH = 16_384
-"""Rows of a large file read at a time."""
+BATCH = 65_536
+"""Rows of a large file read at a time, at most."""
+_BATCH_BYTES = 64_000_000
 _BUFFER = 1 << 20  # bytes of a column chunk held at a time
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
@@ -204,14 +205,15 @@ class StoredFile:
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
                 raise pa.ArrowInvalid("it was written anew since it was opened; read it again")
             paths = [*_leaf_paths(footer, names[0], fields), *names[1:]]
+            size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
             for number, held in enumerate(self.row_groups):
                 at, first = first, first + held
-                wanted = rows[slice(*np.searchsorted(rows, (at, first)))]
+                wanted = rows[within(rows, at, first)]
                 if not len(wanted):
                     continue
                 with opened(self.file, buffer_size=_BUFFER, pre_buffer=False) as parquet:
                     for batch in parquet.iter_batches(
-                        batch_size=BATCH, row_groups=[number], columns=paths, use_threads=False
+                        batch_size=size, row_groups=[number], columns=paths, use_threads=False
                     ):
                         begin, at = at, at + batch.num_rows
                         if wanted[0] < at and begin <= wanted[-1]:
@@ -235,6 +237,11 @@ class StoredFile:
         ``first_row`` is where their rows begin in the file.
         """
         return _coerced(table, str(self.file), self.kind, first_row, types or {})
+
+
+def within(rows: Rows, first: int, stop: int) -> slice:
+    """Where those of ascending rows stand that lie from one row to before another."""
+    return slice(*np.searchsorted(rows, np.array((first, stop), rows.dtype)))
 
 
 def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
@@ -645,14 +652,11 @@ def _is_list(kind: pa.DataType) -> bool:
 def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """(offsets int32 with nulls where the list is null, flat values)."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    ends = lengths.astype("int64").cumsum()
-    total = int(ends[-1]) if len(ends) else 0
-    if total > 2**31 - 1:
+    ends = np.append(0, lengths.astype(np.int64).cumsum())
+    if ends[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowInvalid("more than 2^31 list items in one chunk")
-    starts = ends - lengths
-    null = array.is_null().to_numpy(zero_copy_only=False)
-    offsets = pa.array([*starts.tolist(), total], mask=[*null.tolist(), False], type=pa.int32())
-    return offsets, array.flatten()
+    null = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.array(ends.astype(np.int32), mask=null), array.flatten()
 
 
 def _list(array: pa.Array, target: pa.DataType) -> pa.Array:
