@@ -357,7 +357,12 @@ class Measures:
         """Where questions are not independent, as how many units they count."""
         return unit_notes(len(self.units), int(self.units.max(initial=-1)) + 1)
 
-    def measure(self, signals: Iterable[Signal], f1_kind: F1Kind = "hotpotqa") -> None:
+    @property
+    def kept(self) -> Kept | None:
+        """Where columns are kept beside the record; ``None``: nowhere, since it is small or a part."""
+        return self._whole.kept
+
+    def measure(self, signals: Iterable[str | Signal], f1_kind: F1Kind = "hotpotqa") -> None:
         """Compute what a replay of these signals asks for, in one pass over the record."""
         names: tuple[ScoreName, ...] = ("em", "f1", "acc")
         specs = specs_for(self.traces, signals)
@@ -366,7 +371,7 @@ class Measures:
                 *(self._scored(name, f1_kind) for name in names),
                 LabelledColumn(),
                 *map(SignalColumn, specs),
-                *(self._OF_REPLAYS if self._whole.kept is not None else ()),
+                *(self._OF_REPLAYS if self.kept is not None else ()),
             ]
         )
 
@@ -440,7 +445,7 @@ class Measures:
         for known, book in self._books:
             if known == (model, choosing):
                 return book
-        lengths = None if self._whole.kept is None else self._lengths
+        lengths = None if self.kept is None else self._lengths
         book = CostBook(self.traces, model, choosing, lengths)
         self._books.append(((model, choosing), book))
         return book

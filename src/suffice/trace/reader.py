@@ -203,7 +203,9 @@ class StoredFile:
         with readable(self.file):
             footer, first = footer_of(self.file), 0
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
-                raise pa.ArrowInvalid("it was written anew since it was opened; read it again")
+                raise pa.ArrowInvalid(
+                    "it was written anew since it was opened; read the record again"
+                )
             paths = [*_leaf_paths(footer, names[0], fields), *names[1:]]
             size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
             for number, held in enumerate(self.row_groups):
@@ -218,10 +220,10 @@ class StoredFile:
                         begin, at = at, at + batch.num_rows
                         if wanted[0] < at and begin <= wanted[-1]:
                             table = pa.Table.from_batches([batch]).select(names)
-                            other = not _shares_a_field(table.column(names[0]).type, kind)
+                            shares = _shares_a_field(table.column(names[0]).type, kind)
                             yield (
                                 begin,
-                                self.coerced(table, begin, {names[0]: kind} if other else {}),
+                                self.coerced(table, begin, {names[0]: kind} if shares else {}),
                             )
                         if wanted[-1] < at:
                             break

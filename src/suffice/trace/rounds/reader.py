@@ -206,7 +206,7 @@ def _opened(
     if table is None:
         raise nothing_read(root, errors, "no row can be read")
     origin = replace(origin, skipped=tuple(errors))
-    traces = _of_rows(table, origin, checked=skip_invalid, progress=progress)
+    traces = questions_of(table, origin, progress)
     if traces.n_questions == 0:
         raise nothing_read(root, errors, "the trace set is empty: no question to read")
     if wanted.everything:
@@ -296,24 +296,19 @@ def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None,
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
 
-def _of_rows(
-    table: LazyTable,
-    origin: TraceSetOrigin,
-    *,
-    checked: bool,
-    progress: Callable[[float], object] | None,
+def questions_of(
+    table: LazyTable, origin: TraceSetOrigin, progress: Callable[[float], object] | None = None
 ) -> TraceSet:
-    """The questions of some rows of files, read when asked for; ``checked``: their keys are right."""
+    """The questions of some rows of files; ``progress`` is told which share of their keys is read."""
     names = [name for name in _KEYS if name in table.column_names]
     for number, name in enumerate(names, start=1):
         table.column(name)
         if progress is not None:
             progress(number / len(names))
     keys = Keys.of(table)
-    if not checked:
-        problems = [_placed(problem, table) for problem in _of_keys(table.select(names), keys)]
-        if problems:
-            raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
+    problems = [_placed(problem, table) for problem in _of_keys(table.select(names), keys)]
+    if problems:
+        raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
