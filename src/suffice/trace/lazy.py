@@ -172,7 +172,7 @@ class LazyTable:
     def holds(self, name: str) -> bool:
         """Whether a column is not null throughout."""
         if (name, ()) in self._columns:
-            return self._columns[name, ()].null_count < self.num_rows
+            return bool(self._columns[name, ()].null_count < self.num_rows)
         said = {span.file.holds(name) for span in self.spans}
         if said == {False}:
             return False

@@ -13,7 +13,6 @@ import pytest
 from suffice.cli.main import main
 from suffice.measures import kept, measures, shards
 from suffice.measures.measures import Measures
-from suffice.signals.available import given_signals
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds import reader
 from suffice.trace.rounds.reader import read_traces
@@ -27,7 +26,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A record that counts as large, in shards of a few questions."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(reader.read_traces, "__kwdefaults__", {**KEYWORDS, "lazily_above": 0})
-    monkeypatch.setattr(shards.shards_of, "__defaults__", (12,))
+    monkeypatch.setattr(shards.shards_of, "__defaults__", (40,))
     file = tmp_path / "t.parquet"
     write_traces(RECORDS, file)
     return file
@@ -52,7 +51,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def values(path: Path) -> dict[str, Any]:
     known = Measures(read_traces(path))
-    names = given_signals(known.traces)
+    names = ("answer_stable", "overlap", "self_consistency", "abstained")
     table, scores = known.signals(names), known.scores()
     retrieved = known.retrieval()
     return {
@@ -72,7 +71,7 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 def test_nothing_is_measured_twice(record: Path, measured: list[str]) -> None:
     first = values(record)
-    assert len(measured) > 20
+    assert len(measured) > 8
     assert record.with_name("t.parquet.measures").is_dir()
     measured.clear()
     assert_alike(first, values(record))
@@ -115,8 +114,8 @@ def test_what_is_kept_of_other_things_is_not_read(
         Measures(traces).signals(["abstained"])
         assert measured
         return
-    assert len(values(record)) > 20
-    assert len(measured) > 20
+    assert len(values(record)) > 8
+    assert len(measured) > 8
     after = {file.name for file in folder.iterdir()}
     assert len(after) == len(before)  # older ones are replaced
     assert (after == before) is (change == "damage")

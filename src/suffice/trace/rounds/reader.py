@@ -193,7 +193,7 @@ def _opened(
         raise first_error(errors)
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
         warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
-    table: LazyTable | None = LazyTable([Span(file, 0, file.rows) for file in files])
+    spans = [Span(file, 0, file.rows) for file in files]
     origin = TraceSetOrigin(
         source=str(root),
         run=agreed([file.run for file in files]),
@@ -201,10 +201,12 @@ def _opened(
         loops=(seen := _seen(files)).loops,
     )
     if skip_invalid:
-        table, problems = _screened(table.spans, seen)
+        table, problems = _screened(spans, seen)
         errors += problems
-    if table is None:
-        raise nothing_read(root, errors, "no row can be read")
+        if table is None:
+            raise nothing_read(root, errors, "no row can be read")
+    else:
+        table = LazyTable(spans)
     origin = replace(origin, skipped=tuple(errors))
     traces = questions_of(table, origin, progress)
     if traces.n_questions == 0:
