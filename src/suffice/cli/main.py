@@ -58,8 +58,7 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
     parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
-        told = {"help": line} if line else {}
-        added = choices.add_parser(name, **told)
+        added = choices.add_parser(name, help=line) if line else choices.add_parser(name)
         if name in commands:
             importlib.import_module(f"suffice.cli.commands.{name}").add_options(added)
     return parser

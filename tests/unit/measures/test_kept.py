@@ -12,6 +12,7 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.measures import kept, measures, shards
+from suffice.measures.measured import MeasuredShard
 from suffice.measures.measures import Measures
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds import reader
@@ -39,7 +40,7 @@ KEYWORDS: dict[str, Any] = dict(reader.read_traces.__kwdefaults__ or {})
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The columns that are measured, as they are."""
     names: list[str] = []
-    work = measures.MeasuredShard
+    work = MeasuredShard
 
     def watched(keys: Any, relabels: bool) -> Any:
         names.extend(map(str, keys))

@@ -89,8 +89,11 @@ def refuse_unusable(
     ``traces`` may be the flags of a trace set.
     """
     names = tuple(dict.fromkeys(names))
-    given = isinstance(traces, Mapping)
-    flags = traces if given else signal_flags(traces, names, tune_split=tune_split)
+    flags: Mapping[str, Sequence[Flag]] = (
+        traces
+        if isinstance(traces, Mapping)
+        else signal_flags(traces, names, tune_split=tune_split)
+    )
     told = [
         f"signal {name!r} {flag.message}"
         for name in names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,7 +39,7 @@ class AnswerSetResult:
     retention: Retention | None
     notes: tuple[str, ...] = field(default=(), metadata={"json": None})
 
-    def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
+    def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Its part of the entry of ``replay --json``; with ids also the set of every question."""
         entry = {
             **fields_as_json(self),
@@ -66,16 +67,16 @@ def answer_sets(
     if not measures.metric.gold:
         notes = (*recorded.notes, "coverage and objective need gold answers")
         recorded = replace(recorded, covered=None, objective=None, notes=notes)
-    covered = recorded.covered
-    if covered is not None:
+    coverage = None
+    if recorded.covered is not None:
         units = measures.units[measures.labelled]
-        covered = unit_means(covered.astype(np.float64), units)
+        coverage = _interval(unit_means(recorded.covered.astype(np.float64), units), draws)
     told = np.array([[one.size, not one.cannot_answer] for one in recorded.sets], np.float64)
     means = unit_means(told.reshape(-1, 2), measures.units)
     return AnswerSetResult(
         alpha=promise.alpha,
         sets=recorded.sets,
-        coverage=None if covered is None else _interval(covered, draws),
+        coverage=coverage,
         set_size=_interval(means[:, 0], draws),
         answer_rate=float(means[:, 1].mean()),
         objective=recorded.objective,

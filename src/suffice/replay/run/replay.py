@@ -315,15 +315,12 @@ def _intervals(
 
     def columns(some: slice) -> NDArray[np.float64]:
         rows = chosen[some]
+
+        def some_of(values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+            return None if values is None else values[rows]
+
         costs = {
-            name: (
-                [
-                    None if paid is None else paid[rows]
-                    for run in runs
-                    for paid in [run.read.costs[name]]
-                ],
-                None if fixed[name] is None else fixed[name][rows],
-            )
+            name: ([some_of(run.read.costs[name]) for run in runs], some_of(fixed[name]))
             for name in layout.costs
         }
         return layout.columns(
