@@ -103,6 +103,8 @@ def _cells(table: pa.Table) -> Iterator[Problem]:
     for name, (wrong, said) in _WRONG_CELLS.items():
         if name in table.column_names:
             cells = table.column(name)
+            if cells.null_count == len(cells):
+                continue
             mask = wrong(cells)
             if not pc.any(mask).as_py():
                 continue
