@@ -27,8 +27,6 @@ ON_A_DISK = (
     "report",
     "choose",
     "ask-index",
-    "bench-retrieval",
-    "bench-hidden",
 )
 
 
