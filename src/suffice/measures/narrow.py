@@ -37,10 +37,11 @@ from suffice.signals.table import declared
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import opened, readable
 from suffice.trace.reader import parquet_files, run_document
+from suffice.trace.recording import stores_at
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import MEASURED, RUN_KEY, STATED
-from suffice.trace.store import Store, store_at
+from suffice.trace.store import Store
 from suffice.trace.writer import write_table
 
 WIDE = (
@@ -212,8 +213,7 @@ def _stamps(traces: TraceSet) -> list[list[Any]]:
 
 def _stamps_at(source: Path) -> list[list[Any]]:
     files = [[file.name, file.stat().st_size, _footer(file)] for file in parquet_files(source)]
-    store = store_at(source)
-    return files if store is None else [*files, [store.name, *Store(store).stamp()]]
+    return [*files, *([store.name, *Store(store).stamp()] for store in stores_at(source))]
 
 
 def _footer(file: Path) -> str:

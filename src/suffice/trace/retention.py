@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import UsageError
-from suffice.trace.store import NAME, Pruned, Store, store_at
+from suffice.trace.recording import live_store_at
+from suffice.trace.store import NAME, Pruned, Store
 
 _DAY_S = 86_400
 _GIGABYTE = 10**9
@@ -39,7 +40,7 @@ def prune(
 
     What is under way stays, and the question that ended last. ``dry``: say only what would be removed.
     """
-    file = store_at(path)
+    file = live_store_at(path)
     if file is None:
         raise UsageError(
             f"{path} holds no store of live loops; name a FILE.db, or a folder with {NAME}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -36,6 +37,9 @@ _APPLICATION = 0x53756666
 _HEADER = b"SQLite format 3\0"
 BUSY_S = 10.0
 _DAY_S = 86_400.0
+RECORDER = "r"
+"""Begins the tokens of a recorder's runs; those of live loops are hexadecimal digits."""
+OF_RECORDERS = f"token LIKE '{RECORDER}%'"
 # `turn` counts questions in the order in which they ended; a reserved name has no `begun`
 _SCHEMA = """
 CREATE TABLE runs (
@@ -66,6 +70,12 @@ def store_at(path: str | Path) -> Path | None:
 def store_place(record: str | Path) -> Path:
     """Where loops are recorded: ``FILE.db``, or ``record.db`` in a folder that holds no other record."""
     place = Path(record)
+    there = store_at(place)
+    held = there is not None and there.is_file() and there.stat().st_size
+    if there is not None and held and Store(there).is_recorders():
+        raise UsageError(
+            f"{there} was written by suffice record, not by live loops; record into another place"
+        )
     if place.suffix in SUFFIXES and not place.is_dir():
         return place
     if place.suffix == ".parquet" or place.is_file():
@@ -86,12 +96,14 @@ def store_place(record: str | Path) -> Path:
     return place / NAME
 
 
-def exported(folder: Path) -> Callable[[str], int]:
-    """Up to which turn the Parquet files of a folder hold the questions of a run, by its token."""
+_EXPORTED = re.compile(r"store-(\w+)-(\d+)")
+
+
+def exported(files: Iterable[Path]) -> Callable[[str], int]:
+    """Up to which turn Parquet files hold the questions of a run, by its token."""
     turns: dict[str, int] = {}
-    for file in folder.glob("store-*-*.parquet"):
-        _, token, turn = file.stem.split("-")
-        turns[token] = max(int(turn), turns.get(token, 0))
+    for named in filter(None, (_EXPORTED.fullmatch(file.stem) for file in files)):
+        turns[named[1]] = max(int(named[2]), turns.get(named[1], 0))
     return lambda token: turns.get(token, 0)
 
 
@@ -206,6 +218,8 @@ class Store:
             said = str(error)
             if "locked" in said or "busy" in said:
                 said = f"another process held the lock for more than {self.wait_s:g} s; end it, or try again"
+            elif "full" in said:
+                said += "; what was recorded is kept: make room and run the same again"
             elif "unable to open" in said:
                 said += "; change who may read and write it and its folder"
             raise StorageError(f"{self.file}: {said}") from error
@@ -331,9 +345,19 @@ class Store:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
         return [json.loads(document) for (document,) in rows]
 
+    def is_recorders(self) -> bool:
+        """Whether a recorder wrote it, and not live loops."""
+        with self.transaction(write=False) as connection:
+            found = connection.execute(f"SELECT 1 FROM runs WHERE {OF_RECORDERS}")  # noqa: S608
+            return found.fetchone() is not None
+
     def stamp(self) -> tuple[int, int]:
         """What tells it from what it was before and will be: questions that ended, and labels."""
+        recorders = self.is_recorders()
         with self.transaction(write=False) as connection:
+            if recorders:
+                rows = connection.execute("SELECT coalesce(max(number), 0) FROM records")
+                return int(rows.fetchone()[0]), 0
             rows = connection.execute(
                 "SELECT coalesce(max(turn), 0), (SELECT coalesce(max(number), 0) FROM labels) FROM questions"
             )

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,12 @@ from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
 from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.trace.durable import Shard, failures_file
+from suffice.trace.durable import Shard
+from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import sampled_ids
+
+_REASONS_SHOWN = 5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -354,8 +358,10 @@ def show_summary(
         put(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
         put(f" ({summary.recorded} {done} now, {summary.before} before)")
     if summary.failed:
-        journal = failures_file(Path(arguments.out), arguments.shard).name
-        say(f"{summary.failed} questions failed, see {journal}; run again to retry them")
+        say(f"{summary.failed} questions failed; run the same command again to retry them")
+        failed = failures_of(Path(arguments.out))
+        for name, (reason, _) in islice(failed.items(), _REASONS_SHOWN):
+            say(f"{name}: {reason}")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED

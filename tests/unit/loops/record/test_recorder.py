@@ -21,7 +21,7 @@ from suffice.loops.record.session import Progress, RecordSummary
 from suffice.protocols import Retriever
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
-from suffice.trace.writer import StoredRecord, TraceWriter
+from suffice.trace.recording import RecordWriter, StoredRecord, failures_of
 
 
 class Nothing:
@@ -79,9 +79,8 @@ def recorded(
     return record(tasks(count), pipeline, out, settings)
 
 
-def failures(out: Path) -> list[dict[str, Any]]:
-    file = out / "failures.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+def failures(out: Path) -> dict[str, tuple[str, int]]:
+    return failures_of(out)
 
 
 @pytest.fixture(params=["folder", "single.parquet"])
@@ -411,7 +410,7 @@ def test_questions_need_ids_of_their_own(tmp_path: Path, names: list[str], says:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written.*choose another --out"):
+    with pytest.raises(StorageError, match=r"cannot be written.*choose another --out"):
         recorded(tmp_path / "file" / "sub", Scripted())
 
 
