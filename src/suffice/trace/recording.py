@@ -7,7 +7,7 @@ import os
 import platform
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.protocols import strict_json
-from suffice.trace.durable import Shard
+from suffice.trace.durable import Shard, is_written
 from suffice.trace.parquet import footer_of, opened, readable
 from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
@@ -366,8 +366,7 @@ class RecordWriter(Generic[_Record]):
         """Keep these records; on return a kill no longer loses them. One that is kept already stays."""
         if not records:
             return
-        self._check_there()
-        with self._store.transaction() as connection:
+        with self._written() as connection:
             for key, rows in records:
                 connection.execute(_ADD, (self._run, json.dumps(key), rows))
                 connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(key),))
@@ -377,8 +376,7 @@ class RecordWriter(Generic[_Record]):
 
     def fail(self, key: RecordKey, reason: str) -> None:
         """Note what could not be finished; the next recording tries it again."""
-        self._check_there()
-        with self._store.transaction() as connection:
+        with self._written() as connection:
             said = reason.encode(errors="backslashreplace").decode()
             connection.execute(_FAIL, (json.dumps(key), said, 1))
         self._failed.add(key)
@@ -389,6 +387,9 @@ class RecordWriter(Generic[_Record]):
             if self._single:
                 self._export_file()
             else:
+                for leftover in self._root.glob(".store-*.tmp"):
+                    if not is_written(leftover):
+                        leftover.unlink(missing_ok=True)
                 beside = [] if self._shard else self._beside()
                 for file in (self.file, *beside):
                     for _ in export_records(file, self._root):
@@ -414,7 +415,7 @@ class RecordWriter(Generic[_Record]):
     def _begin(self, document: str) -> int:
         """Keep others out; the number of the run."""
         own = process_of(os.getpid())
-        with self._store.transaction() as connection:
+        with self._written() as connection:
             for statement in _TABLES:
                 connection.execute(statement)
             self._refuse_writer(self._store, connection)
@@ -482,13 +483,13 @@ class RecordWriter(Generic[_Record]):
         told = _failures_told(self._root, self._kind.key)
         for file in shards:
             told |= _failures_in(file)
-        with self._store.transaction() as connection:
+        with self._written() as connection:
             for key, (reason, attempts) in told.items():
                 said = reason.encode(errors="backslashreplace").decode()
                 connection.execute(_FAIL, (key, said, attempts))
             self._failed |= {tuple(json.loads(key)) for key in told}
-            for key in self._failed & self._done:
-                connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(key),))
+            for finished in self._failed & self._done:
+                connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(finished),))
             self._failed -= self._done
         for file in shards:
             with Store(file).transaction() as connection:
@@ -496,12 +497,20 @@ class RecordWriter(Generic[_Record]):
         for file in _failures_files(self._root):
             file.unlink(missing_ok=True)
 
-    def _check_there(self) -> None:
+    @contextmanager
+    def _written(self) -> Iterator[Any]:
         if (old := self._store.removed()) is not None:
             old.close()
             raise StorageError(
-                f"{self.file} was removed while it was written; choose another --out and start again"
+                f"{self.file} was removed while it was written; run the same command again, which begins anew"
             )
+        try:
+            with self._store.transaction() as connection:
+                yield connection
+        except StorageError as error:
+            raise StorageError(
+                f"{error}; what was recorded is kept, run the same command again"
+            ) from error
 
     def _check_alike(self) -> None:
         """Refuse a file of other columns before anything is asked."""
