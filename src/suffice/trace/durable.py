@@ -266,6 +266,10 @@ class Shard:
         """What its files are called by: ``3of8``."""
         return f"{self.number}of{self.of}"
 
+    def is_sister(self, database: Path) -> bool:
+        """Whether another shard of as many writes this."""
+        return database.stem.endswith(f"of{self.of}") and not database.stem.endswith(self.name)
+
     def check_place(self, root: Path) -> None:
         """Refuse to write a part of one file."""
         if root.suffix == ".parquet":

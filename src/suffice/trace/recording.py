@@ -227,13 +227,20 @@ class Recorded:
     keys: frozenset[RecordKey]
 
 
-def recorded_before(root: Path, read: Callable[[Path], Recorded]) -> list[Recorded]:
-    """What stands at a place where a recorder writes; ``read`` reads a Parquet file."""
+def recorded_before(
+    root: Path, read: Callable[[Path], Recorded], shard: Shard | None = None
+) -> list[Recorded]:
+    """What stands at a place where a recorder writes; ``read`` reads a Parquet file.
+
+    Of a ``shard`` without its sisters, which other machines may write: SQLite's locks do not reach them.
+    """
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
     parts = [read(file) for file in files if file.exists()]
-    for store in map(Store, stores_at(root.with_suffix(".db") if single else root)):
-        with store.transaction(write=False) as connection:
+    for file in stores_at(root.with_suffix(".db") if single else root):
+        if shard is not None and shard.is_sister(file):
+            continue
+        with Store(file).transaction(write=False) as connection:
             for run, _, document in _runs(connection):
                 keys = connection.execute("SELECT key FROM records WHERE run = ?", (run,))
                 held = frozenset(tuple(json.loads(key)) for (key,) in keys.fetchall())
@@ -312,7 +319,7 @@ class RecordWriter(Generic[_Record]):
         self._single = self._root.suffix == ".parquet"
         name = NAME if shard is None else f"record-{shard.name}.db"
         file = self._root.with_suffix(".db") if self._single else self._root / name
-        before = recorded_before(self._root, read)
+        before = recorded_before(self._root, read, shard)
         check_goes_on(self._root, before, run, may_differ=may_differ)
         if self._single and self._root.exists():
             self._check_alike()
@@ -466,7 +473,7 @@ class RecordWriter(Generic[_Record]):
     def _refuse_beside(self) -> None:
         """Shards of as many may be written at once; all else is one recorder's."""
         for store in map(Store, self._beside()):
-            if self._shard is None or not store.file.stem.endswith(f"of{self._shard.of}"):
+            if self._shard is None or not self._shard.is_sister(store.file):
                 with store.transaction(write=False) as connection:
                     self._refuse_writer(store, connection)
 

@@ -316,7 +316,7 @@ def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[st
     cells = (*study.cells, *(variant.cell for variant in study.variants))
     failed = sum(cell.failed for cell in cells)
     if failed:
-        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
+        kept = "; their reasons are in plans/record.db, and running the same again tries them again"
         yield f"{failed} runs failed and enter no mean" + (kept if settings.folder else "")
     if summary.recorded == 0 and summary.failed == 0:
         yield "nothing was run anew: all runs were recorded before"
