@@ -268,7 +268,8 @@ class Shard:
 
     def is_sister(self, database: Path) -> bool:
         """Whether another shard of as many writes this."""
-        return database.stem.endswith(f"of{self.of}") and not database.stem.endswith(self.name)
+        own = f"record-{self.name}"
+        return database.stem.endswith(f"of{self.of}") and database.stem != own
 
     def check_place(self, root: Path) -> None:
         """Refuse to write a part of one file."""

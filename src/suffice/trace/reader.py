@@ -29,7 +29,7 @@ from suffice.trace.parquet import (
     readable,
 )
 from suffice.trace.plans.schema import PLANS
-from suffice.trace.recording import metadata_of, stores_at
+from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
 
@@ -93,7 +93,8 @@ def schema_of(path: str | Path) -> TableSchema:
         unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
         if PLANS.key in stated or unstated_plan:
             return PLANS
-    return PLANS if any(PLANS.key in metadata_of(file) for file in stores_at(root)) else QUESTIONS
+    held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
+    return PLANS if any(PLANS.key in rows.metadata for rows in held) else QUESTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow as pa
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import Shard, is_written
-from suffice.trace.parquet import footer_of, opened, readable
+from suffice.trace.parquet import opened, readable
 from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     NAME,
@@ -43,6 +42,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, reason TEXT NOT NULL, "
     "attempts INTEGER NOT NULL)",
 )
+_RUNS = f"SELECT number, token, document FROM runs WHERE {OF_RECORDERS} ORDER BY number"  # noqa: S608
 _ADD = (
     "INSERT INTO records (number, run, key, rows) SELECT coalesce(max(number), 0) + 1, ?, ?, ? FROM records "
     "WHERE true ON CONFLICT (key) DO NOTHING"
@@ -69,7 +69,7 @@ def live_store_at(path: str | Path) -> Path | None:
     return file if file is None or empty or not Store(file).is_recorders() else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RecordedRows:
     """Rows of records of a run, up to the record of this number; the schema's metadata tell their kind."""
 
@@ -78,6 +78,12 @@ class RecordedRows:
     number: int
     table: pa.Table
 
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """Those of a Parquet file."""
+        stated = self.table.schema.metadata or {}
+        return {**stated, RUN_KEY: json.dumps(self.run, sort_keys=True).encode()}
+
 
 def recorded_rows(
     file: Path, after: Callable[[str], int] = lambda _: 0, most: int = -1
@@ -85,71 +91,36 @@ def recorded_rows(
     """What the runs of a recorder hold after a record, by the run's token; of each ``most``, -1: all."""
     found = []
     with Store(file).transaction(write=False) as connection:
-        for run, token, document in _runs(connection):
+        for run, token, document in connection.execute(_RUNS).fetchall():
             cells = connection.execute(
                 "SELECT number, rows FROM records WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
                 (run, after(token), most),
             ).fetchall()
             if cells:
-                table = pa.concat_tables([_rows_of(rows) for _, rows in cells]).combine_chunks()
-                found.append(
-                    RecordedRows(
-                        token=token, run=json.loads(document), number=cells[-1][0], table=table
-                    )
+                packed = (
+                    pa.CompressedInputStream(pa.BufferReader(rows), "zstd") for _, rows in cells
                 )
+                tables = [pa.ipc.open_stream(stream).read_all() for stream in packed]
+                table = pa.concat_tables(tables).combine_chunks()
+                found.append(RecordedRows(token, json.loads(document), cells[-1][0], table))
     return found
 
 
-def metadata_of(file: Path) -> Mapping[bytes, bytes]:
-    """What the first record of a recorder's database says of its schema; nothing of another database."""
-    with Store(file).transaction(write=False) as connection:
-        for run, *_ in _runs(connection):
-            row = connection.execute("SELECT rows FROM records WHERE run = ?", (run,)).fetchone()
-            if row is not None:
-                return dict(_rows_of(row[0]).schema.metadata or {})
-    return {}
-
-
-def _runs(connection: Any) -> list[tuple[int, str, str]]:
-    statement = f"SELECT number, token, document FROM runs WHERE {OF_RECORDERS} ORDER BY number"  # noqa: S608
-    return list(connection.execute(statement).fetchall())
-
-
-def _rows_of(content: bytes) -> pa.Table:
-    stream = pa.CompressedInputStream(pa.BufferReader(content), "zstd")
-    return pa.ipc.open_stream(stream).read_all()
-
-
 def is_exported(root: Path, files: Iterable[Path]) -> bool:
-    """Whether the databases of a record hold nothing that its Parquet files do not."""
+    """Whether recorders' databases hold nothing that the Parquet files do not; false of live loops."""
     after = exported(files)
-    for store in map(Store, stores_at(root)):
-        with store.transaction(write=False) as connection:
-            more = "SELECT EXISTS (SELECT 1 FROM questions) OR EXISTS (SELECT 1 FROM labels)"
-            if connection.execute(more).fetchone()[0]:
-                return False
-            for run, token, _ in _runs(connection):
-                (last,) = connection.execute(
-                    "SELECT coalesce(max(number), 0) FROM records WHERE run = ?", (run,)
-                ).fetchone()
-                if last > after(token):
-                    return False
-    return True
+    return all(
+        Store(file).is_recorders() and not recorded_rows(file, after, 1) for file in stores_at(root)
+    )
 
 
 def export_records(file: Path, folder: Path) -> Iterator[pa.Table]:
     """Write what came since the last export to a folder, some records a file; the rows of each."""
     while runs := recorded_rows(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
         for run in runs:
-            table = _stamped(run)
+            table = run.table.replace_schema_metadata(run.metadata)
             write_table(table, folder / f"store-{run.token}-{run.number:09d}.parquet")
             yield table
-
-
-def _stamped(run: RecordedRows) -> pa.Table:
-    stated = run.table.schema.metadata or {}
-    document = json.dumps(run.run, sort_keys=True).encode()
-    return run.table.replace_schema_metadata({**stated, RUN_KEY: document})
 
 
 # --- failures --------------------------------------------------------------------------------------
@@ -178,13 +149,9 @@ def _stores_of(root: Path) -> list[Path]:
 
 def count_failures(root: Path) -> int:
     """How many questions, or runs, a recorder could not finish."""
-    lines = (
-        line
-        for file in _failures_files(root)
-        for line in plain_file(file).read_bytes().splitlines()
-    )
-    held = {key for file in _stores_of(root) for key in _failures_in(file)}
-    return len(held) + sum(1 for line in lines if line.strip())
+    texts = (plain_file(file).read_bytes() for file in _failures_files(root))
+    lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
+    return lines + len({key for file in _stores_of(root) for key in _failures_in(file)})
 
 
 def failures_of(root: Path) -> dict[str, tuple[str, int]]:
@@ -241,7 +208,7 @@ def recorded_before(
         if shard is not None and shard.is_sister(file):
             continue
         with Store(file).transaction(write=False) as connection:
-            for run, _, document in _runs(connection):
+            for run, _, document in connection.execute(_RUNS).fetchall():
                 keys = connection.execute("SELECT key FROM records WHERE run = ?", (run,))
                 held = frozenset(tuple(json.loads(key)) for (key,) in keys.fetchall())
                 parts += [Recorded(json.loads(document), held)] if held else []
@@ -291,6 +258,11 @@ def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[
             yield name, value
 
 
+def _text(reason: str) -> str:
+    """As a database can hold it."""
+    return reason.encode(errors="backslashreplace").decode()
+
+
 _here: set[Path] = set()  # the databases that recorders of this process write
 
 
@@ -323,15 +295,15 @@ class RecordWriter(Generic[_Record]):
         check_goes_on(self._root, before, run, may_differ=may_differ)
         if self._single and self._root.exists():
             self._check_alike()
-        self._done = {key for part in before for key in part.keys}
-        self._failed: set[RecordKey] = set()
+        self.done = {key for part in before for key in part.keys}
+        self.failed: set[RecordKey] = set()  # and not finished since
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
                 f"{file.parent} cannot be written: {error.strerror or error}; choose another --out"
             ) from error
-        self._store = Store(file, durable=True, stays=True)
+        self.file, self._store = file, Store(file, durable=True, stays=True)
         self._run = self._begin(json.dumps(run, sort_keys=True))
         _here.add(file.resolve())
         try:
@@ -340,21 +312,6 @@ class RecordWriter(Generic[_Record]):
         except BaseException:
             self._end()
             raise
-
-    @property
-    def file(self) -> Path:
-        """The database."""
-        return self._store.file
-
-    @property
-    def done(self) -> frozenset[RecordKey]:
-        """Keys of the records that are kept."""
-        return frozenset(self._done)
-
-    @property
-    def failed(self) -> frozenset[RecordKey]:
-        """Keys of what failed and was not finished since."""
-        return frozenset(self._failed)
 
     def stored(self, record: _Record) -> StoredRecord:
         """The record as it is kept; in any thread."""
@@ -378,15 +335,14 @@ class RecordWriter(Generic[_Record]):
                 connection.execute(_ADD, (self._run, json.dumps(key), rows))
                 connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(key),))
         keys = {key for key, _ in records}
-        self._done |= keys
-        self._failed -= keys
+        self.done |= keys
+        self.failed -= keys
 
     def fail(self, key: RecordKey, reason: str) -> None:
         """Note what could not be finished; the next recording tries it again."""
         with self._written() as connection:
-            said = reason.encode(errors="backslashreplace").decode()
-            connection.execute(_FAIL, (json.dumps(key), said, 1))
-        self._failed.add(key)
+            connection.execute(_FAIL, (json.dumps(key), _text(reason), 1))
+        self.failed.add(key)
 
     def close(self) -> None:
         """Write Parquet and let other writers in."""
@@ -407,49 +363,35 @@ class RecordWriter(Generic[_Record]):
     def __enter__(self) -> RecordWriter[_Record]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.close()
-            return
-        with suppress(StorageError, DataError):  # what ends it is said, and the database has all
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # what ends it is said, and the database has all
+        with suppress(*() if error is None else (StorageError, DataError)):
             self.close()
 
     def _begin(self, document: str) -> int:
         """Keep others out; the number of the run."""
-        own = process_of(os.getpid())
         with self._written() as connection:
             for statement in _TABLES:
                 connection.execute(statement)
             self._refuse_writer(self._store, connection)
             if connection.execute("SELECT 1 FROM questions").fetchone() is not None:
                 raise UsageError(f"{self.file} is a record of live loops; choose another --out")
-            found = connection.execute(
-                f"SELECT number FROM runs WHERE document = ? AND {OF_RECORDERS}",  # noqa: S608
-                (document,),
-            ).fetchone()
-            if found is None:
-                token = f"{RECORDER}{uuid.uuid4().hex}"
-                connection.execute(
-                    "INSERT INTO runs (token, document, host, process) VALUES (?, ?, '', '')",
-                    (token, document),
-                )
-                found = connection.execute(
-                    "SELECT number FROM runs WHERE token = ?", (token,)
-                ).fetchone()
+            known = f"FROM runs WHERE document = ? AND {OF_RECORDERS}"
+            connection.execute(
+                "INSERT INTO runs (token, document, host, process) SELECT ?, ?, '', '' "
+                f"WHERE NOT EXISTS (SELECT 1 {known})",
+                (f"{RECORDER}{uuid.uuid4().hex}", document, document),
+            )
+            (run,) = connection.execute(f"SELECT number {known}", (document,)).fetchone()
             connection.execute(
                 "UPDATE runs SET host = ?, process = ? WHERE number = ?",
-                (platform.node(), own, found[0]),
+                (platform.node(), process_of(os.getpid()), run),
             )
             keys = connection.execute("SELECT key FROM records").fetchall()
             failed = connection.execute("SELECT key FROM failures").fetchall()
-        self._done |= {tuple(json.loads(key)) for (key,) in keys}
-        self._failed |= {tuple(json.loads(key)) for (key,) in failed}
-        return int(found[0])
+        self.done |= {tuple(json.loads(key)) for (key,) in keys}
+        self.failed |= {tuple(json.loads(key)) for (key,) in failed}
+        return int(run)
 
     def _refuse_writer(self, store: Store, connection: Any) -> None:
         """A process of this machine that writes the database goes on alone."""
@@ -484,24 +426,21 @@ class RecordWriter(Generic[_Record]):
 
     def _take_over_failures(self) -> None:
         """Those of earlier versions, and of shards where this recorder is of the whole."""
-        if self._shard is not None:
-            return
-        shards = self._beside()
-        told = _failures_told(self._root, self._kind.key)
+        shards = [] if self._shard else self._beside()
+        told = {} if self._shard else _failures_told(self._root, self._kind.key)
         for file in shards:
             told |= _failures_in(file)
         with self._written() as connection:
             for key, (reason, attempts) in told.items():
-                said = reason.encode(errors="backslashreplace").decode()
-                connection.execute(_FAIL, (key, said, attempts))
-            self._failed |= {tuple(json.loads(key)) for key in told}
-            for finished in self._failed & self._done:
+                connection.execute(_FAIL, (key, _text(reason), attempts))
+            self.failed |= {tuple(json.loads(key)) for key in told}
+            for finished in self.failed & self.done:
                 connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(finished),))
-            self._failed -= self._done
+            self.failed -= self.done
         for file in shards:
             with Store(file).transaction() as connection:
                 connection.execute("DELETE FROM failures")
-        for file in _failures_files(self._root):
+        for file in [] if self._shard else _failures_files(self._root):
             file.unlink(missing_ok=True)
 
     @contextmanager
@@ -531,24 +470,18 @@ class RecordWriter(Generic[_Record]):
 
     def _export_file(self) -> None:
         """Add what came since to the one file, which says up to where it holds the database."""
-        turns: dict[str, int] = {}
-        tables: list[pa.Table] = []
-        there = self._root.exists()
-        if there:
-            with readable(self._root):
-                stated = footer_of(self._root).metadata or {}
-            turns = json.loads(stated.get(_WATERMARK, b"{}"))
-        runs = recorded_rows(self.file, lambda token: turns.get(token, 0))
-        if not runs:
-            return
-        if there:
+        tables, turns = list[pa.Table](), dict[str, int]()
+        if self._root.exists():
             with readable(self._root), opened(self._root) as parquet:
-                tables.append(parquet.read().replace_schema_metadata(None))
-        tables += [run.table.replace_schema_metadata(None) for run in runs]
-        turns |= {run.token: run.number for run in runs}
-        metadata = _stamped(runs[-1]).schema.metadata | {_WATERMARK: json.dumps(turns).encode()}
-        rows = pa.concat_tables(tables).combine_chunks()
-        write_table(rows.replace_schema_metadata(metadata), self._root)
+                turns = json.loads((parquet.schema_arrow.metadata or {}).get(_WATERMARK, b"{}"))
+                tables = [parquet.read()]
+        runs = recorded_rows(self.file, lambda token: turns.get(token, 0))
+        if runs:
+            turns |= {run.token: run.number for run in runs}
+            tables += [run.table for run in runs]
+            rows = pa.concat_tables([rows.replace_schema_metadata(None) for rows in tables])
+            metadata = runs[-1].metadata | {_WATERMARK: json.dumps(turns).encode()}
+            write_table(rows.combine_chunks().replace_schema_metadata(metadata), self._root)
 
     def _end(self) -> None:
         _here.discard(self.file.resolve())

@@ -212,12 +212,16 @@ def test_other_settings_are_refused_before_parquet_is_there(tmp_path: Path) -> N
 
 # --- what goes wrong ------------------------------------------------------------------------------
 def test_a_store_that_was_removed_is_said(tmp_path: Path) -> None:
-    with question_writer(tmp_path, run={}) as writer:
-        keep(writer, some(0))
-        for file in tmp_path.iterdir():
-            file.unlink()
-        with pytest.raises(StorageError, match="was removed"):
+    def removed() -> None:
+        with question_writer(tmp_path, run={}) as writer:
+            keep(writer, some(0))
+            for file in tmp_path.iterdir():
+                file.unlink()
             keep(writer, some(1))
+
+    with pytest.raises(StorageError, match="was removed"):
+        removed()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_lock_that_another_holds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
