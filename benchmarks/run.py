@@ -30,6 +30,7 @@ from benchmarks import (
     similarity,
     stop_rag_network,
     stop_rag_targets,
+    store_size,
     watch,
 )
 
@@ -55,6 +56,7 @@ BENCHMARKS = {
     "stop_rag_targets": stop_rag_targets.main,
     "service_decisions": service_decisions.main,
     "watch": watch.main,
+    "store_size": store_size.main,
     "choose_regret": choose_regret.main,
     "choose_speed": choose_speed.main,
     "cut_estimates": cut_estimates.main,
