@@ -325,7 +325,7 @@ def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
     Where the work is not ``finished``, only what a reader would take: nothing written aside, no index
     without its header, and what recorders keep in databases.
     """
-    files = {}
+    files: dict[str, Any] = {}
     for file in sorted(out.rglob("*")):
         name = file.relative_to(out).as_posix()
         if not file.is_file() or _NO_RESULT.fullmatch(file.name):
@@ -340,8 +340,8 @@ def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
         single = file.name == "traces.db"
         after = exported([] if single else file.parent.glob("*.parquet"))
         rows = [row for held in recorded_rows(file, after) for row in held.table.to_pylist()]
-        name = file.with_name("traces.parquet" if single else "store.parquet")
-        name = name.relative_to(out).as_posix()
+        beside = file.with_name("traces.parquet" if single else "store.parquet")
+        name = beside.relative_to(out).as_posix()
         before = [] if single else files.get(name, [])
         content = sorted([*before, *_texts(rows)])
         if rows or single:

@@ -485,6 +485,7 @@ class RecordWriter(Generic[_Record]):
 
     def _end(self) -> None:
         _here.discard(self.file.resolve())
-        with suppress(StorageError, DataError), self._store.transaction() as connection:
-            connection.execute("UPDATE runs SET process = '' WHERE number = ?", (self._run,))
+        if self._store.connected:  # not where it was removed, or it would be made again
+            with suppress(StorageError, DataError), self._store.transaction() as connection:
+                connection.execute("UPDATE runs SET process = '' WHERE number = ?", (self._run,))
         self._store.disconnect()

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +66,12 @@ from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import sampled_ids
 
-_REASONS_SHOWN = 5
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Runs every question of a data set to the full budget and keeps each round. "
-        "Resumable: run the same command again and it goes on where it stopped, and tries failed "
-        "questions anew."
+        "Runs every question of a data set to the full budget and keeps each round. Resumable: the same "
+        "command goes on where it stopped, and tries failed questions anew."
     )
     parser.add_argument(
         "--dataset",
@@ -358,10 +354,8 @@ def show_summary(
         put(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
         put(f" ({summary.recorded} {done} now, {summary.before} before)")
     if summary.failed:
-        say(f"{summary.failed} questions failed; run the same command again to retry them")
-        failed = failures_of(Path(arguments.out))
-        for name, (reason, _) in islice(failed.items(), _REASONS_SHOWN):
-            say(f"{name}: {reason}")
+        why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(arguments.out)).items()]
+        say(f"{summary.failed} questions failed ({'; '.join(why[:3])}); run again to retry them")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED

@@ -112,10 +112,9 @@ def record_all(
 ) -> RecordSummary:
     """Record every task that the writer does not hold yet.
 
-    Each finished record is durable before the next is reported. What fails is kept with its reason; what
-    failed in passing is tried up to three times more when the others have ended, everything else by the
-    next run, after the others. An interrupt lets what is under
-    way end, keeps what is finished and returns with ``interrupted``.
+    Each finished record is durable before the next is reported. What failed in passing is tried up to three
+    times more when the others have ended, everything else that failed by the next run. An interrupt lets what
+    is under way end, keeps what is finished and returns with ``interrupted``.
     """
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down
