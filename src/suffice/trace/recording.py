@@ -62,11 +62,10 @@ def stores_at(root: Path) -> list[Path]:
     return [file for file in found if not file.is_file() or file.stat().st_size]
 
 
-def live_store_at(path: str | Path) -> Path | None:
+def live_store(path: str | Path) -> Store | None:
     """The store of live loops that a path names; ``None``: there is none, or it is a recorder's."""
     file = store_at(path)
-    empty = file is None or not file.is_file() or not file.stat().st_size
-    return file if file is None or empty or not Store(file).is_recorders() else None
+    return None if file is None or (store := Store(file)).is_recorders() else store
 
 
 @dataclass(frozen=True, slots=True)

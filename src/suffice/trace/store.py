@@ -71,8 +71,7 @@ def store_place(record: str | Path) -> Path:
     """Where loops are recorded: ``FILE.db``, or ``record.db`` in a folder that holds no other record."""
     place = Path(record)
     there = store_at(place)
-    held = there is not None and there.is_file() and there.stat().st_size
-    if there is not None and held and Store(there).is_recorders():
+    if there is not None and Store(there).is_recorders():
         raise UsageError(
             f"{there} was written by suffice record, not by live loops; record into another place"
         )
@@ -347,6 +346,8 @@ class Store:
 
     def is_recorders(self) -> bool:
         """Whether a recorder wrote it, and not live loops."""
+        if not (self.file.is_file() and self.file.stat().st_size):
+            return False
         with self.transaction(write=False) as connection:
             found = connection.execute(f"SELECT 1 FROM runs WHERE {OF_RECORDERS}")  # noqa: S608
             return found.fetchone() is not None
