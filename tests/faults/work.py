@@ -310,6 +310,8 @@ def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
             content = _gist(content) if name.startswith("demo/") else content
             files[name] = sorted([*before, *content]) if before else content
     for file in [] if finished else sorted(out.rglob("*.db")):
+        if not file.stat().st_size:
+            continue  # killed before it was made
         single = file.name == "traces.db"
         after = exported([] if single else file.parent.glob("*.parquet"))
         rows = [row for held in recorded_rows(file, after) for row in held.table.to_pylist()]
