@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import Any
 
+from fastapi import APIRouter, Response
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -16,128 +15,87 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from starlette.requests import Request
-from starlette.responses import Response
 
-from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.openapi import Operation, described
+from suffice.serve.events import Event, QuestionBegun, RoundEnded
+from suffice.serve.service import Service
 
 OTHER = "other"
 """The label of a policy that is not in force any more, so that labels are as many as policies."""
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
-_MOST_OPEN = 100_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
-    """What is asked when the page is scraped."""
-
-    waiting: Callable[[], int]
-    lost_rounds: Callable[[], int]
-    record_failing: Callable[[], bool]
 
 
 class Metrics:
     """Counts events; names begin with ``suffice_``, and policies that are not in force are ``other``."""
 
-    def __init__(self, policies: Callable[[], Iterable[str]], levels: Levels | None = None) -> None:
-        self.registry = registry = CollectorRegistry()
-        self._policies = policies
-        self._open: dict[str, tuple[str, str]] = {}
-        self._lock = threading.Lock()
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        registry = CollectorRegistry()
+        to: dict[str, Any] = {"registry": registry}
         by = ("policy", "endpoint")
         self._requests = Counter(
             "suffice_requests",
             "Questions that ended, by what ended them.",
             (*by, "stopped_by"),
-            registry=registry,
+            **to,
         )
         self._rounds = Histogram(
-            "suffice_question_rounds", "Rounds a question.", by, buckets=_ROUNDS, registry=registry
+            "suffice_question_rounds", "Rounds a question.", by, buckets=_ROUNDS, **to
         )
         self._seconds = Histogram(
             "suffice_question_seconds",
             "Seconds from a question to its end.",
             by,
             buckets=_SECONDS,
-            registry=registry,
+            **to,
         )
         self._round_seconds = Histogram(
-            "suffice_round_seconds", "Seconds a round.", by, buckets=_SECONDS, registry=registry
+            "suffice_round_seconds", "Seconds a round.", by, buckets=_SECONDS, **to
         )
         self._tokens = Counter(
             "suffice_tokens",
             "Tokens of all calls; those cached are among the prompt's.",
             (*by, "kind"),
-            registry=registry,
+            **to,
         )
-        self._usd = Counter("suffice_cost_usd", "US dollars, as known.", by, registry=registry)
+        self._usd = Counter("suffice_cost_usd", "US dollars, as known.", by, **to)
         self._unpriced = Counter(
-            "suffice_unpriced_requests", "Questions whose cost is unknown.", by, registry=registry
+            "suffice_unpriced_requests", "Questions whose cost is unknown.", by, **to
         )
-        self._declined = Counter("suffice_abstentions", "Answers withheld.", by, registry=registry)
-        self._failed = Counter(
-            "suffice_errors", "Questions in which something failed.", by, registry=registry
-        )
-        self._in_flight = Gauge(
-            "suffice_in_flight", "Questions under way.", ("endpoint",), registry=registry
-        )
+        self._declined = Counter("suffice_abstentions", "Answers withheld.", by, **to)
+        self._failed = Counter("suffice_errors", "Questions in which something failed.", by, **to)
+        self._in_flight = Gauge("suffice_in_flight", "Questions under way.", ("endpoint",), **to)
         self._alarms = Gauge(
             "suffice_alarm",
             "1 once the watch in production raised an alarm of this kind.",
             ("policy", "kind"),
-            registry=registry,
+            **to,
         )
         self._reloads = Counter(
-            "suffice_policy_reloads", "Policy files taken up anew.", ("outcome",), registry=registry
+            "suffice_policy_reloads", "Policy files taken up anew.", ("outcome",), **to
         )
-        if levels is not None:
-            self._ask(levels)
+        for name, said, level in (
+            ("queue", "Questions that wait for a place.", lambda: service.places.waiting),
+            ("record_lost_rounds", "Rounds that are not in the record.", lambda: service.lost[0]),
+            ("record_failing", "1 while the record cannot be written.", lambda: service.failing),
+        ):
+            Gauge(f"suffice_{name}", said, **to).set_function(level)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
+        self.registry = registry
 
-    def _ask(self, levels: Levels) -> None:
-        registry = self.registry
-        waiting = Gauge("suffice_queue", "Questions that wait for a place.", registry=registry)
-        waiting.set_function(levels.waiting)
-        lost = Gauge(
-            "suffice_record_lost_rounds",
-            "Rounds that could not be recorded since the start.",
-            registry=registry,
-        )
-        lost.set_function(levels.lost_rounds)
-        failing = Gauge(
-            "suffice_record_failing",
-            "1 while the record cannot be written; what waits for room is in memory.",
-            registry=registry,
-        )
-        failing.set_function(lambda: float(levels.record_failing()))
-
-    # --- events ------------------------------------------------------------------------------------
     def on(self, event: Event) -> None:
         """Count it."""
+        policy = event.policy if event.policy in self._service.policies else OTHER
+        labels = policy, event.endpoint
         if isinstance(event, QuestionBegun):
-            policy = event.policy if event.policy in {*self._policies()} else OTHER
-            with self._lock:
-                if len(self._open) >= _MOST_OPEN:
-                    self._open.pop(next(iter(self._open)))
-                self._open[event.trace_id] = (policy, event.endpoint)
             self._in_flight.labels(event.endpoint).inc()
-        elif isinstance(event, RoundEnded):
-            labels = self._open.get(event.trace_id)
-            if labels is not None:
-                self._round_seconds.labels(*labels).observe(event.took_s)
-        else:
-            self._end(event)
-
-    def _end(self, event: QuestionEnded) -> None:
-        with self._lock:
-            labels = self._open.pop(event.trace_id, None)
-        if labels is None:
             return
-        self._in_flight.labels(labels[1]).dec()
+        if isinstance(event, RoundEnded):
+            self._round_seconds.labels(*labels).observe(event.took_s)
+            return
+        self._in_flight.labels(event.endpoint).dec()
         self._requests.labels(*labels, event.stopped_by).inc()
         self._rounds.labels(*labels).observe(event.rounds)
         self._seconds.labels(*labels).observe(event.took_s)
@@ -154,7 +112,6 @@ class Metrics:
         if event.error:
             self._failed.labels(*labels).inc()
 
-    # --- what others tell ----------------------------------------------------------------------------
     def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
         """A kind of alarm of the watch in production, of a fixed list."""
         self._alarms.labels(policy, kind).set(float(raised))
@@ -164,12 +121,14 @@ class Metrics:
         self._reloads.labels("taken").inc(taken)
         self._reloads.labels("refused").inc(refused)
 
-    # --- the page ------------------------------------------------------------------------------------
-    def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
-        return bytes(generate_latest(self.registry))
+    @property
+    def router(self) -> APIRouter:
+        """The page."""
+        router = APIRouter(tags=["operation"])
 
-    @described(Operation(gives={200: "text/plain"}))
-    async def page(self, _: Request) -> Response:
-        """What was counted, in Prometheus' text format."""
-        return Response(self.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        @router.get("/metrics", response_class=Response)
+        def metrics() -> Response:
+            """What was counted, in Prometheus' text format."""
+            return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+        return router

@@ -19,8 +19,8 @@ from suffice.live.loop import Loop
 from suffice.loops.answers.calls import ComingAnswer
 from suffice.protocols import Decision, Message, Retriever
 from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.replies import Refusal, refusal_of
 from suffice.trace.rounds.records import Passage, Round
-from suffice.web.replies import Refusal, refusal_of
 
 if TYPE_CHECKING:
     from suffice.serve.service import Places, Served, Service
@@ -266,6 +266,11 @@ class _Question:
         self._service = service
         self._order = order
         self._watched = order.watched
+        self._of: dict[str, Any] = {
+            "trace_id": order.watched.question_id,
+            "endpoint": order.endpoint,
+            "policy": order.served.name,
+        }
         self._put = put
         self._over = over
         self._coming = ComingAnswer()
@@ -299,10 +304,8 @@ class _Question:
         order, watched, live = self._order, self._watched, self._order.live
         self._service.tell(
             QuestionBegun(
-                trace_id=watched.question_id,
-                endpoint=order.endpoint,
-                policy=order.served.name,
-                policy_hash=order.served.hash or None,
+                **self._of,
+                policy_hash=order.served.hash,
                 model=live.model.name,
                 text=order.question,
             )
@@ -360,7 +363,7 @@ class _Question:
         tokens = tokens or Tokens.of(rounds)
         self._service.tell(
             QuestionEnded(
-                trace_id=self._watched.question_id,
+                **self._of,
                 rounds=len(rounds),
                 stopped_by=stopped_by,
                 reason=reason,
@@ -378,7 +381,7 @@ class _Question:
         """Tell of a round."""
         now = time.perf_counter()
         event = RoundEnded(
-            trace_id=self._watched.question_id,
+            **self._of,
             number=len(self._watched.decisions),
             round=finished,
             decision=decision,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
     return {**view.facts(), "split": split, "policies": view.policy_figures(split)}
 
 
-def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) -> dict[str, Any]:
+def question_page(view: RecordView, chosen: Selection, query: Mapping[str, str]) -> dict[str, Any]:
     """Some questions of a selection, with the cursors of the next and the previous ones."""
     if view.beginning and chosen != Selection():
         raise NotReadyError(view.progress.doing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from importlib.resources import files
@@ -14,22 +14,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 
-from suffice.errors import DataError, InternalError, SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.measures.measures import Measures
 from suffice.results.as_json import as_json
+from suffice.serve.application import application
+from suffice.serve.guard import PAGE_CONTENT, Door
+from suffice.serve.replies import Refusal
 from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers
 from suffice.view.data import NotReadyError, Progress, RecordView
 from suffice.view.selection import Selection, rows_shown
-from suffice.web.guard import PAGE_CONTENT, Door, Guard
-from suffice.web.replies import Refusal, refusal_of
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -154,67 +152,102 @@ class Shown:
         return str([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
 
-def viewer_app(shown: Shown, door: Door | None = None) -> ASGIApp:
-    """The viewer of a record; ``door`` says who may come in (left out: whoever reaches it by an address)."""
+_GIVEN = b'id="given">{}'
+Ask = Mapping[str, str]
+_ANSWERS: dict[str, Callable[[Shown, Ask], Any]] = {
+    "record": lambda shown, query: {
+        **answers.figures(shown.view, query.get("split", "")),
+        "version": shown.version,
+        "live": shown.trouble or None,
+    },
+    "questions": lambda shown, query: answers.question_page(shown.view, Selection.of(query), query),
+    "what-if": lambda shown, query: answers.what_if(
+        shown.view, *(query.get(name, "") for name in ("rule", "against", "split"))
+    ),
+    "compare": lambda shown, query: answers.compared(
+        shown.view, *(query.get(name, "") for name in ("a", "b", "rule", "split"))
+    ),
+    "promises": lambda shown, _: answers.promises(shown.view),
+    "arrived": lambda shown, _: {
+        "version": shown.version,
+        "questions": shown.arrived,
+        "trouble": shown.trouble,
+    },
+}
+
+
+def viewer_app(shown: Shown) -> FastAPI:
+    """The viewer of a record, for whoever reaches it by an address."""
+    app = application([viewer_router(shown)], Door(content=PAGE_CONTENT))
+    app.add_exception_handler(NotReadyError, _not_ready)
+    return app
+
+
+async def _not_ready(_: Request, error: Exception) -> Response:
+    return Refusal(503, str(error), code="not_ready", headers={"Retry-After": "1"}).reply()
+
+
+def viewer_router(shown: Shown) -> APIRouter:
+    """The page of a record and its data."""
+    router = APIRouter(tags=["viewer"])
     served = assets()
     page = served.pop("index.html")
 
-    async def asset(request: Request) -> Response:  # no thread: they wait for nothing
-        name = request.path_params["name"]
+    def asked(request: Request) -> Ask:
+        if len(request.url.query) > _LONGEST_QUERY:
+            raise Refusal(414, f"a query may have {_LONGEST_QUERY:,} characters")
+        return request.query_params
+
+    @router.get("/api/question/{id:path}")
+    def question(id: str, request: Request) -> Response:  # noqa: A002 - the path's
+        """A question round by round, and where every policy stops and why."""
+        query = asked(request)
+        told = answers.one_question(shown.view, id, query.get("rule", ""), Selection.of(query))
+        return _tagged(request, document(told))
+
+    @router.get("/api/chart")
+    def chart(request: Request) -> Response:
+        """Scores against cost, as a picture."""
+        query = asked(request)
+        drawn = answers.chart(shown.view, query.get("split", ""), query.get("rule", ""))
+        return _tagged(request, drawn.encode(), "image/svg+xml")
+
+    @router.get("/api/live")
+    async def live() -> Response:
+        """Where measuring stands and that the record grew, as events."""
+        if shown.listeners >= _MOST_LISTENERS:
+            raise Refusal(429, "too many pages follow this record", headers={"Retry-After": "30"})
+        return StreamingResponse(_events(shown), media_type="text/event-stream")
+
+    @router.get("/api/{name}")
+    def data(name: str, request: Request) -> Response:
+        """The record, its questions, a rule tried, two policies, promises, what arrived."""
+        if name not in _ANSWERS:
+            raise Refusal(404, f"there is no {name[:40]!r}; known: {', '.join(_ANSWERS)}")
+        return _tagged(request, document(_ANSWERS[name](shown, asked(request))))
+
+    @router.get("/")
+    @router.get("/index.html")
+    def index(request: Request) -> Response:
+        """The page, with what it asks for first written into it, as far as that is known."""
+        told, query = {}, request.query_params
+        for name in ("record", "questions") if query.get("view") == "questions" else ("record",):
+            with suppress(SufficeError, Refusal):  # the page will be told when it asks
+                told[name] = _ANSWERS[name](shown, query)
+        given = b'id="given">' + document(told).replace(b"<", b"\\u003c")
+        return _tagged(request, page.replace(_GIVEN, given, 1), _KINDS[".html"])
+
+    @router.get("/{name}")
+    async def asset(name: str, request: Request) -> Response:
+        """A file of the page."""
         if name not in served:
             raise Refusal(404, "there is no such page")
         return _tagged(request, served[name], _KINDS[Path(name).suffix])
 
-    def index(request: Request) -> Response:
-        return _tagged(request, page.replace(_GIVEN, _given(shown, request), 1), _KINDS[".html"])
-
-    routes = [
-        *(Route(f"/api/{name}", _answering(shown, answer)) for name, answer in _ANSWERS.items()),
-        Route("/api/question/{id:path}", _answering(shown, _question)),
-        Route("/api/chart", _charting(shown)),
-        Route("/api/live", _following(shown)),
-        Route("/", index),
-        Route("/index.html", index),
-        Route("/{name}", asset),
-    ]
-    app = Starlette(
-        routes=routes,
-        exception_handlers={Refusal: _refused, SufficeError: _failed, 404: _no_page},
-    )
-    return Guard(app, door or Door(content=PAGE_CONTENT))
+    return router
 
 
-_GIVEN = b'id="given">{}'
-
-
-def _given(shown: Shown, request: Request) -> bytes:
-    """What the page asks for first, written into it, as far as it is known."""
-    wanted = {"record": _record}
-    if request.query_params.get("view") == "questions":
-        wanted["questions"] = _questions
-    told = {}
-    for name, answer in wanted.items():
-        with suppress(SufficeError, Refusal):  # the page will be told when it asks
-            told[name] = answer(shown, request)
-    return b'id="given">' + document(told).replace(b"<", b"\\u003c")
-
-
-def _refused(_: Request, error: Exception) -> Response:
-    return error.reply() if isinstance(error, Refusal) else _no_page(_, error)
-
-
-def _no_page(_: Request, __: Exception) -> Response:
-    return Refusal(404, "there is no such page").reply()
-
-
-def _failed(_: Request, error: Exception) -> Response:
-    if isinstance(error, NotReadyError):
-        return Refusal(503, str(error), code="not_ready", headers={"Retry-After": "1"}).reply()
-    told = error if isinstance(error, SufficeError) else InternalError(str(error))
-    return refusal_of(told).reply()
-
-
-def _tagged(request: Request, content: bytes, kind: str) -> Response:
+def _tagged(request: Request, content: bytes, kind: str = "application/json") -> Response:
     """The content, or that it is what the client has."""
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
@@ -227,88 +260,6 @@ def document(value: object) -> bytes:
     """Strict JSON in as few bytes as it takes."""
     text = json.dumps(as_json(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
-
-
-_Answer = Callable[[Shown, Request], Any]
-
-
-def _answering(shown: Shown, answer: _Answer) -> Callable[[Request], Response]:
-    def handle(request: Request) -> Response:
-        if len(request.url.query) > _LONGEST_QUERY:
-            raise Refusal(414, f"a query may have {_LONGEST_QUERY:,} characters")
-        return _tagged(request, document(answer(shown, request)), "application/json")
-
-    return handle
-
-
-def _record(shown: Shown, request: Request) -> dict[str, Any]:
-    told = answers.figures(shown.view, request.query_params.get("split", ""))
-    return {**told, "version": shown.version, "live": shown.trouble or None}
-
-
-def _questions(shown: Shown, request: Request) -> dict[str, Any]:
-    query = dict(request.query_params)
-    return answers.question_page(shown.view, Selection.of(query), query)
-
-
-def _question(shown: Shown, request: Request) -> dict[str, Any]:
-    query = dict(request.query_params)
-    chosen, name = Selection.of(query), request.path_params["id"]
-    return answers.one_question(shown.view, name, query.get("rule", ""), chosen)
-
-
-def _what_if(shown: Shown, request: Request) -> dict[str, Any]:
-    query = request.query_params
-    return answers.what_if(
-        shown.view, query.get("rule", ""), query.get("against", ""), query.get("split", "")
-    )
-
-
-def _compared(shown: Shown, request: Request) -> dict[str, Any]:
-    query = request.query_params
-    return answers.compared(
-        shown.view,
-        query.get("a", ""),
-        query.get("b", ""),
-        query.get("rule", ""),
-        query.get("split", ""),
-    )
-
-
-def _promises(shown: Shown, _: Request) -> dict[str, Any]:
-    return answers.promises(shown.view)
-
-
-def _arrived(shown: Shown, _: Request) -> dict[str, Any]:
-    return {"version": shown.version, "questions": shown.arrived, "trouble": shown.trouble}
-
-
-_ANSWERS: dict[str, _Answer] = {
-    "record": _record,
-    "questions": _questions,
-    "what-if": _what_if,
-    "compare": _compared,
-    "promises": _promises,
-    "arrived": _arrived,
-}
-
-
-def _charting(shown: Shown) -> Callable[[Request], Response]:
-    def handle(request: Request) -> Response:
-        query = request.query_params
-        drawn = answers.chart(shown.view, query.get("split", ""), query.get("rule", ""))
-        return _tagged(request, drawn.encode(), "image/svg+xml")
-
-    return handle
-
-
-def _following(shown: Shown) -> Callable[[Request], Any]:
-    async def handle(_: Request) -> Response:
-        if shown.listeners >= _MOST_LISTENERS:
-            raise Refusal(429, "too many pages follow this record", headers={"Retry-After": "30"})
-        return StreamingResponse(_events(shown), media_type="text/event-stream")
-
-    return handle
 
 
 async def _events(shown: Shown) -> AsyncIterator[bytes]:

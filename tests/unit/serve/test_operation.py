@@ -29,8 +29,9 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
-from suffice.serve.events import QuestionBegun, QuestionEnded
-from suffice.serve.operation import Surroundings
+from suffice.serve.events import QuestionEnded
+from suffice.serve.guard import new_token
+from suffice.serve.operation import Operation, check
 from suffice.serve.settings import (
     ModelSettings,
     OperationSettings,
@@ -41,21 +42,15 @@ from suffice.serve.settings import (
 )
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import Store
-from suffice.web.guard import new_token
 
 
 @contextmanager
-def served(settings: ServeSettings, **further: Any) -> Iterator[tuple[TestClient, Surroundings]]:
+def served(settings: ServeSettings, **further: Any) -> Iterator[tuple[TestClient, Operation]]:
     """A client of a service with everything around it, as ``suffice serve`` puts it together."""
-    around = Surroundings(settings)
-    held = service(
-        observers=around.observers,
-        record=settings.record.folder,
-        texts=settings.record.texts,
-        **further,
-    )
-    around.attach(held)
-    app = make_app(held, routes=around.routes, middleware=around.middleware, beside=around.running)
+    check(settings)
+    held = service(record=settings.record.folder, texts=settings.record.texts, **further)
+    around = Operation(settings, held)
+    app = make_app(held, routers=around.routers, door=around.door, beside=around.running)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client, around
 
@@ -112,25 +107,29 @@ def test_tokens_are_taken_up_anew_and_a_file_of_none_opens_nothing(tmp_path: Pat
 
 def test_others_ask_with_a_token_or_not_at_all() -> None:
     with pytest.raises(UsageError, match="--allow-unauthenticated"):
-        Surroundings(ServeSettings(host="0.0.0.0"))
-    Surroundings(
-        ServeSettings(host="0.0.0.0", security=SecuritySettings(allow_unauthenticated=True))
-    )
+        check(ServeSettings(host="0.0.0.0"))
+    check(ServeSettings(host="0.0.0.0", security=SecuritySettings(allow_unauthenticated=True)))
 
 
-def test_a_question_is_counted_and_logged_without_its_text(tmp_path: Path) -> None:
-    log = tmp_path / "access.jsonl"
-    settings = ServeSettings(operation=OperationSettings(log=str(log)))
-    with served(settings) as (client, _):
+def test_a_question_is_counted_without_its_text() -> None:
+    with served(ServeSettings()) as (client, _):
         assert ask(client).status_code == 200
         assert client.get("/health/ready").json() == {"status": "ready"}
         said = metrics(client)
         assert (said["suffice_requests_total"], said["suffice_in_flight"]) == (1, 0)
         assert said["suffice_question_rounds_sum"] == 2
         assert said["suffice_tokens_total"] > 0
-    (line,) = log.read_text().splitlines()
-    assert json.loads(line)["stopped_by"] in ("policy", "budget")
-    assert QUESTION not in line
+        assert QUESTION not in client.get("/metrics").text
+
+
+def test_requests_are_logged_where_it_is_asked_for(tmp_path: Path) -> None:
+    settings = ServeSettings(operation=OperationSettings(log=str(tmp_path / "access")))
+    with served(settings):
+        logging.getLogger("uvicorn.access").info("a request")
+    logging.getLogger("uvicorn.access").info("another, after the end")
+    assert (tmp_path / "access").read_text().endswith(" a request\n")
+    with pytest.raises(UsageError, match="access log"):
+        Operation(ServeSettings(operation=OperationSettings(log=str(tmp_path))), service())
 
 
 def test_a_service_that_ends_or_cannot_answer_is_not_ready(
@@ -289,16 +288,14 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
 
 
 def test_loops_of_others_say_nothing_of_the_model_here() -> None:
-    lately: Any = Surroundings(ServeSettings()).observers[0]
+    held = service()
+    Operation(ServeSettings(), held)
+    lately: Any = held.observers[0]
     for endpoint, failed in (("loops", False), ("chat", True)):
-        begun: Any = {"endpoint": endpoint, "policy": "p", "policy_hash": None, "model": ""}
-        lately.on(QuestionBegun(trace_id=endpoint, text="q", **begun))
-        over = QuestionEnded(
-            trace_id=endpoint, rounds=0, stopped_by="error", took_s=0.0, error="broke"
-        )
-        lately.on(over)
+        of: Any = {"trace_id": endpoint, "endpoint": endpoint, "policy": "p"}
+        over = QuestionEnded(**of, rounds=0, stopped_by="error", took_s=0.0, error="broke")
+        held.tell(over)
         assert lately.failed is failed
-    assert not lately.others
 
 
 # --- the policies in force, watched --------------------------------------------------------------
@@ -316,10 +313,9 @@ def alarming_record(folder: Path) -> Path:
     return file
 
 
-def watched_settings(tmp_path: Path, url: str, **further: Any) -> ServeSettings:
+def watched_settings(tmp_path: Path, url: str) -> ServeSettings:
     return ServeSettings(
         record=RecordSettings(folder=str(tmp_path / "r")),
-        operation=OperationSettings(**further),
         watch=WatchSettings(seconds=0.01, webhook=url, metric="em", max_loss=0.1, first=3),
     )
 
@@ -355,10 +351,10 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) -> None:
-    file, log = alarming_record(tmp_path / "r"), tmp_path / "access.jsonl"
+    file = alarming_record(tmp_path / "r")
     policies = {"p": str(file)}
     with taking_posts(204) as (url, taken):
-        settings = watched_settings(tmp_path, url, log=str(log))
+        settings = watched_settings(tmp_path, url)
         for asked in (25, 26):  # the second time after a restart
             with served(settings, policies=policies) as (client, _):
                 assert [*alarms(client)] == [*KINDS]
@@ -368,9 +364,6 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) ->
                 wait_for(lambda: len(taken) == 1)
                 assert alarms(client) == {**dict.fromkeys(KINDS, 0.0), "loss": 1.0}
         assert [post["alarm"] for post in taken] == ["loss"]
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    (told,) = [line for line in lines if "alarm" in line]
-    assert (told["policy"], told["id"]) == ("p", taken[0]["id"])
     assert read_traces(tmp_path / "r").n_questions == 26
     settings = watched_settings(tmp_path, "http://localhost/")
     with served(settings, policies=policies) as (client, around):
@@ -413,10 +406,10 @@ def test_where_nothing_is_watched_nothing_can_be_posted(tmp_path: Path) -> None:
     for record, seconds in ((None, 60.0), (folder, 0.0), (folder, -1.0)):
         own = WatchSettings(seconds=seconds, webhook=url)
         with pytest.raises(UsageError, match=r"\[watch\]"):
-            Surroundings(ServeSettings(record=RecordSettings(folder=record), watch=own))
+            check(ServeSettings(record=RecordSettings(folder=record), watch=own))
     wrong = ServeSettings(record=RecordSettings(folder=folder), watch=WatchSettings(level=2.0))
     with pytest.raises(UsageError, match="level"):
-        Surroundings(wrong)
+        check(wrong)
     off = WatchSettings(seconds=0.0)
     settings = ServeSettings(record=RecordSettings(folder=folder), watch=off)
     with served(settings) as (client, _):
@@ -428,5 +421,5 @@ def test_where_nothing_is_watched_nothing_can_be_posted(tmp_path: Path) -> None:
 def test_a_long_rule_is_no_file_to_watch() -> None:
     rule = " or ".join(f"overlap > 0.{number}" for number in range(100, 140))
     settings = ServeSettings(policies={"long": rule, "file": "policies/p.json"})
-    watched = Surroundings(settings).hooks(print).watched()
+    watched = Operation(settings, service()).hooks(print).watched()
     assert [file.name for file in watched] == ["p.json"]

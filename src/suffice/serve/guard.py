@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice.errors import DataError, UsageError
+from suffice.serve.replies import Refusal
 from suffice.trace.durable import in_turn, replace_file
-from suffice.web.replies import Refusal
 
 API_CONTENT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 PAGE_CONTENT = (
@@ -44,7 +45,6 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_HEAD_BYTES = 32 << 10
-_LOOK_S = 1.0  # at least so often for who is too slow
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
@@ -198,15 +198,33 @@ class Door:
     body_s: float = 20.0
     send_s: float = 60.0
     request_s: float = 900.0
+    requests: int = 1024
+
+
+def full(said: str) -> Refusal:
+    """What is said to whoever comes while there is no room (503)."""
+    return Refusal(
+        503,
+        said,
+        kind="server_error",
+        code="too_many_connections",
+        headers={"Retry-After": "1", "Connection": "close"},
+    )
+
+
+def caller_of(request: HTTPConnection) -> str:
+    """The name of a request's token, else its address."""
+    return getattr(request.state, "caller", "") or address_of(request.scope)
 
 
 class Guard:
-    """ASGI middleware; ``request.state.caller`` is the name of the token, empty where none is asked."""
+    """ASGI middleware; ``state.caller`` of a request is the name of its token, empty where none is asked."""
 
     def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
         self._app = app
         self._door = door
         self._rates = rates or Rates(door.requests_per_minute, door.burst)
+        self._under_way = 0
         self._hosts = frozenset(name.lower() for name in door.hosts)
         self._headers = {**_ALWAYS, b"content-security-policy": door.content.encode()}
 
@@ -226,7 +244,61 @@ class Guard:
             await refusal.reply()(scope, receive, say)
             return
         scope.setdefault("state", {})["caller"] = caller
-        await _Timed(self._door, receive, say).run(self._app, scope)
+        if scope["path"] in self._door.open_paths:
+            await self._app(scope, receive, say)
+            return
+        if self._under_way >= self._door.requests:
+            said = (
+                f"{self._under_way:,} requests are under way, which is the limit; ask again later"
+            )
+            await full(said).reply()(scope, receive, say)
+            return
+        self._under_way += 1
+        try:
+            await self._timed(scope, receive, say)
+        finally:
+            self._under_way -= 1
+
+    async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request against the clock: its body, every piece of its answer, and all of it."""
+        now = asyncio.get_running_loop().time
+        limit, end, body_end = (
+            asyncio.timeout(None),
+            now() + self._door.request_s,
+            now() + self._door.body_s,
+        )
+        whole = started = False
+
+        async def taken() -> Message:
+            nonlocal whole
+            if whole:
+                return await receive()
+            limit.reschedule(min(body_end, end))
+            message = await receive()
+            whole = not message.get("more_body", False)
+            limit.reschedule(end)
+            return message
+
+        async def said(message: Message) -> None:
+            nonlocal started
+            started = True
+            limit.reschedule(min(end, now() + self._door.send_s))
+            await send(message)
+            limit.reschedule(end)
+
+        try:
+            async with limit:
+                limit.reschedule(end)
+                await self._app(scope, taken, said)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if started:
+                return  # uvicorn cuts the connection, so the client sees that the answer is not whole
+            status, what = (504, "the answer") if whole else (408, "the body")
+            refusal = Refusal(status, f"it took too long to wait for {what}", code="too_slow")
+            with suppress(OSError):
+                await refusal.reply()(scope, receive, send)
 
     # --- who comes ---------------------------------------------------------------------------------
     def _let_in(self, scope: Scope) -> str:
@@ -327,64 +399,3 @@ def _in_digits(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class _Timed:
-    """One request against the clock: its body, every piece of its answer, and all of it.
-
-    The clock is looked at now and then, since a timer for each piece would cost more than the guard.
-    """
-
-    def __init__(self, door: Door, receive: Receive, send: Send) -> None:
-        self._door = door
-        self._receive = receive
-        self._send = send
-        self._whole = self._started = False
-        self._waits_for = "the answer"
-        self._loop = asyncio.get_running_loop()
-        begun = self._loop.time()
-        self._due = self._end = begun + door.request_s
-        self._body_end = min(self._end, begun + door.body_s)
-        self._every = min(_LOOK_S, min(door.request_s, door.body_s, door.send_s) / 2)
-        self._limit = asyncio.timeout(None)
-
-    async def run(self, app: ASGIApp, scope: Scope) -> None:
-        self._timer = self._loop.call_later(self._every, self._look)
-        try:
-            async with self._limit:
-                await app(scope, self._taken, self._said)
-        except TimeoutError:
-            if not self._limit.expired():
-                raise
-            if self._started:
-                return  # uvicorn cuts the connection, so the client sees that the answer is not whole
-            status = 408 if self._waits_for == "the body" else 504
-            refusal = Refusal(
-                status, f"it took too long to wait for {self._waits_for}", code="too_slow"
-            )
-            with suppress(OSError):
-                await refusal.reply()(scope, self._receive, self._send)
-        finally:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        if now >= self._due:
-            self._limit.reschedule(now)
-        else:
-            self._timer = self._loop.call_at(min(self._due, now + self._every), self._look)
-
-    async def _taken(self) -> Message:
-        if self._whole:
-            return await self._receive()
-        self._waits_for, self._due = "the body", self._body_end
-        message = await self._receive()
-        self._whole = not message.get("more_body", False)
-        self._waits_for, self._due = "the answer", self._end
-        return message
-
-    async def _said(self, message: Message) -> None:
-        self._started = True
-        self._due = min(self._end, self._loop.time() + self._door.send_s)
-        await self._send(message)
-        self._due = self._end

@@ -11,8 +11,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from suffice.errors import DataError, UsageError
-from suffice.web.guard import Door, Guard, Rates, Token, check_exposed, new_token, read_tokens
-from suffice.web.replies import Refusal
+from suffice.serve.guard import Door, Guard, Rates, Token, check_exposed, new_token, read_tokens
+from suffice.serve.replies import Refusal
 
 SECRET = "suffice-of-the-test"
 TOKEN = Token(name="anna", sha256=hashlib.sha256(SECRET.encode()).hexdigest())

@@ -18,13 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from suffice.web.run import Files
-
 APP = """
     import asyncio, sys, time
     from pathlib import Path
-    from suffice.web.guard import Door, Guard
-    from suffice.web.run import Hooks, Listening, run
+    from suffice.serve.guard import Door, Guard
+    from suffice.serve.listen import Hooks, Listening, run
 
     folder = Path(sys.argv[1])
     if len(sys.argv) > 2:
@@ -56,7 +54,7 @@ APP = """
     )
     listening = Listening(port=0, poll_s=0.05, head_s=float(sys.argv[3]) if len(sys.argv) > 3 else 0.3,
         end_s=2, connections=50)
-    run(Guard(app, Door(body_s=0.3)), listening, hooks)
+    run(Guard(app, Door(body_s=0.3, requests=50)), listening, hooks)
     print("ended", flush=True)
 """
 
@@ -214,7 +212,7 @@ def test_connections_stay_below_the_files_that_may_be_open() -> None:
     def said(soft: int, hard: int, wanted: int) -> list[str]:
         code = f"""
             import resource
-            from suffice.web.run import open_at_once
+            from suffice.serve.listen import open_at_once
             resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
             try:
                 print(open_at_once({wanted}), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -269,22 +267,3 @@ def test_a_second_signal_waits_for_nothing(running: Running) -> None:
         time.sleep(0.05)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(5) == 0
-
-
-def test_files_change_by_what_stands_in_them(tmp_path: Path) -> None:
-    file = tmp_path / "policy.json"
-    file.write_text("one")
-    files = Files(lambda: [file])
-    assert not files.changed()
-    os.utime(file, ns=(1, 1))
-    assert not files.changed()  # written again as it was
-    file.write_text("two")
-    assert files.changed()
-    assert not files.changed()
-    file.unlink()
-    assert not files.changed()
-    file.write_text("two")
-    assert not files.changed()
-    file.write_text("three")
-    os.utime(file, ns=(0, 0))  # a clock that was set back
-    assert files.changed()
