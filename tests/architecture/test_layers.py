@@ -61,7 +61,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cli": EVERYTHING,
 }
 
-WEB = frozenset({"fastapi", "prometheus_client", "pydantic", "pydantic_core", "starlette", "uvicorn"})
+WEB = frozenset(
+    {"fastapi", "prometheus_client", "pydantic", "pydantic_core", "starlette", "uvicorn"}
+    | {"typing_extensions"}
+)
 # Third-party packages that may be imported when a module is loaded; all others only when used.
 AT_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(MAY_IMPORT, frozenset({"numpy"})),

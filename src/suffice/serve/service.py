@@ -89,8 +89,8 @@ class Wanted(Body):
     """What a request asks for beside an answer; ``null``: as the service has it."""
 
     policy: str | None = None
-    max_rounds: int | None = Field(None, ge=1, description="no more than the policy's own budget")
-    budget_usd: float | None = Field(None, gt=0, lt=1e9, description="needs prices")
+    max_rounds: int | None = Field(default=None, ge=1, description="at most the policy's own")
+    budget_usd: float | None = Field(default=None, gt=0, lt=1e9, description="needs prices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,8 @@ class Service:
         self._watches: set[Watch] = set()
         self._lock = threading.RLock()
         self._under_way: Counter[Watch] = Counter()
-        self._sources = dict(policies or {DEFAULT_POLICY: None})
+        sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
+        self._sources = dict(sources)
         self.policies: Mapping[str, Served] = {
             name: self._made(name, source) for name, source in self._sources.items()
         }
@@ -224,7 +225,8 @@ class Service:
     def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
         ground, notes, live = self.ground, list[str](), None
         try:
-            chosen = choose_policy(source, pipeline=ground and ground.settings.pipeline)
+            pipeline = None if ground is None else ground.settings.pipeline
+            chosen = choose_policy(source, pipeline=pipeline)
             file = PolicyFile(chosen.policy, chosen.max_rounds)
             if ground is None:
                 watch = self._following(file)

@@ -19,7 +19,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Generation, GenerationRequest
-from suffice.serve.asking import stream
+from suffice.serve.endpoints.asking import stream
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.replies import Refusal
 from suffice.serve.service import Service, Wanted

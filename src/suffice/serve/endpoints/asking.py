@@ -131,9 +131,9 @@ def wanted_of(asking: Asking, headers: Wanted, service: Service) -> Wanted:
             known = [f"{PREFIX}{policy}" for policy in service.policies]
             said = unknown_name("model", str(asking.model)[:100], known)
             raise Refusal(404, said, code="model_not_found", param="model")
-    stated = {"policy": name}
-    for wanted in (asking.suffice or Wanted(), headers):
-        stated |= wanted.model_dump(exclude_none=True)
+    stated: dict[str, Any] = {"policy": name}
+    for wanted in (asking.suffice, headers):
+        stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
     if stated["policy"] is not None:
         stated["policy"] = stated["policy"].removeprefix(PREFIX)
     return Wanted.model_validate(stated)
