@@ -91,7 +91,7 @@ class AnswerReply(Open):
     suffice: dict[str, Any]
 
 
-def _of_headers(
+async def _of_headers(
     x_suffice_policy: Annotated[str | None, Header(description="which policy decides")] = None,
     x_suffice_max_rounds: Annotated[
         int | None, Header(ge=1, description="at most so many rounds")

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation, Tag
 from pydantic import ValidationError as Misfit
 from typing_extensions import TypedDict
@@ -177,17 +177,16 @@ def decision_router(service: Service) -> APIRouter:
     """The route of stateless decisions."""
     router = APIRouter(route_class=JsonRoute, tags=["decisions"])
 
-    @router.post("/v1/decisions")
-    def decide(
-        body: DecisionBody, x_suffice_policy: PolicyHeader = None
-    ) -> Decided | SeveralDecided:
+    # a thread decides and writes the reply: FastAPI would have another one look at it again
+    @router.post("/v1/decisions", response_model=Decided | SeveralDecided)
+    def decide(body: DecisionBody, x_suffice_policy: PolicyHeader = None) -> Response:
         """Decide about the rounds of a question, or of several.
 
         Nothing is kept: a request may be repeated. The decision is the one that the policy takes in replay
         and in a loop of Python, to the bit.
         """
         if isinstance(body, DecisionRequest):
-            return _decided(service, body, x_suffice_policy)
+            return _written(_decided(service, body, x_suffice_policy))
         decisions: list[Decided | ErrorReply] = []
         for held in body.requests:
             try:
@@ -195,9 +194,13 @@ def decision_router(service: Service) -> APIRouter:
                 decisions.append(_decided(service, asked, x_suffice_policy))
             except (Refusal, SufficeError, Misfit) as error:
                 decisions.append(ErrorReply.model_validate(refusal_of(error).document))
-        return SeveralDecided(decisions=decisions)
+        return _written(SeveralDecided(decisions=decisions))
 
     return router
+
+
+def _written(reply: BaseModel) -> Response:
+    return Response(reply.model_dump_json(), media_type="application/json")
 
 
 def _decided(service: Service, asked: DecisionRequest, named: str | None) -> Decided:

@@ -150,7 +150,7 @@ class Labelled(BaseModel):
     question_id: str
 
 
-def _key(
+async def _key(
     request: Request,
     idempotency_key: Annotated[
         str, Header(max_length=200, description="a random text; repeated, it repeats the reply")
