@@ -161,7 +161,7 @@ class Rates:
         enough = level >= 1
         self._levels[caller] = (level - enough, now)
         if len(self._levels) > _MOST_CALLERS:
-            self._forget(now)
+            del self._levels[next(iter(self._levels))]  # unused for longest
         return 0.0 if enough else (1 - level) / self._rate
 
     def take(self, caller: str, what: str) -> None:
@@ -175,12 +175,6 @@ class Rates:
                 code="rate_limit_exceeded",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-
-    def _forget(self, now: float) -> None:
-        """Buckets that are full again are like new ones; of the others those unused for longest go."""
-        full_after = self._burst / self._rate
-        kept = [item for item in self._levels.items() if now - item[1][1] < full_after]
-        self._levels = dict(kept[-_MOST_CALLERS // 2 :])
 
 
 # --- the guard ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from suffice.errors import BackendError
 from suffice.live.ask import AskSettings
 from suffice.live.budgets import Budgets
 from suffice.protocols import Generation, GenerationRequest
-from suffice.serve.settings import LimitSettings
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
@@ -175,13 +174,6 @@ def test_a_question_is_understood_by_what_was_said_before(stated: str, tmp_path:
     assert [one.usage.llm_calls for one in plain.rounds] == [0, 1]
     assert [one.usage.llm_calls for one in recorded.rounds] == [1, 1]
     assert recorded.rounds[0].usage.latency_s is not None
-
-
-def test_as_much_of_a_conversation_is_read_as_the_service_is_set_to() -> None:
-    model = ScriptedModel(lambda request, _: f"Answer: {len(str(request.prompt))}")
-    with client(service(model, limits=LimitSettings(turns=0))) as asked:
-        told = chat(asked, messages=SAID).json()
-    assert told["suffice"]["question"] == "And where was he born?"
 
 
 def test_models_are_policies() -> None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, service
 
 from suffice.concurrency import may_be_cut
-from suffice.errors import UsageError
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import choose_policy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Generation, GenerationRequest
-from suffice.serve.endpoints.asking import stream
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.replies import Refusal
 from suffice.serve.service import Service, Wanted
@@ -108,45 +105,6 @@ def test_who_asks_again_at_once_finds_the_place_free() -> None:
     asyncio.run(again())
 
 
-def test_what_was_told_before_anybody_looks_is_sent_in_one_piece() -> None:
-    heard, sent = Heard(), list[str]()
-    served = service(observers=[heard])
-
-    async def ask() -> None:
-        under_way = await begin(served, streams=True)
-        while len(heard.events) < 4:
-            time.sleep(0.001)
-        time.sleep(0.02)
-
-        async def said() -> AsyncIterator[str]:
-            async for told in under_way:
-                yield f"{type(told).__name__} "
-
-        sent.extend([str(piece) async for piece in stream(under_way, said()).body_iterator])
-
-    asyncio.run(ask())
-    assert len("".join(sent).split()) > 4
-    assert len([piece for piece in sent if piece]) == 1
-
-
-def test_a_client_that_hangs_up_while_it_waits_is_forgotten() -> None:
-    model = Held()
-    served = service(model, limits=LimitSettings(questions=1))
-
-    async def hang_up() -> None:
-        first, gone = await begin(served), asyncio.Event()
-        waits = asyncio.create_task(begin(served, hung_up=gone.wait))
-        await asyncio.sleep(0)
-        gone.set()
-        with pytest.raises(Refusal, match="hung up"):
-            await waits
-        assert served.places.waiting == 0
-        model.go.set()
-        await done(first)
-
-    asyncio.run(hang_up())
-
-
 def test_a_request_ends_in_time_and_finished_rounds_are_kept(tmp_path: Path) -> None:
     slow = threading.Event()
 
@@ -222,11 +180,6 @@ def test_a_policy_file_that_changed_is_taken_up_and_a_broken_one_is_not(tmp_path
         assert len((await done(await begin(served))).answered.rounds) == 1
 
     asyncio.run(while_one_is_under_way())
-
-
-def test_a_policy_that_cannot_be_served_is_named() -> None:
-    with pytest.raises(UsageError, match="policy 'mine': unknown policy"):
-        service(policies={"mine": "fixedd-2"})
 
 
 def test_the_answer_is_that_of_ask() -> None:

@@ -157,7 +157,8 @@ async def _key(
     ] = "",
 ) -> str:
     """The client's own key, by whom it is."""
-    return f"{caller_of(request)}/{idempotency_key}" if idempotency_key else ""
+    caller = getattr(request.state, "caller", "")
+    return f"{caller}/{idempotency_key}" if idempotency_key else ""
 
 
 Key = Annotated[str, Depends(_key)]
