@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
-import math
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice.errors import DataError, UsageError
-from suffice.serve.replies import Refusal
+from suffice.serve.replies import Refusal, full, too_many
 from suffice.trace.durable import in_turn, replace_file
 
 API_CONTENT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -110,28 +110,21 @@ def _sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
 
-def _named_by(secret: bytes, tokens: Iterable[Token]) -> str | None:
-    """Whose it is; every token is compared, each in the same time, whichever matches."""
-    digest, name = _sha256(secret), None
+def _named_by(secret: bytes, tokens: Iterable[Token]) -> str:
+    """Whose it is, or nobody's; every token is compared, each in the same time, whichever matches."""
+    digest, name = _sha256(secret), ""
     for token in tokens:
         if secrets.compare_digest(digest, token.sha256):
             name = token.name
     return name
 
 
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def check_exposed(address: str, tokens: Sequence[Token], *, allow_unauthenticated: bool) -> None:
     """Refuse to let others ask without a token, unless that was typed."""
-    if tokens or allow_unauthenticated or is_loopback(address):
+    if tokens or allow_unauthenticated or address == "localhost":
+        return
+    digits = _ip(address)
+    if digits is not None and digits.is_loopback:
         return
     raise UsageError(
         f"whoever reaches {address} could ask; make a token with --new-token NAME --tokens FILE, or listen "
@@ -168,13 +161,8 @@ class Rates:
         """Take one, or send the caller away (429) until there is one; ``what`` is counted."""
         wait = self.wait_s(caller)
         if wait > 0:
-            raise Refusal(
-                429,
-                f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s",
-                kind="rate_limit_error",
-                code="rate_limit_exceeded",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
+            said = f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s"
+            raise too_many(said, "rate_limit_exceeded", wait)
 
 
 # --- the guard ------------------------------------------------------------------------------------
@@ -193,17 +181,6 @@ class Door:
     send_s: float = 60.0
     request_s: float = 900.0
     requests: int = 1024
-
-
-def full(said: str) -> Refusal:
-    """What is said to whoever comes while there is no room (503)."""
-    return Refusal(
-        503,
-        said,
-        kind="server_error",
-        code="too_many_connections",
-        headers={"Retry-After": "1", "Connection": "close"},
-    )
 
 
 def caller_of(request: HTTPConnection) -> str:
@@ -242,9 +219,7 @@ class Guard:
             await self._app(scope, receive, say)
             return
         if self._under_way >= self._door.requests:
-            said = (
-                f"{self._under_way:,} requests are under way, which is the limit; ask again later"
-            )
+            said = f"{self._under_way:,} requests are under way, the limit; ask again later"
             await full(said).reply()(scope, receive, say)
             return
         self._under_way += 1
@@ -256,18 +231,15 @@ class Guard:
     async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request against the clock: its body, every piece of its answer, and all of it."""
         now = asyncio.get_running_loop().time
-        limit, end, body_end = (
-            asyncio.timeout(None),
-            now() + self._door.request_s,
-            now() + self._door.body_s,
-        )
+        limit, end = asyncio.timeout(None), now() + self._door.request_s
+        body_end = min(end, now() + self._door.body_s)
         whole = started = False
 
         async def taken() -> Message:
             nonlocal whole
             if whole:
                 return await receive()
-            limit.reschedule(min(body_end, end))
+            limit.reschedule(body_end)
             message = await receive()
             whole = not message.get("more_body", False)
             limit.reschedule(end)
@@ -302,17 +274,12 @@ class Guard:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
         if scope["path"] in self._door.open_paths:
             return ""
-        caller, known = "", not self._door.tokens
-        if not known:
-            kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
-            name = (
-                _named_by(secret.strip(), self._door.tokens)
-                if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN
-                else None
-            )
-            caller, known = name or "", name is not None
+        kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
+        caller = ""
+        if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN:
+            caller = _named_by(secret.strip(), self._door.tokens)
         self._rates.take(caller or address_of(scope), "requests")
-        if not known:
+        if not caller and self._door.tokens:
             raise Refusal(
                 401,
                 "a token is needed: Authorization: Bearer TOKEN (as api_key of the openai client); who runs "
@@ -329,7 +296,7 @@ class Guard:
             raise Refusal(400, "the header Host is none", code="bad_host")
         name = matched[1].lower().rstrip(".")
         any_host = "*" in self._hosts or (bool(self._door.tokens) and not self._hosts)
-        if not (any_host or name == "localhost" or name in self._hosts or _in_digits(name)):
+        if not (any_host or name == "localhost" or name in self._hosts or _ip(name) is not None):
             raise Refusal(
                 421,
                 f"this service is not called {name!r:.80}; who runs it may allow the name by hosts",
@@ -387,9 +354,9 @@ def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     return headers
 
 
-def _in_digits(name: str) -> bool:
+def _ip(name: str) -> IPv4Address | IPv6Address | None:
+    """The address that a name in digits is."""
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None

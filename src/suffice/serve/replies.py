@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -73,6 +74,18 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is
     def reply(self) -> JSONResponse:
         """The response."""
         return JSONResponse(self.document, self.status, headers=self.headers)
+
+
+def too_many(said: str, code: str, wait_s: float) -> Refusal:
+    """What is said to whoever asks too much (429), with the seconds to wait."""
+    headers = {"Retry-After": str(math.ceil(wait_s))}
+    return Refusal(429, said, kind="rate_limit_error", code=code, headers=headers)
+
+
+def full(said: str) -> Refusal:
+    """What is said to whoever comes while there is no room (503)."""
+    headers = {"Retry-After": "1", "Connection": "close"}
+    return Refusal(503, said, kind="server_error", code="too_many_connections", headers=headers)
 
 
 def refusal_of(error: Exception) -> Refusal:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import math
 import threading
 import time
 from collections import Counter, deque
@@ -28,7 +27,7 @@ from suffice.protocols import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.events import Endpoint, Event, Observer
-from suffice.serve.replies import Body, Refusal
+from suffice.serve.replies import Body, Refusal, too_many
 from suffice.serve.settings import LimitSettings, LoopSettings
 from suffice.serve.under_way import Order, UnderWay
 from suffice.trace.rounds.records import Question
@@ -130,14 +129,9 @@ class Places:
             self._waiting.append(place)
         else:
             mean = sum(self._took) / len(self._took) if self._took else 1.0
-            wait = math.ceil(mean * (self.waiting + 1) / self._limits.questions)
-            raise Refusal(
-                429,
-                f"{self.taken} questions are being answered and {self.waiting} wait; ask again later",
-                kind="rate_limit_error",
-                code="queue_full",
-                headers={"Retry-After": str(min(max(1, wait), _LONGEST_RETRY_S))},
-            )
+            wait = mean * (self.waiting + 1) / self._limits.questions
+            said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
+            raise too_many(said, "queue_full", min(max(1, wait), _LONGEST_RETRY_S))
         return place
 
     def give_up(self, place: asyncio.Future[None]) -> None:
@@ -355,12 +349,9 @@ class Service:
         client did; the question is cut then.
         """
         if not self.ready:
+            headers = {"Retry-After": "5"}
             raise Refusal(
-                503,
-                "the service ends",
-                kind="server_error",
-                code="ending",
-                headers={"Retry-After": "5"},
+                503, "the service ends", kind="server_error", code="ending", headers=headers
             )
         if not question.strip():
             raise Refusal(400, "the question is empty", param="messages")

@@ -32,7 +32,7 @@ from suffice.serve.endpoints.decisions import (
 )
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.guard import Rates, caller_of
-from suffice.serve.replies import Body, JsonRoute, Refusal
+from suffice.serve.replies import Body, JsonRoute, Refusal, too_many
 from suffice.serve.service import Served, Service
 from suffice.serve.under_way import Tokens
 from suffice.trace.rounds.labels import Label
@@ -434,13 +434,11 @@ class Loops:
             return
         oldest = next(iter(self._open.values()))
         wait = self._limits.idle_s - (self._clock() - oldest.touched)
-        raise Refusal(
-            429,
+        raise too_many(
             f"{len(self._open):,} loops are under way, which is the limit; end those that are over with POST "
             "/v1/loops/ID/end",
-            kind="rate_limit_error",
-            code="too_many_loops",
-            headers={"Retry-After": str(math.ceil(min(max(wait, 1.0), 60.0)))},
+            "too_many_loops",
+            min(max(wait, 1.0), 60.0),
         )
 
     def _new(
