@@ -28,8 +28,6 @@ ON_A_DISK = (
     "report",
     "choose",
     "ask-index",
-    "bench-retrieval",
-    "bench-hidden",
 )
 
 

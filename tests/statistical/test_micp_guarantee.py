@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from studies.micp_populations import KINDS, Kind
+from studies.micp.populations import KINDS, Kind
 
 from studies import micp_populations
 from suffice.numbers.conformal.order_statistics import lower_order_statistic

@@ -19,7 +19,7 @@ from suffice.cli.output import (
     say,
 )
 from suffice.cli.parser import Parser
-from suffice.errors import SufficeError
+from suffice.errors import SufficeError, UsageError
 
 COMMANDS = {
     "demo": "the whole story on a small model in this process",
@@ -40,7 +40,6 @@ COMMANDS = {
     "report": "compare policies in one HTML file",
     "view": "look at a record in the browser",
     "monitor": "whether a promise of coverage still holds in use",
-    "bench": "the published experiments",
 }
 """Every command with its line of help: a module of ``suffice.cli.commands``, imported when chosen."""
 
@@ -70,7 +69,7 @@ _MEASURING = frozenset(
     {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
 _READING = _MEASURING | {
-    *("bench", "demo", "monitor", "probe", "record", "serve", "signals", "traces"),
+    *("demo", "monitor", "probe", "record", "serve", "signals", "traces"),
 }
 
 
@@ -109,6 +108,11 @@ def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> 
     open_standard_streams()
     with ended_by_signals() as signals:
         try:
+            if parser is None and chosen == "bench":
+                raise UsageError(
+                    "the published experiments are run from a checkout of the repository: type python -m "
+                    "studies.NAME, as in python -m studies.hidden_constraints --json"
+                )
             arguments = (parser or build_parser({chosen})).parse_args(words)
             one_line_warnings()
             if argv is None and chosen in _READING and "pandas" not in sys.modules:

