@@ -117,14 +117,6 @@ def test_a_wrong_number_is_refused_with_the_right_one(client: TestClient) -> Non
     assert send(client, rounds, {"round": 2, "answer": "b"})["round"] == 2  # nothing was observed
 
 
-def test_who_began_a_loop_with_a_key_is_told_it_again(client: TestClient) -> None:
-    asked = {**QUESTION, "question_id": "q1"}
-    begun = send(client, "/v1/loops", asked, 201, key="a random text")
-    assert send(client, "/v1/loops", asked, key="a random text") == begun  # its reply was lost
-    send(client, f"/v1/loops/{begun['id']}/rounds", {"round": 1, "answer": "a"})
-    assert send(client, "/v1/loops", asked, key="a random text")["rounds"] == 1
-
-
 def test_a_loop_has_so_many_bytes(record: Path) -> None:
     app = loop_app(record, limits=LimitSettings(loop_bytes=2_000))
     with TestClient(app) as client:

@@ -157,35 +157,6 @@ def test_a_service_that_ends_or_cannot_answer_is_not_ready(
         assert client.get("/health/live").status_code == 200
 
 
-def test_a_policy_file_is_taken_up_anew_and_a_broken_one_is_not(tmp_path: Path) -> None:
-    file = tmp_path / "p.json"
-    save_policy(FixedPolicy(1), file)
-    settings = ServeSettings(policies={"p": str(file)})
-    with served(settings, policies={"p": str(file)}) as (client, around):
-        hooks = around.hooks(print)
-        assert [*hooks.watched()] == [file]
-        assert ask(client).headers["x-suffice-rounds"] == "1"
-        save_policy(FixedPolicy(2), file)
-        hooks.reload()
-        assert ask(client).headers["x-suffice-rounds"] == "2"
-        file.write_text("{")
-        hooks.reload()
-        assert ask(client).headers["x-suffice-rounds"] == "2"
-        assert metrics(client)["suffice_policy_reloads_total"] == 2
-
-
-def test_what_is_recorded_of_texts_is_a_setting(tmp_path: Path) -> None:
-    record = RecordSettings(folder=str(tmp_path / "r"), texts="hashes")
-    with served(ServeSettings(record=record)) as (client, _):
-        name = ask(client).headers["x-suffice-trace-id"]
-    (asked,) = read_traces(tmp_path / "r").records()
-    assert asked.question.id == name
-    content = b"".join(file.read_bytes() for file in (tmp_path / "r").rglob("*.*"))
-    assert b"Ibsen" not in content
-    assert b"Skien" not in content
-    assert asked.rounds[-1].signals["abstained"] == 0.0
-
-
 def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     record = RecordSettings(folder=str(tmp_path / "r"))
