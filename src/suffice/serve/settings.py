@@ -36,16 +36,14 @@ class ModelSettings(_Table):
         ),
     ] = "embedded"
     model: Annotated[
-        str | None,
-        Option(help="the server's model name; for 'embedded' a GGUF file", metavar="M"),
+        str | None, Option(help="the server's model name; for 'embedded' a GGUF file", metavar="M")
     ] = None
     api: Annotated[Literal["chat", "completion"], Option(help="which endpoint of the server")] = (
         "chat"
     )
     timeout: Annotated[float, Option(help="seconds a call", metavar="S")] = 60.0
     max_wait: Annotated[
-        float,
-        Option(help="seconds to wait in all where the server asks for a pause", metavar="S"),
+        float, Option(help="seconds to wait in all where the server asks for a pause", metavar="S")
     ] = 20.0
     concurrency: Annotated[
         int, Option(help="calls to each server under way at once", metavar="N", at_least=1)
@@ -63,12 +61,10 @@ class RetrievalSettings(_Table):
     """What is searched and how: the table ``[retrieval]``; as the options of ``suffice ask``."""
 
     corpus: Annotated[
-        str | None,
-        Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH"),
+        str | None, Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH")
     ] = None
     index: Annotated[
-        str | None,
-        Option(help="keep the index of the corpus here and use it again", metavar="DIR"),
+        str | None, Option(help="keep the index of the corpus here and use it again", metavar="DIR")
     ] = None
     retriever: Annotated[
         str, Option(help="what ranks passages, as in suffice ask", metavar="X")
@@ -129,20 +125,17 @@ class BudgetSettings(_Table):
     """What a question may cost, and prices: the table ``[budgets]``."""
 
     rounds: Annotated[
-        int | None,
-        Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1),
+        int | None, Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1)
     ] = None
     tokens: Annotated[
-        int | None,
-        Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1),
+        int | None, Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1)
     ] = None
     seconds: Annotated[
         float | None,
         Option(name="budget_seconds", help="no further round after S seconds", metavar="S"),
     ] = None
     usd: Annotated[
-        float | None,
-        Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U"),
+        float | None, Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U")
     ] = None
     price_model: Annotated[
         str | None, Option(help="price tokens as this model, by genai-prices", metavar="M")
@@ -183,8 +176,7 @@ class RecordSettings(_Table):
         ),
     ] = "all"
     keep_days: Annotated[
-        float | None,
-        Option(help="remove questions of the record that are older", metavar="DAYS"),
+        float | None, Option(help="remove questions of the record that are older", metavar="DAYS")
     ] = None
     keep_gigabytes: Annotated[
         float | None,
@@ -205,8 +197,7 @@ class SecuritySettings(_Table):
         ),
     ] = None
     allow_unauthenticated: Annotated[
-        bool,
-        Option(help="answer whoever reaches the address, without a token"),
+        bool, Option(help="answer whoever reaches the address, without a token")
     ] = False
     requests_per_minute: Annotated[
         float,
@@ -272,8 +263,7 @@ class LimitSettings(_Table):
         int, Option(help="questions answered at once", metavar="N", at_least=1)
     ] = 64
     queue: Annotated[
-        int,
-        Option(help="questions that wait beyond those; more are sent away (429)", at_least=0),
+        int, Option(help="questions that wait beyond those; more are sent away (429)", at_least=0)
     ] = 256
     seconds: Annotated[
         float,

@@ -29,12 +29,7 @@ def events(
 ) -> Iterator[Event]:
     """A question of two rounds."""
     of: Any = {"trace_id": trace_id, "endpoint": "chat", "policy": policy}
-    yield QuestionBegun(
-        **of,
-        policy_hash="abc",
-        model="qwen",
-        text=text,
-    )
+    yield QuestionBegun(**of, policy_hash="abc", model="qwen", text=text)
     for number, answer in enumerate(("Oslo", "Skien, Sonja says"), start=1):
         yield RoundEnded(
             **of,

@@ -232,11 +232,7 @@ def _ground(settings: ServeSettings) -> Ground:
             make = IndexMaker(encoder=retrieval.encoder)
             retriever = corpus_retriever(passages, retrieval, make, folder)
     return Ground(
-        model=model,
-        retriever=retriever,
-        settings=asking,
-        retrieval=retrieval,
-        encoder=encoder,
+        model=model, retriever=retriever, settings=asking, retrieval=retrieval, encoder=encoder
     )
 
 

@@ -309,11 +309,7 @@ class Loops:
 
     # --- the routes --------------------------------------------------------------------------------
     def begin(
-        self,
-        body: LoopRequest,
-        key: Key,
-        response: Response,
-        x_suffice_policy: PolicyHeader = None,
+        self, body: LoopRequest, key: Key, response: Response, x_suffice_policy: PolicyHeader = None
     ) -> LoopState:
         """Begin the loop of a question.
 
@@ -330,10 +326,7 @@ class Loops:
                 session = self._new(body, creation, size, policy, key)
         if response.status_code != 200:
             begun = QuestionBegun(
-                **session.named(),
-                policy_hash=session.served.hash,
-                model="",
-                text=body.question,
+                **session.named(), policy_hash=session.served.hash, model="", text=body.question
             )
             self._service.tell(begun)
         with self._held(session):
