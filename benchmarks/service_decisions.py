@@ -54,8 +54,8 @@ def serve(listening: socket.socket) -> None:
     """The routes of decisions alone."""
     import uvicorn
 
-    from suffice.serve.application import application
-    from suffice.serve.endpoints.decisions import decision_router
+    from suffice.serve.decisions import decision_router
+    from suffice.serve.guard import application
     from suffice.serve.service import Service
 
     app = application([decision_router(Service(None, {"rule": POLICY}))])

@@ -10,12 +10,11 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from suffice._version import VERSION
-from suffice.serve.application import application
-from suffice.serve.endpoints import chat, responses
-from suffice.serve.endpoints.asking import PREFIX, AnswerReply, OfHeaders, model_id
-from suffice.serve.endpoints.decisions import decision_router
-from suffice.serve.endpoints.loops import Loops
-from suffice.serve.guard import Door
+from suffice.serve import chat, responses
+from suffice.serve.asking import PREFIX, AnswerReply, OfHeaders, model_id
+from suffice.serve.decisions import decision_router
+from suffice.serve.guard import Door, application
+from suffice.serve.loops import Loops
 from suffice.serve.replies import JsonRoute
 from suffice.serve.service import Served, Service
 

@@ -1,4 +1,4 @@
-"""The guard at the door: who may ask, from where, how often and for how long. Pure ASGI, so streams pass."""
+"""One application for any routers, and the guard at its door: who may ask, from where and how often."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Any
 
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from suffice.errors import DataError, UsageError
-from suffice.serve.replies import Refusal, full, too_many
+from suffice._version import VERSION
+from suffice.errors import DataError, SufficeError, UsageError
+from suffice.serve.replies import ErrorReply, Refusal, answer_error, full, too_many
 from suffice.trace.durable import in_turn, replace_file
 
 API_CONTENT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -360,3 +365,32 @@ def _ip(name: str) -> IPv4Address | IPv6Address | None:
         return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return None
+
+
+# --- the application ------------------------------------------------------------------------------
+def application(
+    routers: Sequence[APIRouter],
+    door: Door | None = None,
+    *,
+    lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
+    body_bytes: int = 1 << 20,
+) -> FastAPI:
+    """Routers behind a door; without one whoever comes is let in. No page of it loads from elsewhere."""
+    app = FastAPI(
+        title="Suffice",
+        summary="Adaptive answers, and decisions about when a loop has seen enough.",
+        version=VERSION,
+        docs_url=None,  # their scripts are of another server
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"default": {"model": ErrorReply, "description": "refused"}},
+        exception_handlers=dict.fromkeys(
+            (Refusal, SufficeError, RequestValidationError, HTTPException, Exception), answer_error
+        ),
+    )
+    app.state.body_bytes = body_bytes
+    for router in routers:
+        app.include_router(router)
+    if door is not None:
+        app.add_middleware(Guard, door=door)
+    return app

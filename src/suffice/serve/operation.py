@@ -29,10 +29,9 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.serve.events import Event, QuestionBegun, RoundEnded
 from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Hooks, Listening, open_at_once
-from suffice.serve.metrics import Metrics
+from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
-from suffice.serve.spans import Spans
 from suffice.trace.durable import in_turn
 from suffice.trace.retention import Retention, prune
 from suffice.trace.store import store_at, store_place

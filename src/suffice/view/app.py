@@ -22,8 +22,7 @@ from pydantic import ValidationError
 from suffice.errors import DataError, SufficeError
 from suffice.measures.measures import Measures
 from suffice.results.as_json import as_json
-from suffice.serve.application import application
-from suffice.serve.guard import PAGE_CONTENT, Door
+from suffice.serve.guard import PAGE_CONTENT, Door, application
 from suffice.serve.replies import Refusal
 from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers

@@ -16,8 +16,7 @@ from tests.serving import service
 from suffice.datasets.recordings.otlp import read_otlp
 from suffice.protocols import Action, Decision
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.metrics import Metrics
-from suffice.serve.spans import Spans
+from suffice.serve.observers import Metrics, Spans
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})

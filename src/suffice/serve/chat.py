@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
-from suffice.serve.endpoints.asking import (
+from suffice.serve.asking import (
     Asked,
     Asking,
     OfHeaders,

@@ -22,7 +22,7 @@ from pydantic_core import to_json
 from suffice.errors import DataError, SufficeError
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
-from suffice.serve.endpoints.decisions import (
+from suffice.serve.decisions import (
     Decided,
     ObservedRound,
     PolicyHeader,

@@ -1,1 +1,0 @@
-"""What clients ask: answers as OpenAI speaks, decisions, and loops that are followed."""
