@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.database import NoServer, Server, serving
 from tests.properties import FULL
 
 from suffice.cli import output
@@ -101,3 +102,20 @@ def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 def tiny(make_encoder: Callable[..., Path]) -> Path:
     """A BERT of three layers with random weights."""
     return make_encoder()
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Server]:
+    """A PostgreSQL server; tests of it are skipped where none can be started."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    try:
+        with serving() as server:
+            yield server
+    except NoServer as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def database(database_server: Server) -> str:
+    """The address of an empty database."""
+    return database_server.database()

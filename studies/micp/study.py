@@ -31,12 +31,11 @@ from suffice.numbers.conformal.order_statistics import (
     lower_order_statistic,
     smallest_sample,
 )
-from suffice.policies.draws import lots
+from suffice.numbers.units import lots
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import draft_policy
-from suffice.policies.micp.notes import few_notes, refound_notes, unsampled_notes
+from suffice.policies.micp.fit import draft_policy, few_notes, unsampled_notes
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_fit import Relevances, scored_by
+from suffice.policies.micp.relevance_filter import Relevances, refound_notes, scored_by
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.search import search_allocations
 from suffice.policies.micp.settings import MiCPSettings

@@ -51,7 +51,7 @@ from suffice.replay.run.references import ORACLES
 from suffice.replay.run.runs import at_stop
 from suffice.results.formats import counted
 from suffice.scoring import F1Kind
-from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.table import first_stops, signal_table
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.labels import labelled

@@ -43,6 +43,7 @@ DISTRIBUTIONS = {
     "pydantic": "pydantic",
     "pydantic_core": "pydantic-core",
     "prometheus_client": "prometheus-client",
+    "psycopg": "psycopg",
     "pytest": "pytest",
     "rank_bm25": "rank-bm25",
     "ray": "ray",

@@ -20,7 +20,7 @@ from studies.micp.populations import KINDS, Kind
 from studies import micp_populations
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
-from suffice.policies.micp.relevance_fit import Relevances, fit_filter
+from suffice.policies.micp.relevance_filter import Relevances, fit_filter
 from suffice.policies.micp.search import levels_of_shares, search_allocation
 from suffice.policies.micp.stage2 import (
     Sampled,

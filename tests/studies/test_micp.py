@@ -17,7 +17,7 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_fit import fit_filter, retention
+from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Objective, calibrate_without_stopping

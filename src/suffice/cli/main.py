@@ -113,7 +113,9 @@ def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> 
                     "the published experiments are run from a checkout of the repository: type python -m "
                     "studies.NAME, as in python -m studies.hidden_constraints --json"
                 )
-            arguments = (parser or build_parser({chosen})).parse_args(words)
+            arguments = (parser or build_parser({chosen})).parse_args(
+                [*map(_without_password, words)]
+            )
             one_line_warnings()
             if argv is None and chosen in _READING and "pandas" not in sys.modules:
                 _without_pandas()
@@ -140,6 +142,16 @@ def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> 
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return signals.code(code)
+
+
+def _without_password(word: str) -> str:
+    """A word of the command line, which pages and errors may show; an address keeps its password apart."""
+    option, mark, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not value.startswith(("postgres:", "postgresql:")):
+        return word
+    from suffice.trace.postgres import as_place
+
+    return f"{option}{mark}{as_place(value)}"
 
 
 _NO_THREAD = "can't start new thread"  # Python's own words

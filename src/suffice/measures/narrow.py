@@ -36,6 +36,7 @@ from suffice.signals.available import given_signals
 from suffice.signals.table import declared
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import opened, readable
+from suffice.trace.postgres import as_place
 from suffice.trace.reader import parquet_files, run_document
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet
@@ -206,8 +207,8 @@ class _Writing:
 # --- of which record, by which code ---------------------------------------------------------------
 def _stamps(traces: TraceSet) -> list[list[Any]]:
     """Name, size and a hash of the footer of every file; none of a record in memory."""
-    source = Path(traces.origin.source)
-    return _stamps_at(source) if source.exists() else []
+    source = as_place(traces.origin.source)
+    return _stamps_at(source) if source.exists() or store_at(source) is not None else []
 
 
 def _stamps_at(source: Path) -> list[list[Any]]:
@@ -252,8 +253,8 @@ def refuse_stale(traces: TraceSet) -> None:
     parts = stated.get("parts", 0)
     if Path(here).is_dir() and (found := len(parquet_files(Path(here)))) < parts:
         raise DataError(f"holds {found} of its {parts} parts; {command}", file=here)
-    there = Path(source)
-    if not there.exists():
+    there = as_place(source)
+    if not there.exists() and store_at(there) is None:
         return
     if _stamps_at(there) != stated.get("files"):
         raise DataError(f"{source} has changed since it was measured; {command}", file=here)

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -33,8 +33,9 @@ from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
+from suffice.trace.postgres import Address, as_place
 from suffice.trace.retention import Retention, prune
-from suffice.trace.store import store_at, store_place
+from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")
 _LATELY_S = 60.0
@@ -48,11 +49,11 @@ def check(settings: ServeSettings) -> None:
     """Refuse what cannot be operated, before a model is loaded for it."""
     door_of(settings)
     record, watch = settings.record, settings.watch
-    home = None if record.folder is None else store_place(record.folder).parent
+    home = None if record.folder is None else store_place(record.folder)
     if home is not None and (why := _refusal(home)) is not None:
         raise StorageError(
             f"nothing can be recorded in {record.folder}: {why}; make room, let this user write there or "
-            "name another folder: --record DIR"
+            "name another place: --record DIR"
         )
     if watch.seconds < 0:
         raise UsageError(
@@ -123,11 +124,11 @@ class Operation:
             self._held.callback(spans.close)
             service.observers += (spans,)
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
-        self._home = None if record.folder is None else store_place(record.folder).parent
+        self._home = None if record.folder is None else store_place(record.folder)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
         self._watching: _Watching | None = None
         if record.folder is not None and settings.watch.seconds:
-            self._watching = _Watching(Path(record.folder), settings.watch, self.metrics)
+            self._watching = _Watching(as_place(record.folder), settings.watch, self.metrics)
 
     def _log_requests(self, log: str) -> None:
         """Have uvicorn write a line for each request."""
@@ -179,7 +180,7 @@ class Operation:
             return problems
         problems = {}
         if self._home is not None and (why := await asyncio.to_thread(_refusal, self._home)):
-            problems["record"] = f"the folder of the record cannot be written: {why}"
+            problems["record"] = f"the record cannot be written: {why}"
         late = time.monotonic() - self._lately.answered > _LATELY_S
         if (late or self._lately.failed) and not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
@@ -304,7 +305,9 @@ class _Watching:
     def __init__(self, folder: Path, settings: WatchSettings, metrics: Metrics) -> None:
         self.ends = threading.Event()
         """Set where the service ends: no further try to post."""
-        self._folder, self._home = folder, store_place(folder).parent
+        self._folder = folder
+        # machines share a server, not where a look at it ended: each watches for itself, from its start on
+        self._home = None if isinstance(folder, Address) else store_place(folder).parent
         self._metrics = metrics
         webhook, self._how = settings.webhook, settings.production
         self._hook = None if webhook is None else WebHook(webhook, pause=self._pause)
@@ -339,7 +342,8 @@ class _Watching:
         """Take in what is new; what fails is logged once."""
         key = policy.served.hash or policy.names[0]
         try:
-            with in_turn(self._home, f"watch-{key}{self._tag}"):
+            name = f"watch-{key}{self._tag}"
+            with nullcontext() if self._home is None else in_turn(self._home, name):
                 self._look(policy)
         except Exception as error:  # noqa: BLE001
             said = f"{type(error).__name__}: {error}"
@@ -352,7 +356,7 @@ class _Watching:
 
     def _look(self, policy: _Watched) -> None:
         key = policy.served.hash or policy.names[0]
-        file = self._home / f".watch-{key}{self._tag}.json"
+        file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, ()))
         if following is None or stamp != _stamp(file):  # another service looked meanwhile
             settings = ProductionSettings(max_rounds=policy.served.max_rounds, **self._how)
@@ -378,8 +382,10 @@ class _Watching:
             self._posted.add(alarm.id)
 
 
-def _stamp(file: Path) -> tuple[int, ...]:
+def _stamp(file: Path | None) -> tuple[int, ...]:
     """Which writing of a file this is; empty: there is none."""
+    if file is None:
+        return ()
     try:
         stat = file.stat()
     except FileNotFoundError:
@@ -387,8 +393,17 @@ def _stamp(file: Path) -> tuple[int, ...]:
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _refusal(folder: Path) -> str | None:
-    """Why no file can be made there, nor the folder where it is not yet; ``None``: it can."""
+def _refusal(place: Path) -> str | None:
+    """Why nothing can be recorded there; ``None``: a file can be made in its folder, or its server writes."""
+    if isinstance(place, Address):
+        store = Store(place)
+        store.wait_s = _PROBE_S
+        try:
+            with store.transaction():
+                return None
+        except SufficeError as error:
+            return str(error)
+    folder = place.parent
     probe = folder / f".ready-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

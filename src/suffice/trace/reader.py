@@ -30,6 +30,7 @@ from suffice.trace.parquet import (
     readable,
 )
 from suffice.trace.plans.schema import PLANS
+from suffice.trace.postgres import as_place
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
 from suffice.trace.store import store_at
@@ -44,7 +45,7 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 def parquet_files(root: Path) -> list[Path]:
     """The Parquet files of a trace set, sorted by name; of a store there may be none."""
     store = store_at(root)
-    if store == root:
+    if store == as_place(root):
         return []
     if root.is_dir():
         files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
@@ -78,7 +79,7 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
-    root = Path(path)
+    root = as_place(path)
     for file in parquet_files(root):
         try:
             with opened(file) as parquet:

@@ -16,9 +16,8 @@ from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.numbers.units import numbered_units, unit_means
+from suffice.numbers.units import lots, numbered_units, unit_means
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.draws import lots
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods

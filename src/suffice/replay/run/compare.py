@@ -31,7 +31,7 @@ from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import metric_of_labels
-from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
 

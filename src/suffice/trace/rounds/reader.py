@@ -17,6 +17,7 @@ from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
 from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.parquet import complete, footer_of, opened, readable
+from suffice.trace.postgres import as_place
 from suffice.trace.reader import (
     EXAMPLE,
     StoredFile,
@@ -106,7 +107,8 @@ def read_traces(
     Parameters
     ----------
     path
-        A ``.parquet`` file, a ``.db`` file, or a directory: every ``*.parquet`` in it, and ``record.db``.
+        A ``.parquet`` file, a ``.db`` file, the address of a database (``postgresql://...``), or a
+        directory: every ``*.parquet`` in it, and ``record.db``.
     columns
         Optional columns to load; the required ones always are. ``None``: all.
     keep_unknown
@@ -134,7 +136,7 @@ def read_traces(
     if not keep_unknown:
         wanted = _Wanted(columns, False)
         traces = _opened(
-            Path(path), wanted, lazily_above, skip_invalid=skip_invalid, progress=progress
+            as_place(path), wanted, lazily_above, skip_invalid=skip_invalid, progress=progress
         )
         if traces is not None:
             return traces
@@ -400,7 +402,7 @@ def inspect_traces(
     kept: Sequence[str] | None = None,
 ) -> TraceInspection:
     """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
-    root = Path(path)
+    root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
     parts: list[Part] = []

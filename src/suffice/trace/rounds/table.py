@@ -36,6 +36,7 @@ from suffice.trace.rounds.schema import (
     round_from_row,
 )
 from suffice.trace.schema import MEASURED
+from suffice.trace.store import store_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +337,7 @@ class TraceSet:
     def at(self) -> str:
         """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
         source = self.origin.source
-        named = source == EXAMPLE.stem or Path(source).exists()
+        named = source == EXAMPLE.stem or store_at(source) is not None or Path(source).exists()
         return shlex.quote(source) if named else "TRACES"
 
     def only_questions(self, ids: Iterable[str]) -> TraceSet:
