@@ -45,9 +45,9 @@ _PRUNE_EVERY_S = 600.0
 _CLOCK_MAY_DIFFER_S = 60.0
 
 
-def check(settings: ServeSettings) -> None:
-    """Refuse what cannot be operated, before a model is loaded for it."""
-    door_of(settings)
+def check(settings: ServeSettings) -> Door:
+    """Refuse what cannot be operated, before a model is loaded for it; who may come in."""
+    door = _door(settings)
     record, watch = settings.record, settings.watch
     home = None if record.folder is None else store_place(record.folder)
     if home is not None and (why := _refusal(home)) is not None:
@@ -64,12 +64,12 @@ def check(settings: ServeSettings) -> None:
             "alarms are posted to webhook where a record is watched: set folder under [record], and seconds "
             "under [watch] above 0"
         )
-    Production(
-        FixedPolicy(1), ProductionSettings(**watch.production)
-    )  # refuses what is out of range
+    settled = ProductionSettings(**watch.production)
+    Production(FixedPolicy(1), settled)  # refuses what is out of range
+    return door
 
 
-def door_of(settings: ServeSettings) -> Door:
+def _door(settings: ServeSettings) -> Door:
     """Who may come in, how often and how slowly."""
     guarded = settings.security
     tokens = () if guarded.tokens is None else read_tokens(Path(guarded.tokens))
@@ -107,9 +107,9 @@ class _Lately:
 class Operation:
     """All of it for one service, by settings that were checked."""
 
-    def __init__(self, settings: ServeSettings, service: Service) -> None:
+    def __init__(self, settings: ServeSettings, service: Service, door: Door) -> None:
         self.settings = settings
-        self.door = door_of(settings)
+        self.door = door
         self.metrics = Metrics(service)
         self._service = service
         self._ends = False

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from tests.serving import service
 
 from suffice.serve.app import make_app
-from suffice.serve.operation import Operation
+from suffice.serve.operation import Operation, check
 from suffice.serve.settings import ServeSettings
 
 
@@ -20,12 +20,13 @@ from suffice.serve.settings import ServeSettings
 def client(tmp_path: Path) -> Iterator[TestClient]:
     """Of the service as ``suffice serve`` makes it."""
     held = service(record=tmp_path / "record")
-    operation = Operation(ServeSettings(), held)
+    settings = ServeSettings()
+    operation = Operation(settings, held, check(settings))
     with TestClient(make_app(held, routers=operation.routers)) as client:
         yield client
 
 
-def check(schema: Any, document: Any, value: Any) -> None:
+def validate(schema: Any, document: Any, value: Any) -> None:
     Draft202012Validator({**schema, "components": document["components"]}).validate(value)
 
 
@@ -49,7 +50,7 @@ def test_examples_are_answered_as_it_says(client: TestClient) -> None:
                 body = example_of(content["schema"], document)
                 if path.endswith("/rounds"):
                     body = {"round": 1, "answer": "Skien"}
-                check(content["schema"], document, body)
+                validate(content["schema"], document, body)
             if path == "/v1/loops":  # of the example's id one is under way
                 body = {**(body or {}), "question_id": "another"}
             asked = path.replace("{id}", loop).replace("{model}", "suffice/two")
@@ -57,7 +58,7 @@ def test_examples_are_answered_as_it_says(client: TestClient) -> None:
             assert str(reply.status_code) in operation["responses"], (path, reply.text)
             said = operation["responses"][str(reply.status_code)].get("content", {})
             if "application/json" in said:
-                check(said["application/json"]["schema"], document, reply.json())
+                validate(said["application/json"]["schema"], document, reply.json())
 
 
 def test_refusals_are_as_it_says(client: TestClient) -> None:
@@ -68,7 +69,7 @@ def test_refusals_are_as_it_says(client: TestClient) -> None:
         for body in bodies:
             reply = client.post(path, json=body)
             assert reply.status_code in (400, 404)
-            check(error, document, reply.json())
+            validate(error, document, reply.json())
 
 
 def test_who_opens_the_address_finds_the_way(client: TestClient) -> None:

@@ -47,10 +47,10 @@ from suffice.trace.store import Store
 @contextmanager
 def served(settings: ServeSettings, **further: Any) -> Iterator[tuple[TestClient, Operation]]:
     """A client of a service with everything around it, as ``suffice serve`` puts it together."""
-    check(settings)
+    door = check(settings)
     held = service(record=settings.record.folder, texts=settings.record.texts, **further)
-    around = Operation(settings, held)
-    app = make_app(held, routers=around.routers, door=around.door, beside=around.running)
+    around = Operation(settings, held, door)
+    app = make_app(held, routers=around.routers, door=door, beside=around.running)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client, around
 
@@ -128,8 +128,9 @@ def test_requests_are_logged_where_it_is_asked_for(tmp_path: Path) -> None:
         logging.getLogger("uvicorn.access").info("a request")
     logging.getLogger("uvicorn.access").info("another, after the end")
     assert (tmp_path / "access").read_text().endswith(" a request\n")
+    settings = ServeSettings(operation=OperationSettings(log=str(tmp_path)))
     with pytest.raises(UsageError, match="access log"):
-        Operation(ServeSettings(operation=OperationSettings(log=str(tmp_path))), service())
+        Operation(settings, service(), check(settings))
 
 
 def test_a_service_that_ends_or_cannot_answer_is_not_ready(
@@ -163,7 +164,7 @@ def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> Non
     with served(ServeSettings(record=record)) as (client, _):
         assert ask(client).status_code == 200
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("suffice.trace.store.Store._connected", _no_room)
+            patch.setattr("suffice.trace.store.Store.transaction", _no_room)
             assert ask(client).status_code == 200
             unready = client.get("/health/ready")
             assert (unready.status_code, *unready.json()["problems"]) == (503, "record")
@@ -228,7 +229,7 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
 
 def test_loops_of_others_say_nothing_of_the_model_here() -> None:
     held = service()
-    Operation(ServeSettings(), held)
+    Operation(ServeSettings(), held, check(ServeSettings()))
     lately: Any = held.observers[0]
     for endpoint, failed in (("loops", False), ("chat", True)):
         of: Any = {"trace_id": endpoint, "endpoint": endpoint, "policy": "p"}

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from suffice.serve.operation import Operation, check
 
-    check(settings)
+    door = check(settings)
     service = open_service(settings)
     if arguments.check:
         _tell_check(settings, service, as_json=arguments.json)
@@ -81,16 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
     from suffice.serve.app import make_app
     from suffice.serve.listen import run as serve
 
-    operation = Operation(settings, service)
+    operation = Operation(settings, service, door)
     for name, served in service.policies.items():
         say(f"suffice/{name}: {served.file.policy.facts.summary}")
         for note in served.notes:
             say(f"  {note}")
     if service.ground is None:
         say(DECIDES_ONLY)
-    app = make_app(
-        service, routers=operation.routers, door=operation.door, beside=operation.running
-    )
+    app = make_app(service, routers=operation.routers, door=door, beside=operation.running)
     hooks = operation.hooks(lambda address: put(f"listening at {address}/v1"))
     serve(app, operation.listening, hooks)
     service.close()  # where a second signal left no time for it
