@@ -43,8 +43,8 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.selective import SelectiveSettings, selective_prediction
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.scoring import F1Kind, normalize_answer

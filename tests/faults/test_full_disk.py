@@ -24,7 +24,6 @@ ON_A_DISK = (
     "split",
     "export-jsonl",
     "fit-stop-rag",
-    "measure",
     "report",
     "choose",
     "ask-index",

@@ -169,9 +169,7 @@ WORKS = (
     ),
     Work(
         name="measure",
-        words="measure GIVEN/drawn.parquet --out OUT/measures",
-        resumes=True,
-        kills=8,
+        words="measure GIVEN/drawn.parquet",
     ),
     Work(
         name="report",

@@ -35,13 +35,13 @@ COMMANDS = {
     "fit": "calibrate, train or certify a policy on the tune split",
     "replay": "score policies on recorded rounds",
     "search": "enumerate stopping rules exhaustively",
-    "measure": "measure a large record once, for the commands that read it",
+    "measure": "",  # every command does it when it needs to
     "sweep": "sweep the open number of a rule",
     "report": "compare policies in one HTML file",
     "view": "look at a record in the browser",
     "monitor": "whether a promise of coverage still holds in use",
 }
-"""Every command with its line of help: a module of ``suffice.cli.commands``, imported when chosen."""
+"""Every command with its line of help (empty: not listed): a module of ``suffice.cli.commands``."""
 
 
 def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.ArgumentParser:
@@ -57,11 +57,9 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
     parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
+        added = choices.add_parser(name, help=line) if line else choices.add_parser(name)
         if name in commands:
-            module = importlib.import_module(f"suffice.cli.commands.{name}")
-            module.add_options(choices.add_parser(name, help=line))
-        else:
-            choices.add_parser(name, help=line)
+            importlib.import_module(f"suffice.cli.commands.{name}").add_options(added)
     return parser
 
 

@@ -26,7 +26,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Certainty, StopPolicy
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.reranking import RERANK_VARIANCE
 from suffice.signals.model_confidence import TOKEN_PROBABILITY

@@ -19,7 +19,7 @@ from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, StopPolicy
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel

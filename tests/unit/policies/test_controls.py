@@ -25,7 +25,7 @@ from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method, method_and_preset, method_names
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet

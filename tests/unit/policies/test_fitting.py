@@ -30,7 +30,7 @@ from suffice.policies.fitting import (
     out_of_fold,
 )
 from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

@@ -26,8 +26,6 @@ from suffice.datasets.recordings.labels import label_traces
 from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
-from suffice.measures.measures import Measures
-from suffice.measures.narrow import write_measures
 from suffice.testing.traces import make_record
 from suffice.trace.export import export_traces
 from suffice.trace.rounds.labels import Label
@@ -412,20 +410,6 @@ def test_a_file_of_labels_goes_into_the_store_once(place: str, tmp_path: Path) -
     assert refused.value.column == "gold_answers"
     with pytest.raises(UsageError):
         label_traces(tmp_path, [Label(question_id="q1", score=1.0)])
-
-
-def test_measures_of_a_store_that_went_on_are_refused(place: str, tmp_path: Path) -> None:
-    record(place)
-    out = tmp_path / "m"
-    for change in (
-        lambda: record(place, 1),
-        lambda: label_traces(place, [Label(question_id="q0", score=1.0)]),
-    ):
-        write_measures(read_traces(place), out, again=True)
-        assert Measures(read_traces(out)).traces.n_questions >= 3
-        change()
-        with pytest.raises(DataError, match="has changed"):
-            Measures(read_traces(out))
 
 
 def test_an_export_is_repeated_by_what_ended_since(place: str, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet

@@ -26,7 +26,6 @@ from suffice.replay.choose.families import FamilySettings, build_family, paid_by
 from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.paths import budgets_below
 from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.run.engine import ReplaySettings
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import (
     AskedPolicy,
@@ -36,7 +35,7 @@ from suffice.replay.run.named_policies import (
     numbered,
     runnable,
 )
-from suffice.replay.run.runs import Runner
+from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
 
 LATEST, MAJORITY = "latest", "majority"
@@ -315,7 +314,6 @@ class Kept:
                     cost_model=settings.cost_model,
                     answer=answer,
                 ),
-                kept.traces.n_rounds,
             )
             for answer in answers
         }

@@ -110,7 +110,8 @@ class RoundColumns:
         if not isinstance(table, LazyTable) or column not in table.column_names:
             return Ragged.of(self._cells(column))
         return Ragged.reading(
-            lambda field: table.column(column, (field,) if field else ()), table.slimmest(column)
+            lambda field: table.column(column, (field,) if field else ()),
+            "".join(table.slimmest(column)),
         )
 
     def numbers(self, column: str) -> NDArray[np.float64]:

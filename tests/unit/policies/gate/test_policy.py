@@ -20,7 +20,7 @@ from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.protocols import ConfidentPolicy
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round

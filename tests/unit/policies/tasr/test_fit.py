@@ -14,7 +14,7 @@ from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.tasr.method import SIGNALS_READ, fit_tasr, tasr_signals
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Token

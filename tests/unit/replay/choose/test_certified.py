@@ -22,8 +22,8 @@ from suffice.replay.choose import families, rule_stops
 from suffice.replay.choose.certified import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import CertifySettings
-from suffice.replay.run.engine import stop_rounds
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces

@@ -20,8 +20,8 @@ from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_rule
 from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table

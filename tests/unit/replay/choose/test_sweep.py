@@ -23,7 +23,7 @@ from suffice.policies.thresholds import (
 )
 from suffice.replay.choose.sweep import SweepResult, find_knee, sweep
 from suffice.replay.run.compare import compare
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.replay.settings import ComparisonSettings, SweepSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage

@@ -21,8 +21,7 @@ from suffice.replay.diagnose.calibrator_study import (
     ProbabilityScore,
     calibrator_study,
 )
-from suffice.replay.run.engine import stop_rounds
-from suffice.replay.run.runs import at_stop
+from suffice.replay.run.replay import at_stop, stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

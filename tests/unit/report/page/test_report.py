@@ -15,8 +15,8 @@ from tests.html_reader import Page
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.diagnose.report_parts import report_parts
 from suffice.replay.run.compare import compare
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import to_trace_set

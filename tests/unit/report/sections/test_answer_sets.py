@@ -12,8 +12,8 @@ from tests.studies.micp import sampled_records
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.report.draw.marks import marked
 from suffice.report.page.report import render_report
 from suffice.report.page.section import Shown

@@ -19,8 +19,8 @@ from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.engine import ReplaySettings, replay, stop_rounds
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
+from suffice.replay.run.replay import ReplaySettings, replay, stop_rounds
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import accuracy, exact_match, f1_score
 from suffice.testing.conformance import live_stop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,22 +10,37 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook
+from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen
 from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
-from suffice.numbers.intervals.sums import SUMS_ABOVE, from_sums
+from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
-from suffice.replay.run.answer_choice import answer_notes
+from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import CutRecord, PastCuts, Reader, cut_notes
+from suffice.replay.run.cuts import (
+    SCORES,
+    AtStops,
+    CutRecord,
+    PastCuts,
+    Reader,
+    cut_notes,
+    seen_beside,
+)
 from suffice.replay.run.frontier import EQUAL_COSTS
-from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.named_policies import NamedPolicy, measure_together
 from suffice.replay.run.paired import Layout, PairedIntervals
-from suffice.replay.run.references import CLOSED_BOOK
+from suffice.replay.run.references import (
+    CLOSED_BOOK,
+    ORACLES,
+    closed_book_costs,
+    closed_book_rounds,
+    settled,
+)
 from suffice.replay.run.results import (
     PolicyResult,
     ReplayResult,
@@ -33,10 +48,8 @@ from suffice.replay.run.results import (
     policy_notes,
     unscored_notes,
 )
-from suffice.replay.run.runs import Run, Runner, at_stop
-from suffice.replay.run.tally import Tally, replay_parts
-from suffice.scoring import F1Kind, Weights
-from suffice.trace.rounds.table import TraceSet
+from suffice.scoring import AnswerChoice, F1Kind, Weights
+from suffice.trace.rounds.table import QuestionIds, TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +84,147 @@ class ReplaySettings:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there.
+
+    ``answers`` is the round whose answer is returned: the one taken, unless an earlier one is chosen.
+    """
+
+    candidate: NamedPolicy
+    wanted: NDArray[np.int16]
+    stops: NDArray[np.int16]
+    answers: NDArray[np.int16]
+    read: AtStops
+
+
+def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np.float64]:
+    """``values`` (n_questions, n_rounds) at each question's stop round, (n_questions,)."""
+    return values[np.arange(len(stops)), stops - 1]
+
+
+class Runner:
+    """Replays candidates on the questions of ``measures``."""
+
+    def __init__(
+        self,
+        measures: Measures,
+        candidates: Sequence[NamedPolicy],
+        settings: ReplaySettings,
+    ) -> None:
+        self._measures, self._settings = measures, settings
+        self.candidates = candidates
+        measure_together(measures, candidates, settings.f1_kind)
+        self.scored = measures.scores(settings.f1_kind)
+        self.choice = AnswerChoice.parse(settings.answer)
+        of_fixed = answer_rounds(measures, self.choice, None)
+        self.answers: Mapping[str, AnswerRounds] = {
+            candidate.name: answer_rounds(measures, self.choice, candidate.policy)
+            for candidate in candidates
+        }
+        self.reads: Mapping[str, CostReads] = {
+            candidate.name: paid_together(
+                self._reads(candidate), self.answers[candidate.name].reads
+            )
+            for candidate in candidates
+        }
+        self.returned = of_fixed.returned(self.scored)
+        """What stopping after each round scores for fixed budgets."""
+        self.draws = Resampling(settings.resamples, settings.seed)
+        seen = seen_beside(measures, [candidate.policy for candidate in candidates])
+        labelled, units = self.scored.labelled, measures.units
+        self.reader = Reader(seen, settings.weights, labelled, units, self.draws)
+        self.book = measures.costs(settings.cost_model, of_fixed.reads)
+
+    @property
+    def seen(self) -> Seen:
+        """How far the questions were seen."""
+        return self.reader.seen
+
+    def beside(self) -> CostBook | None:
+        """The costs of the closed book, where it is among the candidates."""
+        if all(candidate.kind != CLOSED_BOOK for candidate in self.candidates):
+            return None
+        return closed_book_rounds(self._measures).costs(self._settings.cost_model)
+
+    def run(self, candidate: NamedPolicy, axis: str | None) -> Run:
+        """One candidate's stops, scores and costs; ``axis`` is the cost that must be known."""
+        if candidate.kind == CLOSED_BOOK:
+            return self._closed_book(candidate, axis)
+        last, seen, reader = self._measures.traces.last_rounds, self.seen, self.reader
+        if candidate.policy is None:
+            name = candidate.name.partition("#")[0]
+            ends = np.where(seen.cut | seen.explored, seen.budget, last).astype(np.int16)
+            wanted = ORACLES[name](self.returned, ends)
+            reader = reader.looking_ahead(settled(name, self.returned, seen))
+        else:
+            wanted = self._measures.wanted_rounds(candidate.policy)
+        if candidate.max_rounds is not None:
+            most = min(candidate.max_rounds, np.iinfo(np.int16).max)
+            wanted = np.minimum(wanted, most).astype(np.int16)
+        stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
+        read = reader.read(
+            answers.returned(self.scored), wanted, self.book, self.reads[candidate.name]
+        )
+        return Run(candidate, wanted, stops, answers.at(stops), read)
+
+    def _closed_book(self, candidate: NamedPolicy, axis: str | None) -> Run:
+        rounds = closed_book_rounds(self._measures)
+        costs = closed_book_costs(rounds, self._settings.cost_model, axis)
+        at = rounds.traces.last_rounds
+        none = np.zeros(self._measures.traces.n_questions, np.int16)
+        scored = rounds.scores(self._settings.f1_kind)
+        read = AtStops(
+            scores={name: at_stop(getattr(scored, name), at) for name in SCORES},
+            costs={
+                name: None if paid is None else at_stop(paid, at) for name, paid in costs.items()
+            },
+        )
+        return Run(candidate, none, none, none, read)
+
+    def _reads(self, candidate: NamedPolicy) -> CostReads:
+        """What a candidate pays for; an oracle must have seen the answers that it chooses among."""
+        n_rounds = self._measures.traces.n_rounds
+        budget = min(candidate.max_rounds or n_rounds, n_rounds)
+        if candidate.policy is None:
+            return CostReads(answers=True, until=budget)
+        return policy_reads(candidate.policy, budget)
+
+    def unscored(self, run: Run) -> int:
+        """Labelled questions of which it is not known what the run scores."""
+        unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
+        if run.read.past is not None:
+            unknown &= run.read.past.weights > 0
+        return int(unknown.sum())
+
+    def beyond(self, run: Run) -> int:
+        """Questions that end before the round that the run wanted."""
+        return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
+
+    def fixed_scores(self) -> NDArray[np.float64]:
+        """What fixed-1 .. fixed-R score, (n_questions, n_rounds), NaN where that is not known."""
+        returned, name = self.returned, self.returned.metric.score
+        return self._fixed(returned.compared, lambda at: self.reader.score(returned, name, at)[0])
+
+    def fixed_cost(self, name: str) -> NDArray[np.float64] | None:
+        """What fixed-1 .. fixed-R cost, alike; ``None``: unknown."""
+        paid, floors = self.book.at_stops(CostReads())[name], self.book.at_least(CostReads())
+        if paid is None:
+            return None
+        return self._fixed(paid, lambda at: self.reader.cost(name, paid, at, floors)[0])
+
+    def _fixed(
+        self,
+        values: NDArray[np.float64],
+        at: Callable[[NDArray[np.int16]], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        seen = self.seen
+        if not seen.cut.any():
+            return seen.matrix(values)
+        every = np.arange(1, values.shape[1] + 1, dtype=np.int16)
+        return np.column_stack([at(np.full_like(seen.last, k)) for k in every])
+
+
 def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
     """The round each question stops at, clamped to its last recorded one, (n_questions,)."""
     return Measures.of(traces).stop_rounds(policy)
@@ -88,10 +242,8 @@ def replay(
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
     measures = Measures.of(traces)
-    if from_sums(measures.traces.n_questions) and measures.seen is None:
-        return _in_parts(measures, candidates, settings)
     n_rounds = measures.traces.n_rounds
-    runner = Runner(measures, candidates, settings, n_rounds)
+    runner = Runner(measures, candidates, settings)
     scored, reader, book = runner.scored, runner.reader, runner.book
     axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
     runs = [runner.run(candidate, axis.name) for candidate in candidates]
@@ -121,7 +273,7 @@ def replay(
         policies=policies,
         frontier=intervals.frontier,
         full_costs=_full_costs(book, reader),
-        question_ids=measures.traces.question_ids,
+        question_ids=QuestionIds(measures.traces),
         banners=settings.banners,
         notes=(
             *settings.notes,
@@ -147,53 +299,6 @@ def replay(
     )
 
 
-def again(result: ReplayResult, measures: Measures) -> ReplayResult:
-    """The policies of a replay on some of its questions, of which it kept none."""
-    candidates = [
-        NamedPolicy(
-            name=policy.name,
-            kind=policy.kind,
-            preset=policy.preset,
-            policy=policy.policy,
-            max_rounds=policy.max_rounds,
-            label=policy.label,
-        )
-        for policy in result.policies
-    ]
-    settings = ReplaySettings(
-        baseline=result.baseline,
-        split=result.split,
-        f1_kind=result.f1_kind,
-        resamples=1,
-        seed=result.seed,
-        cost=result.cost.name,
-        cost_model=result.cost_model,
-        answer=result.answer,
-    )
-    return replay(measures, candidates, settings)
-
-
-def _in_parts(
-    measures: Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
-) -> ReplayResult:
-    """The replay of a record too large to keep every question's figures: of one part after another."""
-    units, n_rounds = measures.units, measures.traces.n_rounds
-    # a unit lies in one part: in shards, which are read in turn, those of one question each
-    alone = unit_weights(units) == 1.0
-
-    def each(tallied: Callable[[Measures], Tally]) -> Iterator[Tally]:
-        rest = np.ones(len(units), bool)
-        if measures.in_shards:
-            yield from measures.of_shards(tallied, alone)
-            rest = ~alone
-        sizes = np.bincount(units[rest], minlength=int(units.max()) + 1)
-        block = ((np.cumsum(sizes) - sizes) // SUMS_ABOVE)[units]
-        for number in np.unique(block[rest]):
-            yield tallied(measures.take(rest & (block == number)))
-
-    return replay_parts(each, candidates, settings, n_rounds, source=measures.traces.origin.source)
-
-
 def _intervals(
     runner: Runner, runs: Sequence[Run], axis: CostAxis, settings: ReplaySettings
 ) -> PairedIntervals:
@@ -205,12 +310,34 @@ def _intervals(
         costs=tuple(name for name, paid in fixed.items() if paid is not None),
     )
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
-    of_fixed = runner.fixed_scores()
-    values = layout.columns(
-        ([run.read.scores[runner.scored.metric.score] for run in runs], of_fixed),
-        {name: ([run.read.costs[name] for run in runs], fixed[name]) for name in layout.costs},
-    )[labelled]
-    values = unit_means(values, runner.reader.units[labelled])
+    of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
+    chosen = np.flatnonzero(labelled)
+
+    def columns(some: slice) -> NDArray[np.float64]:
+        rows = chosen[some]
+
+        def some_of(values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+            return None if values is None else values[rows]
+
+        costs = {
+            name: ([some_of(run.read.costs[name]) for run in runs], some_of(fixed[name]))
+            for name in layout.costs
+        }
+        return layout.columns(
+            ([run.read.scores[score][rows] for run in runs], of_fixed[rows]), costs
+        )
+
+    units = runner.reader.units[labelled]
+    if from_sums(len(chosen)) and not seen.cut.any() and len(np.unique(units)) == len(units):
+        sums = Sums.by_blocks(len(chosen), layout.n_columns, columns)
+        return PairedIntervals(
+            layout,
+            baseline=settings.baseline,
+            axis=axis.name,
+            means=sums.mean,
+            draws=lambda: sums.draws(resamples=settings.resamples, seed=settings.seed),
+        )
+    values = unit_means(columns(slice(None)), units)
 
     def draws() -> NDArray[np.float64]:
         drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
