@@ -150,12 +150,16 @@ class Operation:
         """Health and metrics."""
         router = APIRouter(tags=["operation"])
 
+        # balancers ask by HEAD, too
+        @router.head("/health", include_in_schema=False)
+        @router.head("/health/live", include_in_schema=False)
         @router.get("/health")
         @router.get("/health/live")
         async def live() -> dict[str, str]:
             """Whether it answers at all."""
             return {"status": "live"}
 
+        @router.head("/health/ready", include_in_schema=False)
         @router.get("/health/ready", responses={503: {"description": "not ready, and why"}})
         async def ready() -> Response:
             """Whether a question would be taken and answered, and why not."""
