@@ -125,7 +125,7 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(
     for database in folder.glob("record*.db"):  # Parquet alone holds all
         database.unlink()
     traces = inspect_traces(folder).valid(skip_invalid=False)
-    assert traces.question_ids == tuple(f"q{n:03d}" for n in range(questions))
+    assert sorted(traces.question_ids) == sorted(f"q{n:03d}" for n in range(questions))
     assert traces.table.num_rows == 3 * questions
     for number, made in enumerate(traces.records()):
         name = f"q{number:03d}"
