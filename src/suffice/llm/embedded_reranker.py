@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from suffice._optional import require
-from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.gguf import read_facts
-from suffice.llm.llama_api import processors, quiet_params, start_server
+from suffice.errors import BackendError, UsageError
+from suffice.llm.embedded import check_gguf, processors, quiet_params, start_server
 from suffice.trace.rounds.records import Passage, best_reranked
 from suffice.trace.rounds.tokens import passage_text
 
@@ -94,18 +93,11 @@ class EmbeddedReranker:
 
 
 def _start(path: Path, threads: int) -> Any:
-    facts = read_facts(path)
-    if not facts.scores_pairs:
-        raise DataError(
-            "not a reranker: its model does not score pairs (pooling type RANK); name a GGUF file of a "
-            "cross-encoder",
-            file=str(path),
-        )
+    check_gguf(path)
     xllamacpp = require("xllamacpp", extra="embedded", purpose=_PURPOSE)
     params = quiet_params(path, threads=threads, purpose=_PURPOSE)
     params.embedding = True
     params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
-    length = min(facts.context_length or _LONGEST, _LONGEST)
-    params.n_ctx = params.n_batch = params.n_ubatch = length  # a pair is read in one piece
+    params.n_ctx = params.n_batch = params.n_ubatch = _LONGEST  # a pair is read in one piece
     params.n_parallel = 1
     return start_server(params, check="")

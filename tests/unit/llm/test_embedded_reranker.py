@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suffice.llm.gguf import read_facts
 from tests.tiny_encoder import make_network
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
-from suffice.llm.gguf import read_facts
 from suffice.protocols import Reranker
 from suffice.testing.conformance import check_reranker
 from suffice.trace.rounds.records import Passage

@@ -100,7 +100,7 @@ def test_what_lasts_ends_after_the_retries(fault: str, kind: type[NoReply], word
         tracemalloc.start()
         started = time.perf_counter()
         with pytest.raises(kind, match=words) as caught:
-            ask(server, max_retries=1, timeout_s=0.1 if fault in LATE else 5.0)
+            ask(server, max_retries=1, timeout_s=0.5 if fault in LATE else 5.0)
         seconds, (_, most) = time.perf_counter() - started, tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert caught.value.passing
@@ -143,8 +143,8 @@ def test_a_pause_of_days_is_told(as_date: bool) -> None:
         started = time.perf_counter()
         with pytest.raises(NoReply, match=r"left alone until \d{4}-\d\d-\d\d .* UTC") as caught:
             ask(server, max_wait_s=0.05)
-    assert 0.05 <= time.perf_counter() - started < 15.0
-    assert server.calls["busy_for"] == 2  # at once, and after the wait
+    assert time.perf_counter() - started < 15.0
+    assert server.calls["busy_for"] == 1  # it asks for more than is ever waited
     until = caught.value.until
     assert until is not None
     assert abs(until.timestamp() - time.time() - 172800) < 60

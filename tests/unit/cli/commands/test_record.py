@@ -395,11 +395,6 @@ def test_shards_are_together_what_one_recorder_records(
     assert sorted(file.name for file in out.glob("*.parquet")) == files
 
 
-def test_how_far_auto_goes_needs_auto(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*RECORD, "--out", str(tmp_path / "t"), "--max-concurrency", "50"]) == 2
-    assert "write --concurrency auto too, or --concurrency 50 alone" in capsys.readouterr().err
-
-
 def test_a_shard_needs_a_folder_and_a_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
