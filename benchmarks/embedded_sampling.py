@@ -25,7 +25,7 @@ MOST = {3: 3.5, 8: 5.0}
 
 @dataclass(slots=True)
 class Timed:
-    """Asks the model and keeps what samples and greedy tokens cost; a :class:`suffice.protocols.ChatModel`."""
+    """A :class:`suffice.protocols.ChatModel` that keeps what samples and greedy tokens cost."""
 
     model: EmbeddedModel
     samples_s: float = 0.0

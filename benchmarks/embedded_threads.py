@@ -1,7 +1,7 @@
-"""Replicas, threads and slots of the embedded model: questions a second alone and beside busy programs.
+"""Replicas and threads of the embedded model: questions a second alone and beside busy programs.
 
 Each arrangement answers the same generated questions, two rounds with three samples, as many at a time as
-it has slots. Busy programs are Python processes that count. Walls of this machine: run it on idle cores.
+it has replicas. Busy programs are Python processes that count. Walls of this machine: run it on idle cores.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from suffice.llm.llama_api import processors
-
 from suffice.datasets.registry import load
-from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, processors
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.protocols import GenerationRequest
@@ -57,13 +55,12 @@ def rate(settings: EmbeddedSettings, programs: int) -> float:
 def arrangements() -> dict[str, EmbeddedSettings]:
     """By name; the first is the default."""
     cores = processors()
-    shapes = {(cores, 1, 1), (1, cores, 1), (1, cores, 2), (1, 1, 2), (cores, 1, 2), (1, cores, 4)}
-    ordered = sorted(shapes, key=lambda shape: (shape != (cores, 1, 1), shape))
+    half = max(cores // 2, 1)
     return {
-        f"{replicas} replicas x {threads} threads x {slots} slots": EmbeddedSettings(
-            replicas=replicas, threads=threads, slots=slots
+        f"{replicas} replicas x {threads} threads": EmbeddedSettings(
+            replicas=replicas, threads=threads
         )
-        for replicas, threads, slots in ordered
+        for replicas, threads in ((min(cores, 2), half), (1, cores), (1, 1))
     }
 
 

@@ -1,8 +1,8 @@
 """The embedded model under a recording: prompt tokens evaluated, and throughput against bare sending.
 
-Two ways get the same requests of the same questions, and take turns at every few of them: the recording, and its
-requests sent to an embedded model whose replies nobody reads. Both keep what they evaluated. Takes some
-four minutes; wall times want idle cores.
+Two ways get the same requests of the same questions, and take turns at every few of them: the recording, and
+its requests sent to an embedded model whose replies nobody reads. Both keep what they evaluated. Wall times
+want idle cores.
 """
 
 from __future__ import annotations
