@@ -10,7 +10,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE :=
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
-.PHONY: help setup demo test test-slow faults check format docs bench browser test-integrations clean
+.PHONY: help setup demo test test-slow faults check format docs bench browser postgres test-integrations clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ test-integration-%:
 
 browser: ## Debian's Chromium for the report's browser tests
 	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } || echo "Chromium was not installed: the browser tests will be skipped"
+
+postgres: ## Debian's PostgreSQL for the tests of a store on a server
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; } || echo "PostgreSQL was not installed: the tests of a store on a server will be skipped"
 
 clean:
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache demo

@@ -40,7 +40,7 @@ from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import Along, prove
-from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.trace.rounds.reader import read_traces
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import BenchmarkSettings
+
 from benchmarks.timing import best_seconds
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings
 from suffice.retrieval.lexical.tfidf import TfidfIndex
 
 PUBLISHED = BenchmarkSettings()

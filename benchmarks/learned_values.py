@@ -50,8 +50,12 @@ from suffice.numbers.tests.p_values import holm
 from suffice.numbers.tests.tails import student_t_upper
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.stop_rag.settings import SIGNAL_SETTINGS
-from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
-from suffice.policies.stop_rag.signal_model import ALL, free_inputs
+from suffice.policies.stop_rag.signal_network import (
+    ALL,
+    SignalTrajectories,
+    free_inputs,
+    train_signal_network,
+)
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.frontier import Frontier, best_mix

@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark
-from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark
+from studies.hidden_constraints.scripted import ScriptedPlanner
+
 from suffice.errors import SufficeWarning
 from suffice.loops.planning.agent import PlanningAgent
 from suffice.loops.planning.controls import agent_control

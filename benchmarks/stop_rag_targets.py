@@ -10,8 +10,7 @@ from tests.stop_rag_twins import q_lambda_of_trajectory
 
 from benchmarks.timing import best_seconds
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
-from suffice.policies.stop_rag.targets import q_lambda
-from suffice.policies.stop_rag.threshold import choose_threshold, stop_rounds
+from suffice.policies.stop_rag.targets import choose_threshold, q_lambda, stop_rounds
 from suffice.testing.traces import sampled_records, to_trace_set
 
 ROUNDS, SAMPLES, LAM = 10, 8, 0.7

@@ -1,10 +1,12 @@
 """What a watched round costs its loop, with and without a record, beside the bare decision: microseconds.
 
 With a record the round is committed to the store in the call. ``added`` is the difference of the percentiles.
+``SUFFICE_POSTGRES``, the address of an empty database, adds a store on that server to the same run.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -85,6 +87,14 @@ def main() -> dict[str, float]:
             ready, reported = _watched(watch, ready=True), _watched(watch, ready=False)
         with Watch(policy, record=f"{folder}/durable.db", durable=True) as watch:
             durable = _watched(watch, ready=True)
+    on_server: dict[str, list[float]] = {}
+    if address := os.environ.get("SUFFICE_POSTGRES"):
+        for name, lasting in (
+            ("watch.observe of a round, recording on PostgreSQL", False),
+            ("the same on PostgreSQL, outliving a power cut", True),
+        ):
+            with Watch(policy, record=address, durable=lasting) as watch:
+                on_server[name] = _watched(watch, ready=True)
     unrecorded = _watched(Watch(policy), ready=True)
     bare = _bare(Controller(RulePolicy(rule=f"{RULE} and round > {ROUNDS}"), max_rounds=ROUNDS))
     took = {
@@ -93,6 +103,7 @@ def main() -> dict[str, float]:
         "the same without a record": unrecorded,
         "controller.observe": bare,
         "watch.observe of what clients report, recording": reported,
+        **on_server,
     }
     figures = {
         f"{name}, {how}, microseconds": float(np.percentile(each, share))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.database import NoServer, Server, serving
 from tests.properties import FULL
 
 from suffice.cli import output
@@ -45,17 +46,16 @@ LONGEST = (
     "e2e/test_budgeted.py",
     "e2e/test_model_signals.py",
     "property/test_replay_equals_live.py",
-    "browser/test_hidden_constraints_page.py",
+    "browser/test_study_pages.py",
     "statistical/test_micp_guarantee.py",
     "reference/test_search_reference.py",
     "unit/retrieval/dense/test_onnx_encoder.py",
-    "browser/test_stop_rag_page.py",
-    "browser/test_micp_pages.py",
+    "browser/test_answer_sets.py",
     "e2e/test_cli.py",
     "unit/llm/test_embedding_endpoint.py",
     "unit/llm/test_embedded_reranker.py",
     "unit/cli/commands/test_choosing.py",
-    "unit/cli/commands/test_bench_hidden_constraints.py",
+    "studies/test_hidden_constraints_command.py",
     "property/test_micp_properties.py",
     "unit/cli/commands/test_follow_up.py",
     "unit/cli/commands/test_micp.py",
@@ -102,3 +102,20 @@ def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 def tiny(make_encoder: Callable[..., Path]) -> Path:
     """A BERT of three layers with random weights."""
     return make_encoder()
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Server]:
+    """A PostgreSQL server; tests of it are skipped where none can be started."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    try:
+        with serving() as server:
+            yield server
+    except NoServer as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def database(database_server: Server) -> str:
+    """The address of an empty database."""
+    return database_server.database()

@@ -21,7 +21,7 @@ from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.signal_model import SignalModel, SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_network import SignalModel, SignalNetwork, weight_shapes
 from suffice.protocols import StopPolicy
 
 MARGIN = PerRoundCalibrator(

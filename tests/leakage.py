@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from studies.hidden_constraints.corpus.tasks import PlanningTask
 
-from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
 from suffice.protocols import Encoder
 from suffice.trace.rounds.tokens import tokenize
 

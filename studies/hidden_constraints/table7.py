@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.runs import TAUS
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.runs import TAUS
 from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate
 from suffice.results.table import Column, Table, Value

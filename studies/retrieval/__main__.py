@@ -2,7 +2,9 @@
 
 import sys
 
-from studies.command import run_study
-from studies.retrieval.run import STUDY
+from studies.retrieval.study import STUDY
 
-sys.exit(run_study(STUDY, "retrieval"))
+main = STUDY.main
+
+if __name__ == "__main__":
+    sys.exit(main())

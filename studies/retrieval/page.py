@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from string import ascii_uppercase
 
-from studies.retrieval.results import RetrievalSets, differences_table, recall_table
-from suffice.bench.retrieval.run import DEPTHS, RetrievalStudy
+from studies.retrieval.results import (
+    DEPTHS,
+    DataSetRecall,
+    RetrievalStudy,
+    differences_table,
+    recall_table,
+)
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.svg import Family
@@ -17,7 +22,7 @@ from suffice.results.markup import Html, element, visible
 _COMPARED = (5, 10)
 
 
-def retrieval_page(study: RetrievalSets) -> str:
+def retrieval_page(study: RetrievalStudy) -> str:
     """One self-contained HTML document."""
     return study_page(
         "Retrieval: recall by method",
@@ -36,16 +41,12 @@ def retrieval_page(study: RetrievalSets) -> str:
     )
 
 
-def _set(name: str, one: RetrievalStudy) -> Html:
+def _set(name: str, one: DataSetRecall) -> Html:
     size = (
         f"{counted(one.questions, 'question')} with {one.gold_passages:,} gold passages over "
         f"{one.passages:,} pooled passages."
     )
-    own = RetrievalSets(sets=((name, one),))
-    charts = [
-        _recall(name, one, own),
-        *([_against(name, one, own)] if len(one.results) > 1 else []),
-    ]
+    charts = [_recall(name, one), *([_against(name, one)] if len(one.results) > 1 else [])]
     return element("section", element("h2", name), plain(size), stacked(charts))
 
 
@@ -53,30 +54,27 @@ def _family(retriever: str) -> Family:
     return "fixed" if retriever == "bm25" else "adaptive"
 
 
-def _recall(name: str, one: RetrievalStudy, own: RetrievalSets) -> Chart:
+def _recall(name: str, one: DataSetRecall) -> Chart:
     heading = f"Figure 6: recall on {name}"
-    rows = [
-        BarRow(
-            mark=mark,
-            family=_family(result.retriever),
-            name=result.retriever,
-            hint=result.retriever,
-            bars=[
-                Bar(
-                    label=f"{percent(result.recall[k].estimate)}%",
-                    segments=[
-                        Segment(
-                            size=result.recall[k].estimate,
-                            class_=_family(result.retriever),
-                            hint=f"{result.retriever}, recall@{k} {percent(result.recall[k].estimate)}%",
-                        )
-                    ],
-                )
-                for k in DEPTHS
-            ],
-        )
-        for mark, result in zip(ascii_uppercase, one.results, strict=False)
-    ]
+    rows = []
+    for mark, result in zip(ascii_uppercase, one.results, strict=False):
+        family = _family(result.retriever)
+        shares = {k: percent(result.recall[k].estimate) for k in DEPTHS}
+        parts = [
+            Bar(
+                label=f"{share}%",
+                segments=[
+                    Segment(
+                        size=result.recall[k].estimate,
+                        class_=family,
+                        hint=f"{result.retriever}, recall@{k} {share}%",
+                    )
+                ],
+            )
+            for k, share in shares.items()
+        ]
+        who = result.retriever
+        rows.append(BarRow(mark=mark, family=family, name=who, hint=who, bars=parts))
     picture = bars(
         Bars(
             title=heading,
@@ -87,11 +85,11 @@ def _recall(name: str, one: RetrievalStudy, own: RetrievalSets) -> Chart:
         )
     )
     caption = "Share of the gold titles among the first k passages, mean over questions."
-    table = recall_table(own).html()
+    table = recall_table(RetrievalStudy(sets=((name, one),))).html()
     return Chart(heading=heading, pictures=[picture], caption=caption, table=table)
 
 
-def _against(name: str, one: RetrievalStudy, own: RetrievalSets) -> Chart:
+def _against(name: str, one: DataSetRecall) -> Chart:
     heading = f"Against BM25 on {name}"
     rows = []
     for k in _COMPARED:
@@ -116,5 +114,5 @@ def _against(name: str, one: RetrievalStudy, own: RetrievalSets) -> Chart:
         )
     )
     caption = "Paired by question. An interval that holds 0 shows no difference."
-    table = differences_table(own).html()
+    table = differences_table(RetrievalStudy(sets=((name, one),))).html()
     return Chart(heading=heading, pictures=[picture], caption=caption, table=table)

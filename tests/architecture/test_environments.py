@@ -40,6 +40,7 @@ DISTRIBUTIONS = {
     "polars": "polars",
     "pyarrow": "pyarrow",
     "prometheus_client": "prometheus-client",
+    "psycopg": "psycopg",
     "pytest": "pytest",
     "rank_bm25": "rank-bm25",
     "ray": "ray",

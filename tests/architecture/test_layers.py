@@ -29,7 +29,7 @@ LEVEL: dict[str, int] = {
     "policies": 4,
     **dict.fromkeys(("replay", "loops", "monitor"), 5),
     **dict.fromkeys(("live", "report", "web"), 6),
-    **dict.fromkeys(("integrations", "testing", "bench", "serve", "view", "cli"), 7),
+    **dict.fromkeys(("integrations", "testing", "serve", "view", "cli"), 7),
 }
 WITHOUT_MODELS = BASE | {
     "numbers",
@@ -54,11 +54,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "live": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "live", "loops", "retrieval"},
     "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
     "web": BASE | {"results", "trace", "web"},
-    "serve": EVERYTHING - {"bench", "cli", "testing", "view"},
-    "view": EVERYTHING - {"bench", "cli", "testing", "serve", "llm", "live", "loops", "retrieval"},
-    "integrations": EVERYTHING - {"bench", "cli"},
-    "testing": EVERYTHING - {"bench", "cli"},
-    "bench": EVERYTHING - {"cli"},
+    "serve": EVERYTHING - {"cli", "testing", "view"},
+    "view": EVERYTHING - {"cli", "testing", "serve", "llm", "live", "loops", "retrieval"},
+    "integrations": EVERYTHING - {"cli"},
+    "testing": EVERYTHING - {"cli"},
     "cli": EVERYTHING,
 }
 
@@ -88,7 +87,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
 }
 SCATTER = ROOT / "report" / "draw" / "scatter.py"
 TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
-TORCH_FOLDERS = ("policies/stop_rag/", "retrieval/", "bench/")
+TORCH_FOLDERS = ("policies/stop_rag/", "retrieval/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +237,14 @@ def test_reports_take_types_from_replay_and_compute_nothing() -> None:
     assert wrong == []
 
 
+def test_nothing_rests_on_a_study() -> None:
+    """Studies stand outside the package and are not installed with it."""
+    wrong = [
+        told(file, each) for file in FILES for each in imports_of(file) if each.package == "studies"
+    ]
+    assert wrong == []
+
+
 def test_the_package_front_loads_nothing() -> None:
     assert [
         each.module
@@ -278,7 +285,7 @@ def test_optional_packages_come_through_require() -> None:
     wrong = [
         told(file, each)
         for file in FILES
-        if part(file) not in ("", "bench", "integrations")
+        if part(file) not in ("", "integrations")
         for each in imports_of(file)
         if not each.typing_only
         and each.names
@@ -336,7 +343,7 @@ def test_a_method_is_known_by_its_folder_alone() -> None:
     wrong = []
     for file in FILES:
         place = file.relative_to(ROOT).as_posix()
-        if place.startswith(("__init__.py", "bench/", "testing/")):
+        if place.startswith(("__init__.py", "testing/")):
             continue
         own_folder = place.split("/")[1:2] if part(file) == "policies" else []
         known = [
@@ -359,7 +366,7 @@ def test_nobody_else_asks_for_a_method_by_its_name() -> None:
     wrong = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {side.value}"
         for file in FILES
-        if part(file) not in ("policies", "bench", "testing")
+        if part(file) not in ("policies", "testing")
         for node in ast.walk(tree_of(file))
         if isinstance(node, ast.Compare)
         for side in (node.left, *node.comparators)

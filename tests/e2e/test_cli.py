@@ -10,9 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.commands import read_json, refused, run, run_json, run_process
 
-from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.writer import write_traces
 
 
 @pytest.fixture(scope="module")
@@ -105,87 +103,6 @@ def test_signals_are_stored_and_give_the_same_replay(recorded: Path, tmp_path: P
     before = run_json("replay", recorded, *policies)
     after = run_json("replay", tmp_path / "with.parquet", *policies)
     assert before["policies"] == after["policies"]
-
-
-def test_report_is_written(recorded: Path, tmp_path: Path) -> None:
-    document = run_json("report", recorded, "--out", tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert document["bytes"] == len(text.encode())
-    assert "tasr-corrected" in text
-
-
-def test_report_of_unlabelled_tune_questions_leaves_out_what_cannot_be_fitted(
-    tmp_path: Path,
-) -> None:
-    records = [
-        make_record(f"q{n}", ["a", "a"], gold=gold, margins=[1.0, 2.0], split=split)
-        for n, (gold, split) in enumerate([([], "tune"), (["a"], "eval")])
-    ]
-    write_traces(records, tmp_path / "t.parquet")
-    out = tmp_path / "report.html"
-    told = run_json("report", tmp_path / "t.parquet", "--out", out)
-    assert told["questions"] == 1
-    assert set(told["replay"]["left_out"]) == {"tasr", "tasr-corrected"}
-    assert not any("tasr" in policy["name"] for policy in told["replay"]["policies"])
-    assert "left out tasr, tasr-corrected: no question" in out.read_text(encoding="utf-8")
-
-
-def test_ask_over_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    for number, name in enumerate(["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son in {1800 + number}.\n"
-        (tmp_path / "notes" / f"{name}.md").write_text(page, encoding="utf-8")
-    (tmp_path / "notes" / "image.png").write_bytes(bytes(range(256)))
-    document = run_json(
-        "ask", "Who founded Ardel Tower?", "--corpus", tmp_path / "notes", "--llm", "scripted",
-        "--policy", "fixed-2",
-    )  # fmt: skip
-    assert document["stopped_by"] == "policy"
-    assert document["rounds"] == 2
-    assert len(document["passages"]) == 2
-    assert document["passages"][0]["title"] == "Ardel Tower"
-    assert document["usage"]["llm_calls"] == 1  # a fixed budget reads no answer before its last
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["replay", "nowhere.parquet", "--policy", "fixed-1"], ["nowhere.parquet", "no such file"]),
-        (["replay", "TRACES", "--policy", "nonsense"], ["unknown policy 'nonsense'", "fixed-K"]),
-        (["replay", "TRACES", "--policy", "fixed-0"], ["fixed-K needs K from 1"]),
-        (["replay", "TRACES", "--stop-when", "(answer_stable"], ["expected ')'", "unclosed ("]),
-        (["replay", "TRACES", "--stop-when", "colour > 1"], ["unknown signal 'colour'"]),
-        (["replay", "TRACES", "--stop-when", "overlap > 1"], ["can never hold", "[0, 1]"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--split", "dev"], ["'dev'", "eval, tune"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--f1", "x"], ["--f1", "--help"]),
-        (["fit", "tasr", "TRACES", "--split", "none", "--out", "p.json"], ["'none'"]),
-        (["record", "--dataset", "musique", "--out", "t"], ["--data PATH"]),
-        (["ask", "Who?", "--corpus", "nowhere", "--llm", "scripted"], ["nowhere"]),
-        (
-            ["ask", "Who?", "--corpus", ".", "--policy", "tasr"],
-            ["must be fitted", "suffice fit tasr"],
-        ),
-        (["ask", "Who?", "--corpus", ".", "--policy", "oracle-em"], ["gold answers"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--seed", "-1"], ["--seed", "at least 0"]),
-        (["replay", "TRACES", "--policy", "fixed-1", "--seed", "x"], ["--seed", "whole number"]),
-        (["record", "--dataset", "generated", "--out", "t", "--samples", "-1"], ["at least 0"]),
-        (["ask", "Who?", "--corpus", ".", "--budget-seconds", "nan"], ["seconds above 0"]),
-        (["frobnicate"], ["frobnicate"]),
-        (["demo", "--questions", "4"], ["at least 5"]),
-    ],
-)
-def test_refusals(arguments: list[str], parts: list[str], recorded: Path) -> None:
-    refused(run(*(recorded if each == "TRACES" else each for each in arguments)), *parts)
-
-
-def test_replay_without_logprobs_names_the_alternative(tmp_path: Path) -> None:
-    records = [
-        make_record(f"q{n}", ["a", "a"], gold=["a"], split="tune" if n < 3 else "eval")
-        for n in range(6)
-    ]
-    write_traces(records, tmp_path / "t.parquet")
-    done = run("replay", tmp_path / "t.parquet", "--policy", "tasr")
-    refused(done, "answer_token_margin", "tokens", "self_consistency")
 
 
 def test_a_truncated_part_is_named_and_the_rest_stays_readable(

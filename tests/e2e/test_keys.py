@@ -47,9 +47,6 @@ ASKING = (
     f"probe drafts.parquet {LLM} --out probed.parquet",
     f"signals out --out judged.parquet {LLM} --only judge_support",
     f"signals own.parquet --out near.parquet {ENCODER} --cluster-cosine 0.8 --only sample_clusters",
-    f"bench hidden-constraints {LLM} --judge {{url}} --judge-model only --subset hard-small --limit 1 "
-    "--retrievers oracle --seeds 1 --bootstrap 20 --out hidden",
-    f"bench retrieval --dataset generated --limit 4 --bootstrap 20 {ENCODER}",
 )
 READING = (
     "traces info out",

@@ -24,12 +24,9 @@ ON_A_DISK = (
     "split",
     "export-jsonl",
     "fit-stop-rag",
-    "measure",
     "report",
     "choose",
     "ask-index",
-    "bench-retrieval",
-    "bench-hidden",
 )
 
 

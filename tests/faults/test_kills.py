@@ -76,9 +76,9 @@ def test_killed_at_random_moments_it_ends_as_if_it_had_not_been(
 
 def watching(words: Sequence[str]) -> int:
     """Record questions without end; each is told when it is finished."""
-    folder, told = words
+    place, told = words
     warnings.simplefilter("error")  # that a question was not kept in time, too
-    watch = Watch(record=folder, max_rounds=3)
+    watch = Watch(record=place, max_rounds=3)
     descriptor = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     number = 0
     while True:
@@ -91,9 +91,9 @@ def watching(words: Sequence[str]) -> int:
         os.write(descriptor, f"{name}\n".encode())
 
 
-def kill_two_watchers(folder: Path, told: Path, after: float) -> None:
-    """Two processes record into one folder, and are killed at a moment."""
-    watchers = [Child([str(folder), str(told)], folder.parent, run=watching) for _ in range(2)]
+def kill_two_watchers(place: str, told: Path, after: float) -> None:
+    """Two processes record into one store, and are killed at a moment."""
+    watchers = [Child([place, str(told)], told.parent, run=watching) for _ in range(2)]
     before = told.stat().st_size if told.exists() else 0
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (told.exists() and told.stat().st_size > before):
@@ -105,10 +105,10 @@ def kill_two_watchers(folder: Path, told: Path, after: float) -> None:
         assert watcher.end().code == -signal.SIGKILL
 
 
-def check_watched(folder: Path, told: Path) -> dict[str, QuestionRecord]:
+def check_watched(place: str, told: Path) -> dict[str, QuestionRecord]:
     """Everything told as finished is there, whole and once; nothing is invalid."""
     finished = told.read_text().split()
-    records = {record.question.id: record for record in read_traces(folder).records()}
+    records = {record.question.id: record for record in read_traces(place).records()}
     assert len(finished) == len(set(finished))
     assert set(finished) <= set(records)
     assert all(len(records[name].rounds) == 3 for name in finished)
@@ -119,19 +119,22 @@ def check_watched(folder: Path, told: Path) -> dict[str, QuestionRecord]:
 
 
 @pytest.mark.parametrize("times", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["folder", "server"])
 def test_two_watchers_killed_lose_nothing_that_was_finished(
-    times: int, tmp_path: Path, tried: Tried
+    times: int, kind: str, tmp_path: Path, tried: Tried, request: pytest.FixtureRequest
 ) -> None:
-    tried("SIGKILL of two watchers of one folder", 2 * times)
+    tried(f"SIGKILL of two watchers of one {kind}", 2 * times)
     folder, told = tmp_path / "traces", tmp_path / "told"
+    place = str(folder) if kind == "folder" else request.getfixturevalue("database")
     for number in range(times):
-        kill_two_watchers(folder, told, 0.2 * number / times)
+        kill_two_watchers(place, told, 0.2 * number / times)
         if number % 10 == 9:
-            check_watched(folder, told)
-    before = check_watched(folder, told)
-    with Watch(record=folder) as watch, watch.question("?", question_id="after") as loop:
+            check_watched(place, told)
+    before = check_watched(place, told)
+    with Watch(record=place) as watch, watch.question("?", question_id="after") as loop:
         loop.observe(answer="Oslo")  # whoever writes next ends what the dead left
-    after = {record.question.id: record for record in read_traces(folder).records()}
+    after = {record.question.id: record for record in read_traces(place).records()}
     assert after.pop("after").rounds
     assert after == before
-    assert [file.name for file in folder.iterdir()] == ["record.db"]
+    if kind == "folder":
+        assert [file.name for file in folder.iterdir()] == ["record.db"]

@@ -169,9 +169,7 @@ WORKS = (
     ),
     Work(
         name="measure",
-        words="measure GIVEN/drawn.parquet --out OUT/measures",
-        resumes=True,
-        kills=8,
+        words="measure GIVEN/drawn.parquet",
     ),
     Work(
         name="report",
@@ -200,32 +198,6 @@ WORKS = (
         resumes=True,
         kills=14,
     ),
-    Work(
-        name="bench-retrieval",
-        words="bench retrieval --dataset generated --limit 5 --bootstrap 20 --encoder none "
-        "--index OUT/indexes",
-        resumes=True,
-        kills=10,
-    ),
-    Work(
-        name="bench-micp",
-        words="bench micp GIVEN/sampled.parquet --alphas 0.3 --seeds 1 --out OUT/study",
-        replaces="study/micp.json",
-    ),
-    Work(
-        name="bench-stop-rag",
-        words="bench stop-rag GIVEN/stoprag.parquet --variants signals --min-steps 10 --epochs 0.1 "
-        "--bootstrap 20 --seeds 1 --out OUT/study",
-        resumes=True,
-        kills=6,
-    ),
-    Work(
-        name="bench-hidden",
-        words="bench hidden-constraints --llm scripted --subset hard-small --seeds 1 --bootstrap 20 "
-        "--limit 2 --retrievers tfidf --agents vanilla,always-retrieve --experiments main --out OUT/study",
-        resumes=True,
-        kills=8,
-    ),
 )
 
 LONG = (
@@ -252,7 +224,6 @@ READS = (
     Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
     Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
     Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),
-    Work(name="bench-ab-rag", words="bench ab-rag GIVEN/study.parquet --bootstrap 20 --grid 0.6"),
 )
 """Commands that only print."""
 

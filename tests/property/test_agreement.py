@@ -18,8 +18,8 @@ from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.choose.search import search
 from suffice.replay.choose.sweep import sweep
 from suffice.replay.run.compare import compare
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
 from suffice.scoring import answer_form, normalize_answer
 from suffice.testing.traces import question_records, random_records, to_trace_set

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from studies.hidden_constraints.judge import read_verdict
 from tests.hostile import hostile_texts, stairs
 
 from suffice import scoring
-from suffice.bench.hidden_constraints.judge import read_verdict
 from suffice.costs.energy import parse_energy
 from suffice.costs.prices import parse_prices
 from suffice.datasets.files import parse_column_map

@@ -6,7 +6,6 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,15 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.live.controller import Controller
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
-from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import FitParts, fit_on
+from suffice.policies.micp.fit import FitParts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy, StopOn
 from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
@@ -31,7 +27,7 @@ from suffice.policies.micp.stage2 import (
     evaluate_stops,
 )
 from suffice.scoring import Match, normalize_answer
-from suffice.signals.table import first_stops, signal_table
+from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -204,54 +200,6 @@ def policies(draw: st.DrawFn) -> MiCPPolicy:
         preset=draw(st.sampled_from(PRESETS)),
         seed=draw(st.integers(0, 3)),
     )
-
-
-def live_stop(policy: MiCPPolicy, record: QuestionRecord) -> int | None:
-    controller = Controller(policy).start(record.question.text, question_id=record.question.id)
-    for number, finished in enumerate(record.rounds, start=1):
-        if controller.observe(finished).stop:
-            return number
-    return None
-
-
-@settings(deadline=None, max_examples=examples(200), suppress_health_check=list(HealthCheck))
-@given(records=recorded(), policy=policies())
-def test_the_replayed_stop_is_the_live_one(
-    records: list[QuestionRecord], policy: MiCPPolicy, tmp_path: Path
-) -> None:
-    traces = to_trace_set(records)
-    table = signal_table(traces, policy.specs)
-    replayed, fired = first_stops(policy, table), policy.fired(table)
-    save_policy(policy, tmp_path / "policy.json")
-    loaded = load_policy(tmp_path / "policy.json").policy
-    assert isinstance(loaded, MiCPPolicy)
-    assert loaded == policy
-    assert policy_document(loaded) == policy_document(policy)
-    for index, record in enumerate(records):
-        live, last = live_stop(loaded, record), len(record.rounds)
-        if live is None:
-            assert fired[index] == 0
-            assert last < policy.rounds
-        else:
-            assert replayed[index] == live
-            assert fired[index] == (live if live < policy.rounds else 0)
-
-
-@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("stop_on", ["entropy", "top-confidence"])
-@pytest.mark.parametrize("penalty", [0.0, 0.1])
-def test_a_fitted_policy_replays_as_it_runs(
-    preset: Preset, stop_on: StopOn, penalty: float
-) -> None:
-    settings = MiCPSettings(alpha=0.3, allocation=(0.25, 0.2), stop_on=stop_on, penalty=penalty)
-    policy = fit_on(parts(150), preset, settings)
-    if preset == "corrected":
-        assert any(each.share for each in policy.stops)
-    records = sampled_records(120, seed=9)
-    stops = first_stops(policy, signal_table(to_trace_set(records), policy.specs))
-    assert [live_stop(policy, each) for each in records] == stops.tolist()
-    assert set(stops.tolist()) > {3}
 
 
 def parts(count: int) -> FitParts:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,14 @@ from tests.properties import examples
 
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
+from suffice.live.watch import Watch
+from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.protocols import ConfidentPolicy, PolicyTable
+from suffice.replay.run.answer_choice import answer_rounds
+from suffice.replay.run.replay import stop_rounds
+from suffice.scoring import AnswerChoice
 from suffice.signals.available import lack
 from suffice.signals.table import signal_table
 from suffice.testing.conformance import check_checkpoints, check_policy, incomplete_rounds
@@ -33,12 +40,39 @@ def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> N
         check_policy(policy, records)
 
 
-@pytest.mark.slow
-@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
-@given(records=question_records())
-def test_first_live_stop_is_the_replayed_one_in_many_traces(records: list[QuestionRecord]) -> None:
+EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
+RECORDS = [
+    file
+    for folder in (EXAMPLES, Path(os.environ.get("SUFFICE_DATA", "nowhere")) / "traces")
+    for file in sorted(folder.glob("*.parquet"))
+]
+
+
+@pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
+def test_replay_stops_where_live_loops_stop(file: Path) -> None:
+    """Of recorded questions of real loops: the stop, the answer that most rounds gave, and what was cut."""
+    record = read_traces(file)
+    few = record.take(np.linspace(0, record.n_questions - 1, 2).astype(np.intp))
     for policy in policies():
-        check_policy(policy, records)
+        if any(lack(spec, few) for spec in policy.specs):
+            continue
+        stops = stop_rounds(policy, few)
+        majority = AnswerChoice.parse("majority")
+        answers = answer_rounds(Measures.of(few), majority, policy).at(stops)
+        watch = Watch(policy, mode="live", explore=0.5, answer="majority")
+        cut = []
+        for held, stop, answer in zip(few.records(), stops.tolist(), answers.tolist(), strict=True):
+            live = watch.question(held.question.text, question_id=held.question.id)
+            with incomplete_rounds(), live as loop:
+                for finished in held.rounds:
+                    if not loop.done:
+                        loop.observe(finished)
+            assert (loop.would_stop or len(held.rounds)) == stop
+            assert len(loop.rounds) == (len(held.rounds) if loop.explored else stop)
+            if not loop.explored and held.rounds[stop - 1].answer is not None:
+                assert loop.answer_round == answer
+            cut.append(replace(held, rounds=held.rounds[:stop], scores={}))
+        assert stop_rounds(policy, to_trace_set(cut)).tolist() == stops.tolist()
 
 
 @pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
@@ -46,18 +80,6 @@ def test_first_live_stop_is_the_replayed_one_in_many_traces(records: list[Questi
 @given(records=question_records(max_questions=3))
 def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
     """The same for the policy and the rounds read back from disk."""
-    check_through_files(records, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
-@given(records=question_records(max_questions=3))
-def test_it_holds_through_many_files(records: list[QuestionRecord], tmp_path: Path) -> None:
-    check_through_files(records, tmp_path)
-
-
-def check_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
     write_traces(records, tmp_path / "traces.parquet")
     traces = read_traces(tmp_path / "traces.parquet")
     read_back = list(traces.records())

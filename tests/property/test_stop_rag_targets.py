@@ -14,8 +14,14 @@ from tests.properties import examples
 from tests.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
 
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
-from suffice.policies.stop_rag.targets import binary_labels, informative, monte_carlo, q_lambda
-from suffice.policies.stop_rag.threshold import choose_threshold, stop_rounds
+from suffice.policies.stop_rag.targets import (
+    binary_labels,
+    choose_threshold,
+    informative,
+    monte_carlo,
+    q_lambda,
+    stop_rounds,
+)
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 

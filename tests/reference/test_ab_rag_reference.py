@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from studies.ab_rag.results import RecordStudy
+from studies.ab_rag.study import ABRagStudySettings, ab_rag_study
 
-from suffice.bench.ab_rag.results import ABRagStudy
-from suffice.bench.ab_rag.run import ABRagStudySettings, ab_rag_study
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
@@ -48,12 +48,12 @@ def test_the_published_preset(data_folder: Path, name: str) -> None:
 
 
 @pytest.fixture(scope="module", params=["ollama", "local"])
-def study(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, ABRagStudy]:
+def study(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, RecordStudy]:
     settings = ABRagStudySettings(comparison=ComparisonSettings(resamples=200))
-    return request.param, ab_rag_study(log(data_folder, request.param), settings)
+    return request.param, ab_rag_study([log(data_folder, request.param)], settings).records[0]
 
 
-def test_answers_above_and_below_the_threshold(study: tuple[str, ABRagStudy]) -> None:
+def test_answers_above_and_below_the_threshold(study: tuple[str, RecordStudy]) -> None:
     wanted = {"ollama": (155, 0.516, 45, 0.222), "local": (182, 0.357, 18, 0.222)}
     name, found = study
     (split,) = [each for each in found.selective if each.policy == "ab-rag"]
@@ -64,7 +64,7 @@ def test_answers_above_and_below_the_threshold(study: tuple[str, ABRagStudy]) ->
     assert split.below.em.estimate == pytest.approx(em_below, abs=5e-4)
 
 
-def test_single_signals_in_round_1(study: tuple[str, ABRagStudy]) -> None:
+def test_single_signals_in_round_1(study: tuple[str, RecordStudy]) -> None:
     wanted = {
         "ollama": {"S1": 0.651, "S2": 0.568, "S3": 0.550},
         "local": {"S1": 0.607, "S2": 0.517, "S3": 0.571},
@@ -76,9 +76,9 @@ def test_single_signals_in_round_1(study: tuple[str, ABRagStudy]) -> None:
 
 
 def test_thresholds_on_a_plateau_change_nothing(data_folder: Path) -> None:
-    found = ab_rag_study(
-        log(data_folder, "ollama"),
+    (found,) = ab_rag_study(
+        [log(data_folder, "ollama")],
         ABRagStudySettings(comparison=ComparisonSettings(resamples=20), taus=(0.58, 0.6, 0.7, 0.5)),
-    )
+    ).records
     stops = [each.result.stops.tolist() for each in found.swept]
     assert stops[0] == stops[1] == stops[2] != stops[3]

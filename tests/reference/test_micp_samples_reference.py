@@ -14,7 +14,7 @@ from tests.properties import examples
 
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
-from suffice.policies.micp.relevance_fit import fit_filter, retention
+from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.stage2 import calibrate, evaluate
 from suffice.scoring import answer_form, normalize_answer

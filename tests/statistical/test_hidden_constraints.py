@@ -7,10 +7,9 @@ from math import exp, lgamma, log
 
 import numpy as np
 import pytest
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from tests.leakage import leaking_stems, token_ranks
-
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
 pytestmark = pytest.mark.slow
 

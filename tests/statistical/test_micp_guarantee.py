@@ -15,12 +15,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from studies.micp_populations import KINDS, Kind
+from studies.micp.populations import KINDS, Kind
 
-from studies import micp_populations
+from studies.micp import populations
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
-from suffice.policies.micp.relevance_fit import Relevances, fit_filter
+from suffice.policies.micp.relevance_filter import Relevances, fit_filter
 from suffice.policies.micp.search import levels_of_shares, search_allocation
 from suffice.policies.micp.stage2 import (
     Sampled,
@@ -39,7 +39,7 @@ PRESETS: tuple[Preset, ...] = ("published", "corrected")
 
 def population(kind: Kind, rounds: int, *, seed: int = 0, people: int = PEOPLE) -> Sampled:
     """What the samples of many questions of a kind say."""
-    return micp_populations.population(kind, rounds, seed=seed, people=people).sampled
+    return populations.population(kind, rounds, seed=seed, people=people).sampled
 
 
 @dataclass(frozen=True)

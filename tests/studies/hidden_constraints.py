@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.results import (
+from studies.hidden_constraints.judge import Agreement
+from studies.hidden_constraints.results import (
     MEASURES,
     AgentFigures,
     ExampleRun,
@@ -17,10 +17,11 @@ from suffice.bench.hidden_constraints.results import (
     StepTrace,
     TaskMean,
 )
-from suffice.bench.hidden_constraints.runs import (
+from studies.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
 )
+
 from suffice.loops.planning.controls import AGENTS
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.gate.risk import RiskModel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from studies.stop_rag.results import StopRAGStudySettings
 from tests.stop_rag_traces import World, stop_rag_records
 
-from suffice.bench.stop_rag.results import StopRAGStudySettings
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.ab_rag.answers import held_gold
 from studies.ab_rag.page import ab_rag_page
 from studies.ab_rag.prices import read_price_list
-from studies.ab_rag.run import STUDY, RecordsSettings, ab_rag_records
-from studies.command import run_study
+from studies.ab_rag.study import (
+    STUDY,
+    ABRagComparison,
+    ABRagStudySettings,
+    ab_rag_study,
+    held_gold,
+)
 from tests.builders import written_traces
 from tests.html_reader import Page
 from tests.studies.ab_rag import study_traces
 
-from suffice.bench.ab_rag.run import ABRagComparison, ABRagStudySettings
 from suffice.costs.prices import parse_prices
 from suffice.errors import DataError, UsageError
 from suffice.testing.traces import to_trace_set
@@ -45,9 +48,9 @@ def _with(record: QuestionRecord, answer: str) -> QuestionRecord:
     return replace(record, rounds=rounds)
 
 
-def settings(**stated: Any) -> RecordsSettings:
-    study = ABRagStudySettings(comparison=ABRagComparison(resamples=20), taus=(0.3, 0.6))
-    return RecordsSettings(study=study, **stated)
+def settings(**stated: Any) -> ABRagStudySettings:
+    comparison = ABRagComparison(resamples=20)
+    return ABRagStudySettings(comparison=comparison, taus=(0.3, 0.6), **stated)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,7 @@ def test_gold_is_held_as_whole_words(answer: str, gold: tuple[str, ...], held: s
 
 
 def test_answers_that_hold_gold_are_those_of_em_0() -> None:
-    study = ab_rag_records([spelled("Oslo in Norway"), spelled("Rome")], settings(examples=2))
+    study = ab_rag_study([spelled("Oslo in Norway"), spelled("Rome")], settings(examples=2))
     holding, others = study.records
     for long in holding.long_answers:
         assert 0 < long.holding == long.wrong < long.labelled == 60
@@ -80,31 +83,19 @@ def test_answers_that_hold_gold_are_those_of_em_0() -> None:
 
 
 def test_intervals_hold_the_replayed_scores() -> None:
-    (record,) = ab_rag_records([study_traces()], settings(static=1)).records
+    (record,) = ab_rag_study([study_traces()], settings(static=1)).records
     static, ours = record.policies
     assert (static.name, ours.name) == ("fixed-1", "ab-rag")
     for policy in record.policies:
         assert record.em[policy.name].estimate == pytest.approx(policy.em)
     assert record.gain is not None
     assert record.gain.estimate == pytest.approx((ours.em or 0) - (static.em or 0))
-    swept = [one.result.em for one in record.study.swept]
-    assert [one.estimate for one in record.swept_em] == pytest.approx(swept)
-
-
-def test_no_right_answer_is_not_known_for_sure() -> None:
-    """Resamples of wrong answers alone do not vary; the interval does not end at 0 for that."""
-    wrong = [
-        replace(record, gold=replace(record.gold, answers=("Lima",)))
-        for record in study_traces(tune=False).records()
-    ]
-    (record,) = ab_rag_records([to_trace_set(wrong)], settings()).records
-    for interval in record.em.values():
-        assert (interval.estimate, interval.low) == (0.0, 0.0)
-        assert 0.0 < interval.high < 0.1
+    swept = [one.result.em for one in record.swept]
+    assert [one.em.estimate for one in record.swept] == pytest.approx(swept)
 
 
 def test_loops_say_what_went_on() -> None:
-    (record,) = ab_rag_records([study_traces()], settings(examples=4)).records
+    (record,) = ab_rag_study([study_traces()], settings(examples=4)).records
     assert len(record.loops) == 4
     first = record.loops[0]
     assert len(first.answers) == len(first.confidence) > 1
@@ -123,7 +114,7 @@ def test_one_price_list_prices_every_record(tmp_path: Path) -> None:
         replace(traces, origin=replace(traces.origin, run={"model": model}))
         for traces, model in ((spelled("Rome"), "small"), (spelled("Rome"), "other"))
     ]
-    study = ab_rag_records(both, settings(prices=listed))
+    study = ab_rag_study(both, settings(prices=listed))
     named, unnamed = (record.policies for record in study.records)
     static, ours = named
     # static is one call over the passages of two rounds
@@ -155,7 +146,7 @@ def test_a_price_list_is_refused_by_name(
 
 
 def test_the_page_has_the_figures_and_no_foreign_markup(tmp_path: Path) -> None:
-    study = ab_rag_records([spelled(f"Oslo {HOSTILE}"), study_traces()], settings())
+    study = ab_rag_study([spelled(f"Oslo {HOSTILE}"), study_traces()], settings())
     page = Page.of(ab_rag_page(study))
     assert [name for name, _ in page.tags].count("svg") == 3 + 2 * 2
     assert "img" not in page.names
@@ -172,7 +163,7 @@ def test_the_command_prints_csv_and_writes_the_page(
         records.append(str(written_traces(folder, spelled("Oslo in Norway").records())))
     words = [*records, *QUICK, "--examples", "1", "--prices", "input=1,output=2"]
     out = str(tmp_path / "out")
-    assert run_study(STUDY, "ab_rag", [*words, "--format", "csv", "--out", out]) == 0
+    assert STUDY.main([*words, "--format", "csv", "--out", out]) == 0
     blocks = capsys.readouterr().out.split("\n\n")
     costs = list(csv.DictReader(io.StringIO(blocks[0])))
     assert [row["policy"] for row in costs] == ["fixed-2", "ab-rag"] * 2
@@ -193,7 +184,7 @@ def test_a_record_that_was_cut_is_refused() -> None:
         for number, record in enumerate(study_traces(tune=False).records())
     ]
     with pytest.raises(UsageError, match="suffice replay weighs"):
-        ab_rag_records([to_trace_set(cut)], settings())
+        ab_rag_study([to_trace_set(cut)], settings())
 
 
 def test_a_record_without_gold_is_refused(
@@ -204,5 +195,5 @@ def test_a_record_without_gold_is_refused(
         for record in study_traces(tune=False).records()
     ]
     path = str(written_traces(tmp_path, bare))
-    assert run_study(STUDY, "ab_rag", [path, *QUICK]) == 2
+    assert STUDY.main([path, *QUICK]) == 2
     assert "gold" in capsys.readouterr().err

@@ -6,14 +6,15 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from studies.hidden_constraints.__main__ import main
-from studies.hidden_constraints.judging import (
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import BenchmarkSettings
+from studies.hidden_constraints.people import (
     CHECKER,
     JUDGE,
     PEOPLE,
@@ -24,15 +25,18 @@ from studies.hidden_constraints.judging import (
     new_verdicts,
     recorded_verdicts,
 )
-from studies.hidden_constraints.labels import drawn_runs, read_labels, write_sheet
-from studies.hidden_constraints.runs import Recorded, Run, read_records
+from studies.hidden_constraints.sheet import (
+    Run,
+    drawn_runs,
+    read_labels,
+    read_records,
+    write_sheet,
+)
 
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings
 from suffice.errors import DataError, UsageError
 from suffice.testing.models import ScriptedModel
 from suffice.trace.plans.file import write_plans
-from suffice.trace.plans.records import PlanGold, PlanOutcome, PlanRecord, PlanTask
+from suffice.trace.plans.records import PlanOutcome, PlanRecord
 
 SMALL = BenchmarkSettings(tasks=6, hard_small=3, documents=36)
 
@@ -100,43 +104,6 @@ def test_a_sheet_is_blind_and_comes_back(record: str, tmp_path: Path) -> None:
     assert labels.elsewhere == 0
     for run in records[0].runs:
         assert labels.by_run[run.id] == (run.record.agent == "a") == run.checked
-
-
-def test_a_sheet_is_never_replaced(record: str, tmp_path: Path) -> None:
-    sheet = tmp_path / "sheet.csv"
-    sheet.write_text("hours of work")
-    assert main(["sheet", record, "--runs", "2", "--out", str(sheet)]) == 2
-    assert sheet.read_text() == "hours of work"
-    assert main(["sheet", record, "--runs", "13", "--out", str(tmp_path / "other.csv")]) == 2
-
-
-def test_a_sheet_computes_nothing_in_a_spreadsheet_and_is_still_recognised(tmp_path: Path) -> None:
-    hostile = PlanTask(id="=task", goal="=1+1", context="@SUM(A1)", total_steps=1)
-    outcome = PlanOutcome(plan='=HYPERLINK("x")', ended="complete", semantic=True)
-    gold = PlanGold(constraints=("+token",))
-    whole = PlanRecord(
-        task=hostile, agent="a", retriever=None, seed=1, steps=(), outcome=outcome, gold=gold
-    )
-    run = Run(id="run-1", record=whole, constraint="+token", requirement="", checked=None)
-    records = (Recorded(name="r", judge="j", runs=(run,), left_out=0),)
-    sheet = tmp_path / "sheet.csv"
-    write_sheet([run], sheet)
-    (row,) = csv.DictReader(io.StringIO(sheet.read_text()))
-    assert not [cell for cell in row.values() if cell.startswith(("=", "+", "@", "-"))]
-    filled(sheet, lambda _: "1")
-    assert read_labels(sheet, records).by_run == {"run-1": True}
-
-
-def test_lines_of_json_are_read_too(record: str, tmp_path: Path) -> None:
-    records = read_records([record])
-    sheet = tmp_path / "sheet.jsonl"
-    write_sheet(drawn_runs(records, 3, 7), sheet)
-    rows = [json.loads(line) for line in sheet.read_text().splitlines()]
-    for row, verdict in zip(rows, (False, None, True), strict=True):
-        row["satisfied"] = verdict
-    sheet.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    labels = read_labels(sheet, records).by_run
-    assert labels == {rows[0]["run"]: False, rows[2]["run"]: True}
 
 
 def change(column: str, value: str) -> Callable[[list[dict[str, str]]], None]:
@@ -209,40 +176,6 @@ def test_kappa_is_that_of_scikit_learn(record: str) -> None:
         ]
 
 
-def test_the_interval_is_that_of_tasks_drawn_one_by_one(record: str) -> None:
-    metrics = pytest.importorskip("sklearn.metrics", reason="the extra 'tfidf' is missing")
-    (runs,) = (one.runs for one in read_records([record]))
-    people = [at % 4 != 0 for at in range(12)]
-    judge = [at % 3 != 0 for at in range(12)]
-    rows = [rated(run, people=p, judge=j) for run, p, j in zip(runs, people, judge, strict=True)]
-    found = agree("r", rows, (PEOPLE, JUDGE), resamples=500, seed=9)
-    assert found is not None
-    assert found.kappa is not None
-    assert found.tasks == 6
-    names = sorted({run.record.task.id for run in runs})
-    drawn = np.random.default_rng(9).integers(0, 6, size=(500, 6))
-    kappas = []
-    for tasks in drawn:
-        at = [
-            n for task in tasks for n, run in enumerate(runs) if run.record.task.id == names[task]
-        ]
-        first, second = [people[n] for n in at], [judge[n] for n in at]
-        if len(set(first)) == 2 and len(set(second)) == 2:
-            kappas.append(metrics.cohen_kappa_score(first, second))
-    assert found.undefined == pytest.approx(1 - len(kappas) / 500)
-    assert [found.kappa.low, found.kappa.high] == pytest.approx(np.percentile(kappas, [2.5, 97.5]))
-
-
-def test_a_rater_that_says_one_thing_leaves_kappa_undefined(record: str) -> None:
-    (runs,) = (one.runs for one in read_records([record]))
-    rows = [rated(run, people=False, judge=False) for run in runs]
-    result = judging({"r": rows}, {"r": "j"}, resamples=50, seed=1)
-    (found,) = result.agreements
-    assert found.kappa is None
-    assert found.share.estimate == 1.0
-    assert len(result.notes) == 2  # no kappa, and what perfect agreement on 6 tasks leaves open
-
-
 def test_several_records_stand_by_themselves_and_together(tmp_path: Path) -> None:
     paths = []
     for name, satisfied in (("one", (True, False)), ("two", (False,)), ("three", (True,))):
@@ -266,33 +199,6 @@ def test_several_records_stand_by_themselves_and_together(tmp_path: Path) -> Non
     assert agreed == {paths[0]: 12, paths[1]: 12, paths[2]: 12, TOGETHER: 36}
     with pytest.raises(UsageError):
         read_records([paths[0], paths[0]])
-
-
-def test_labels_serve_a_record_that_another_judge_judged(tmp_path: Path) -> None:
-    paths = []
-    for name, satisfied in (("one", (True, False)), ("two", (False,))):
-        (tmp_path / name).mkdir()
-        paths.append(recorded(tmp_path / name, satisfied=satisfied))
-    one, two = read_records(paths)
-    assert [run.id for run in one.runs] == [run.id for run in two.runs]
-    sheet = tmp_path / "sheet.csv"
-    write_sheet(drawn_runs([one], 5, 1), sheet)
-    filled(sheet, lambda _: "no")
-    labels = read_labels(sheet, [one, two])
-    result = judging(recorded_verdicts([one, two], labels), {}, resamples=20, seed=1)
-    counted = [a.counts.plans for a in result.agreements if a.first == PEOPLE]
-    assert counted == [5, 5, 5, 5, 10, 10]  # with judge and checker
-
-
-def test_labels_of_other_records_are_counted(record: str, tmp_path: Path) -> None:
-    records = read_records([record])
-    sheet = tmp_path / "sheet.csv"
-    write_sheet(drawn_runs(records, 6, 1), sheet)
-    filled(sheet, lambda _: "no")
-    here = replace(records[0], runs=tuple(r for r in records[0].runs if r.record.agent == "a"))
-    labels = read_labels(sheet, [here])
-    assert len(labels.by_run) + labels.elsewhere == 6
-    assert labels.elsewhere > 0
 
 
 def test_a_new_judge_is_asked_once_a_plan(record: str) -> None:

@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from studies.hidden_constraints.__main__ import main
-from studies.hidden_constraints.table7 import DOCUMENTS, SHARES, documents, expected, fit, table7
+from studies.hidden_constraints.runs import TAUS
+from studies.hidden_constraints.table7 import documents, expected
 
-from suffice.bench.hidden_constraints.runs import TAUS
 from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate
 from suffice.policies.gate.risk import RiskModel, retrieval_depth
@@ -49,26 +49,6 @@ def test_documents_are_those_of_the_algorithm(cool: int) -> None:
         assert documents(gate, shared, conflicts) == wanted
 
 
-def test_a_cool_down_of_one_never_blocks() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        gates = [
-            Gate.published(tau_low=0.7, tau_high=0.9, budget=None, cooldown=cool)
-            for cool in (0, 1, 2)
-        ]
-    asked = []
-    for gate in gates:
-        gate.start()
-        plan: list[str] = []
-        decisions = []
-        for step in range(1, 7):
-            decisions.append(gate.act(["do this", "or that"], plan, step, 6))
-            plan.append("a step")
-        asked.append([decision.blocked for decision in decisions])
-    assert asked[0] == asked[1] == [None] * 6
-    assert asked[2] == [None, "cool-down"] * 3
-
-
 def test_means_are_weighted_by_depth_and_by_chance() -> None:
     depths = Counter({2: 1, 3: 3})
     means = expected(3, 1, depths)
@@ -77,30 +57,6 @@ def test_means_are_weighted_by_depth_and_by_chance() -> None:
     assert means[at, 5, 0] == pytest.approx((calm[0] + 3 * calm[1]) / 4)
     certain = [by_definition(0.3, 0.25, [False] + [True] * (depth - 1), 3, 1) for depth in (2, 3)]
     assert means[at, 5, 20] == pytest.approx((certain[0] + 3 * certain[1]) / 4)
-
-
-def test_the_best_fit_is_the_smallest_error() -> None:
-    depths = Counter({3: 1, 4: 1})
-    found = fit(3, 1, depths)
-    means = expected(3, 1, depths)
-    errors = [
-        np.sqrt(np.mean((means[:, i, j] - DOCUMENTS) ** 2))
-        for i in range(len(SHARES))
-        for j in range(len(SHARES))
-    ]
-    assert found.error == pytest.approx(min(errors))
-    assert found.calm.min() >= found.error
-
-
-def test_greater_budgets_come_nearer_and_a_longer_cool_down_does_not() -> None:
-    found = table7((2, 3, 4), (1, 2), 0.0, 0.3)
-    spans = dict(
-        zip(((one.budget, one.cooldown) for one in found.fits), found.ranges(), strict=True)
-    )
-    assert spans[2, 1][0] > spans[3, 1][1] > spans[4, 1][1]
-    assert spans[3, 2][0] > spans[3, 1][1]
-    table = found.table("Best fits").data()
-    assert [table[f"documents_{low:g}"][0] for low, _ in TAUS] == list(DOCUMENTS)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.command import run_study
-from studies.micp_populations import (
+from studies.micp.__main__ import main
+from studies.micp.populations import (
     KINDS,
     PRESETS,
-    STUDY,
     WAYS,
     Kind,
     PopulationSettings,
@@ -51,13 +50,6 @@ def test_set_sizes_are_those_of_a_loop_over_questions(kind: Kind) -> None:
     assert 0 < seen.early.sum() < 200
 
 
-def test_what_is_sampled_stays_sampled() -> None:
-    for kind in KINDS:
-        people = population(kind, 4, seed=3, people=300)
-        assert (people.confidence[:, 1:] >= people.confidence[:, :-1]).all()
-        np.testing.assert_array_equal(people.confidence[..., 0], people.sampled.best_gold)
-
-
 def test_every_cell_holds_what_it_must(small: Any) -> None:
     assert set(small.values) == {
         (kind, 0.2, preset, way) for kind in KINDS for preset in PRESETS for way in WAYS
@@ -84,8 +76,8 @@ def test_the_box_saves_no_more_than_shares_in_the_corrected_preset(small: Any) -
 
 def test_the_command_prints_every_cell(capsys: Any) -> None:
     few = ["--populations", "2", "--optimize", "30", "--calibrate", "40", "--fresh", "50"]
-    assert run_study(STUDY, "micp_populations", [*few, "--alphas", "0.2,0.3", "--json"]) == 0
+    assert main(["populations", *few, "--alphas", "0.2,0.3", "--json"]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["settings"]["fresh"] == 50
     assert len(document["cells"]) == len(KINDS) * 2 * len(PRESETS) * len(WAYS)
-    assert run_study(STUDY, "micp_populations", ["--alphas", "0.1,2"]) == 2
+    assert main(["populations", "--alphas", "0.1,2"]) == 2

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.command import run_study
 from studies.retrieval.results import NO_TRIVIAQA
-from studies.retrieval.run import STUDY, read_set
+from studies.retrieval.study import STUDY, read_set
 from tests.html_reader import Page
 from tests.studies.triviaqa import written_triviaqa
 
@@ -25,7 +24,7 @@ def triviaqa(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(*arguments: str) -> int:
-    return run_study(STUDY, "retrieval", [*arguments, *QUICK])
+    return STUDY.main([*arguments, *QUICK])
 
 
 def test_triviaqas_passages_are_searched(
@@ -70,8 +69,3 @@ def test_triviaqa_is_recorded_over_its_own_passages(
 def test_a_set_is_a_name_and_its_file(wrong: str) -> None:
     with pytest.raises(UsageError, match="--set NAME=FILE"):
         read_set(wrong)
-
-
-def test_a_set_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked("--set", "generated", "--set", "generated") == 2
-    assert "twice" in capsys.readouterr().err

@@ -12,19 +12,23 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
+from studies.stop_rag.study import STUDY, named, record_study, stop_rag_study
 from tests.studies.stop_rag import ALONE, ROUNDS, study_records
 
-from studies.stop_rag import main, named, stop_rag_tables
-from suffice.bench.stop_rag.run import stop_rag_study
 from suffice.errors import UsageError
 from suffice.live.redact import redact_traces
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 QUICK = ["--variants", "signals", "--min-steps", "20", "--epochs", "0.1", "--bootstrap", "50"]
+
+
+def opened(paths: list[str]) -> list[TraceSet]:
+    return [read_traces(path) for path in paths]
 
 
 def written(
@@ -48,7 +52,7 @@ def paths(tmp_path: Path) -> list[str]:
 
 
 def test_every_figure_is_that_of_the_records_own_evaluation(paths: list[str]) -> None:
-    found = stop_rag_tables(paths, ALONE)
+    found = stop_rag_study(opened(paths), ALONE)
     table = found.table("table 1")
     data = table.data()
     assert [*zip(data["pipeline"], data["method"], strict=True)] == [
@@ -62,7 +66,7 @@ def test_every_figure_is_that_of_the_records_own_evaluation(paths: list[str]) ->
     ]
     steps = found.table("table 2").data()
     for dataset, path, first in (("hotpotqa", paths[0], 0), ("musique", paths[1], 0)):
-        alone = stop_rag_study(read_traces(path), ALONE)
+        alone = record_study(read_traces(path), ALONE)
         names = (f"fixed-{ROUNDS}", alone.best, "llm-stop", "signals")
         for row, name in enumerate(names, start=first):
             contender = alone.contender(name)
@@ -73,22 +77,10 @@ def test_every_figure_is_that_of_the_records_own_evaluation(paths: list[str]) ->
                 assert isinstance(low, float)
                 assert isinstance(high, float)
                 assert low <= data[f"{dataset}_{figure}"][row] <= high  # type: ignore[operator]
-            assert steps[f"{dataset}_steps"][row] == pytest.approx(contender.point[0])
+            assert steps[f"{dataset}_steps"][row] == pytest.approx(contender.mean("mean_rounds"))
             assert steps[f"{dataset}_recall"][row] == pytest.approx(contender.mean("recall"))
     assert data["hotpotqa_f1"][4:] == [None] * 3  # no record of it by the chain
     assert any(value != steps["musique_steps"][0] for value in steps["musique_steps"])
-
-
-def test_differences_are_those_of_each_record(paths: list[str]) -> None:
-    found = stop_rag_tables(paths[:2], ALONE)
-    rows = found.table("differences").data()
-    alone = stop_rag_study(read_traces(paths[1]), ALONE)
-    contrast = alone.contrast("signals", "llm-stop")
-    assert contrast is not None
-    places = [*zip(rows["data set"], rows["of"], rows["against"], strict=True)]
-    at = places.index(("musique", "signals", "llm-stop"))
-    assert rows["difference"][at] == pytest.approx(contrast.interval.estimate)
-    assert rows["at_once_low"][at] == pytest.approx(contrast.low)
 
 
 def test_of_a_redacted_record_its_own_scores_are_compared(tmp_path: Path) -> None:
@@ -96,21 +88,22 @@ def test_of_a_redacted_record_its_own_scores_are_compared(tmp_path: Path) -> Non
     whole = written(tmp_path, "whole", dataset="hotpotqa", pipeline="iterative")
     hidden = tmp_path / "hidden.parquet"
     redact_traces(whole, hidden)
-    found = stop_rag_tables([str(hidden)], replace(ALONE, variants=("q-lambda", "signals")))
-    before = stop_rag_study(read_traces(whole), ALONE).contender(f"fixed-{ROUNDS}")
+    found = record_study(read_traces(hidden), replace(ALONE, variants=("q-lambda", "signals")))
+    before = record_study(read_traces(whole), ALONE).contender(f"fixed-{ROUNDS}")
     assert before is not None
-    data = found.table("table 1").data()
-    assert data["hotpotqa_f1"][0] == pytest.approx(before.mean("f1"))
-    assert data["hotpotqa_em"][0] == pytest.approx(before.mean("em"))
-    assert set(data["hotpotqa_acc"]) == {None}
-    assert "+ Stop-RAG" not in data["method"]
-    assert [lack for lack in found.records[0].lacks if lack.startswith("texts")]
+    for name in ("f1", "em"):
+        figure = found.figure("full", name)
+        assert figure is not None
+        assert figure.estimate == pytest.approx(before.mean(name))
+    assert found.figure("full", "acc") is None
+    assert found.contender("q-lambda") is None
+    assert [lack for lack in found.lacks if lack.startswith("texts")]
     replayed = compare(
         read_traces(hidden), ComparisonSettings(policies=("fixed-1",), resamples=5)
     ).result.policies[0]
-    fixed = found.records[0].study.contender("fixed-1")
+    fixed = found.contender("fixed-1")
     assert fixed is not None
-    assert np.mean([run.f1 for run in fixed.runs]) == pytest.approx(replayed.f1)
+    assert np.mean([run.mean("f1") for run in fixed.runs]) == pytest.approx(replayed.f1)
 
 
 def test_a_record_that_cannot_be_evaluated_is_named_and_the_others_go_on(
@@ -121,12 +114,12 @@ def test_a_record_that_cannot_be_evaluated_is_named_and_the_others_go_on(
         for record in study_records()
     ]
     lacking = written(tmp_path, "bare", bare, dataset="hotpotqa", pipeline="react")
-    found = stop_rag_tables([paths[0], lacking], ALONE)
-    assert [record.path for record in found.records] == [paths[0]]
+    found = stop_rag_study(opened([paths[0], lacking]), ALONE)
+    assert [record.source for record in found.records] == [paths[0]]
     assert list(found.refused) == [lacking]
     assert [note for note in found.notes if lacking in note]
     with pytest.raises(UsageError, match="samples"):
-        stop_rag_tables([lacking], ALONE)
+        stop_rag_study(opened([lacking]), ALONE)
 
 
 def test_records_are_told_apart_by_data_set_pipeline_and_final_answer(tmp_path: Path) -> None:
@@ -134,24 +127,24 @@ def test_records_are_told_apart_by_data_set_pipeline_and_final_answer(tmp_path: 
     short = written(tmp_path, "short", **stated, prompt="answer-first")
     thought = written(tmp_path, "thought", **stated, prompt="ircot+no-confidence")
     unnamed = written(tmp_path, "mine")
-    assert named(short, read_traces(short)) == ("hotpotqa", "iterative")
-    assert named(thought, read_traces(thought)) == ("hotpotqa", "iterative ircot")
-    assert named(unnamed, read_traces(unnamed)) == ("mine", "unnamed")
+    assert named(read_traces(short)) == ("hotpotqa", "iterative")
+    assert named(read_traces(thought)) == ("hotpotqa", "iterative ircot")
+    assert named(read_traces(unnamed)) == ("mine", "unnamed")
     with pytest.raises(UsageError, match="suffice traces merge"):
-        stop_rag_tables([short, thought, short], ALONE)
+        stop_rag_study(opened([short, thought, short]), ALONE)
 
 
 def test_the_command_prints_tables_and_json(
     paths: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = [*paths[:2], *QUICK, "--seeds", "1", "--out", str(tmp_path / "out")]
-    assert main([*asked, "--json"]) == 0
+    assert STUDY.main([*asked, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [record["dataset"] for record in document["records"]] == ["hotpotqa", "musique"]
     assert len(document["tables"]["table 1"]["musique_f1_low"]) == 4
     assert (tmp_path / "out" / "musique-iterative" / "signals-42" / "policy.json").exists()
-    assert main(asked) == 0
+    assert STUDY.main(asked) == 0
     shown = capsys.readouterr()
     assert "Stop-RAG on signals" in shown.out
     assert "found" in shown.err  # trained before
-    assert main([str(tmp_path / "none.parquet")]) == 2
+    assert STUDY.main([str(tmp_path / "none.parquet")]) == 2

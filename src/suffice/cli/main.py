@@ -19,7 +19,7 @@ from suffice.cli.output import (
     say,
 )
 from suffice.cli.parser import Parser
-from suffice.errors import SufficeError
+from suffice.errors import SufficeError, UsageError
 
 COMMANDS = {
     "demo": "the whole story on a small model in this process",
@@ -35,14 +35,13 @@ COMMANDS = {
     "fit": "calibrate, train or certify a policy on the tune split",
     "replay": "score policies on recorded rounds",
     "search": "enumerate stopping rules exhaustively",
-    "measure": "measure a large record once, for the commands that read it",
+    "measure": "",  # every command does it when it needs to
     "sweep": "sweep the open number of a rule",
     "report": "compare policies in one HTML file",
     "view": "look at a record in the browser",
     "monitor": "whether a promise of coverage still holds in use",
-    "bench": "the published experiments",
 }
-"""Every command with its line of help: a module of ``suffice.cli.commands``, imported when chosen."""
+"""Every command with its line of help (empty: not listed): a module of ``suffice.cli.commands``."""
 
 
 def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.ArgumentParser:
@@ -58,11 +57,9 @@ def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.Ar
     parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
+        added = choices.add_parser(name, help=line) if line else choices.add_parser(name)
         if name in commands:
-            module = importlib.import_module(f"suffice.cli.commands.{name}")
-            module.add_options(choices.add_parser(name, help=line))
-        else:
-            choices.add_parser(name, help=line)
+            importlib.import_module(f"suffice.cli.commands.{name}").add_options(added)
     return parser
 
 
@@ -70,7 +67,7 @@ _MEASURING = frozenset(
     {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
 _READING = _MEASURING | {
-    *("bench", "demo", "monitor", "probe", "record", "serve", "signals", "traces"),
+    *("demo", "monitor", "probe", "record", "serve", "signals", "traces"),
 }
 
 
@@ -109,7 +106,14 @@ def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> 
     open_standard_streams()
     with ended_by_signals() as signals:
         try:
-            arguments = (parser or build_parser({chosen})).parse_args(words)
+            if parser is None and chosen == "bench":
+                raise UsageError(
+                    "the published experiments are run from a checkout of the repository: type python -m "
+                    "studies.NAME, as in python -m studies.hidden_constraints --json"
+                )
+            arguments = (parser or build_parser({chosen})).parse_args(
+                [*map(_without_password, words)]
+            )
             one_line_warnings()
             if argv is None and chosen in _READING and "pandas" not in sys.modules:
                 _without_pandas()
@@ -136,6 +140,16 @@ def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> 
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return signals.code(code)
+
+
+def _without_password(word: str) -> str:
+    """A word of the command line, which pages and errors may show; an address keeps its password apart."""
+    option, mark, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not value.startswith(("postgres:", "postgresql:")):
+        return word
+    from suffice.trace.postgres import as_place
+
+    return f"{option}{mark}{as_place(value)}"
 
 
 _NO_THREAD = "can't start new thread"  # Python's own words

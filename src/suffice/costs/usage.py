@@ -61,54 +61,25 @@ class CostModel:
     charge: Charging = "as-run"
 
 
+_HELD_CELLS = 4_000_000  # of a column as recorded; larger ones are read again for each cost
+_KEPT_CELLS = 1_000_000  # of a cost; larger ones are summed up again
 _SHARED_CELLS = 500_000  # of a matrix; what larger ones are made of is made again for each cost
 _UNSAID = {
     "cached_tokens": ": its server did not say how many it reused "
     "(vLLM says it with --enable-prompt-tokens-details)"
 }
-_TELLING = ("llm_calls", "samples", "answer_calls", "sample_latency_s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageFacts:
-    """What how a record is charged depends on as a whole, whatever stands in a part of it."""
-
-    columns: frozenset[str]
-    samples_answer: bool
-    named: bool
-
-    def add(self, other: UsageFacts) -> UsageFacts:
-        """Those of two parts together."""
-        return UsageFacts(
-            columns=self.columns | other.columns,
-            samples_answer=self.samples_answer or other.samples_answer,
-            named=self.named and other.named,
-        )
 
 
 class RecordedUsage:
     """A record's columns, each read once, and what its calls were for; (n_questions, n_rounds) throughout.
 
-    ``whole``: of a part of a record, the facts of all of it.
+    ``lengths`` gives how long the lists of a column are, where the record need not be asked.
     """
 
-    def __init__(self, traces: TraceSet, whole: UsageFacts | None = None) -> None:
+    def __init__(self, traces: TraceSet, lengths: Callable[[str], _Array] | None = None) -> None:
         self.traces = traces
-        self._whole = whole
+        self._lengths = traces.lengths if lengths is None else lengths
         self._columns: dict[str, _Array | None] = {}
-
-    def facts(self, *, of_samples: bool = True) -> UsageFacts:
-        """Its own; ``of_samples``: whether what samples are for is asked, which reads them."""
-        own = RecordedUsage(self.traces)
-        return UsageFacts(
-            columns=frozenset(filter(self.traces.has, _TELLING)),
-            samples_answer=of_samples and own.samples_answer,
-            named=bool(self.traces.origin.run.get("pipeline")),
-        )
-
-    def has(self, name: str) -> bool:
-        """Whether the record has the column, perhaps elsewhere."""
-        return self.traces.has(name) or (self._whole is not None and name in self._whole.columns)
 
     @property
     def source(self) -> str:
@@ -124,10 +95,12 @@ class RecordedUsage:
 
     def sparse(self, name: str) -> _Array | None:
         """A column as recorded, NaN: null; ``None``: no such column."""
-        if name not in self._columns:
-            elsewhere = self.has(name) and not self.traces.has(name)
-            self._columns[name] = self.nothing * np.nan if elsewhere else self.traces.column(name)
-        return self._columns[name]
+        if name in self._columns:
+            return self._columns[name]
+        values = self.traces.column(name)
+        if self.traces.exists.size <= _HELD_CELLS:
+            self._columns[name] = values
+        return values
 
     def filled(self, name: str, otherwise: _Array) -> _Array:
         """A column as recorded, ``otherwise`` where it is null or there is no such column."""
@@ -143,7 +116,7 @@ class RecordedUsage:
         """How long each list of a column is; a null one as long as ``null`` says."""
         if not self.traces.has(column):
             return self.nothing
-        lengths = self.traces.lengths(column)
+        lengths = self._lengths(column)
         if null is None:
             return lengths
         return np.where(np.isnan(lengths) & self.traces.exists, float(null), lengths)
@@ -177,7 +150,7 @@ class RecordedUsage:
         calls, inferred = self.sparse("llm_calls"), self.nothing
         if calls is None:
             return self.nothing
-        if self.has("samples"):
+        if self.traces.has("samples"):
             drawn = self.lengths("samples")
             inferred = np.where(drawn < calls, drawn, 0.0)
         return np.nan_to_num(self.filled("sample_calls", inferred))
@@ -223,8 +196,6 @@ class RecordedUsage:
     @cached_property
     def samples_answer(self) -> bool:
         """Whether answers are chosen among samples, so that whoever reads samples pays for the answers."""
-        if self._whole is not None:
-            return self._whole.samples_answer
         calls = self.sparse("llm_calls")
         if calls is None or not self.traces.has("samples"):
             return False
@@ -312,7 +283,7 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
         tokens = ledger.divided(record.column(name), lambda: _answer_tokens(record, name))
         if ledger.part == "answer":
             return tokens
-        if ledger.reads.samples and record.has("samples"):
+        if ledger.reads.samples and record.traces.has("samples"):
             tokens = tokens + ledger.read(record.column(f"sample_{name}"))
         return tokens + _judge_tokens(ledger, f"judge_{name}")
 
@@ -544,7 +515,7 @@ def find_cost(name: str) -> Cost:
 
 
 class StopCosts(Mapping[str, "_Array | None"]):
-    """What stopping after each round costs, by name; each cost is computed when it is asked for, and kept."""
+    """What stopping after each round costs, by name, computed when asked for."""
 
     def __init__(self, ledgers: tuple[_Ledger, ...]) -> None:
         self._ledgers = ledgers
@@ -553,9 +524,12 @@ class StopCosts(Mapping[str, "_Array | None"]):
     def __getitem__(self, name: str) -> _Array | None:
         if name not in self._costs:
             try:
-                self._costs[name] = self.known(name)
+                known = self.known(name)
             except UnknownCostError:
-                self._costs[name] = None
+                known = None
+            if known is not None and known.size > _KEPT_CELLS:
+                return known
+            self._costs[name] = known
         return self._costs[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -287,6 +287,7 @@ def answer(
         raise UsageError("without a policy nothing stops the loop; give its watch one")
     check_confidence(policy, choose=settings.choose, decline_below=settings.decline_below)
     meter = Meter(model, settings.budgets)
+    live.pay_by(meter)
     # the model itself is asked, since a probe is no part of the answer
     loop, _ = settings.loop.settled(model)
     decisions: list[Decision] = []
@@ -299,16 +300,12 @@ def answer(
         for step, ask in rounds:
             steps.append(step)
             finished = step.finished(ask())
-            meter.add_lookups(finished.usage)
             decision = live.observe(finished)
             decisions.append(decision)
             if settings.follow is not None:
                 settings.follow(finished, decision)
             if decision.stop:
                 return decision.stopped_by or "policy", decision.reason
-            spent = meter.spent()
-            if spent:
-                return "budget", spent
         if not decisions:
             raise UsageError("the corpus gave no passage for this question")
         if len(decisions) >= loop.rounds:

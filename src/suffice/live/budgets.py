@@ -63,7 +63,11 @@ class Budgets:
 
 
 class Spending:
-    """What a question has cost so far, against its budgets."""
+    """What a question has cost so far, by what its rounds say, against its budgets."""
+
+    ends_uncounted = (
+        False  # whether a budget that cannot be kept ends the loop; else it is warned of
+    )
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
@@ -126,20 +130,26 @@ class Spending:
         self.add_lookups(usage)
 
     def spent(self) -> str | None:
-        """Which budget is spent, in words; ``None``: none is."""
+        """Which budget is spent, in words; ``None``: none is, as far as is known."""
         budgets = self._budgets
-        seconds = time.perf_counter() - self._started
-        if budgets.seconds is not None and seconds >= budgets.seconds:
-            return f"the budget of {budgets.seconds:g} seconds is spent"
-        wanted = {"tokens": budgets.tokens, "USD": budgets.usd}
-        limited = {unit: limit for unit, limit in wanted.items() if limit is not None}
-        for unit, limit in limited.items():
-            if not self.counted:
+        limits = (
+            ("seconds", budgets.seconds, time.perf_counter() - self._started),
+            ("tokens", budgets.tokens, self.tokens if self.counted else 0),
+            ("USD", budgets.usd, self._usd if self.counted else 0.0),
+        )
+        for unit, limit, used in limits:
+            if limit is not None and used >= limit:
+                return f"the budget of {limit:g} {unit} is spent"
+        return None
+
+    @property
+    def uncounted(self) -> str | None:
+        """Which budget cannot be kept, in words; ``None``: all are kept."""
+        for unit, limit in (("tokens", self._budgets.tokens), ("USD", self._budgets.usd)):
+            if limit is not None and not self.counted:
                 return (
                     f"the server counts no tokens, so a budget of {limit:g} {unit} cannot be kept"
                 )
-            if (self.tokens if unit == "tokens" else self._usd) >= limit:
-                return f"the budget of {limit:g} {unit} is spent"
         return None
 
 
@@ -204,6 +214,8 @@ _TAB: ContextVar[Tab | None] = ContextVar("suffice_tab", default=None)
 class Meter(Spending):
     """A model that counts what all its calls cost: answers, samples and verdicts; safe in several threads."""
 
+    ends_uncounted = True
+
     def __init__(self, model: ChatModel, budgets: Budgets) -> None:
         super().__init__(budgets)
         self._model = model
@@ -234,6 +246,10 @@ class Meter(Spending):
             )
             (self.pay if tab is None else tab.add)(calls)
         return reply
+
+    def add_round(self, usage: Usage) -> None:
+        """Count what a round cost besides the calls, which were counted as they were made."""
+        self.add_lookups(usage)
 
     def pay(self, calls: _Calls) -> None:
         """Count calls."""

@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import UsageError, did_you_mean
-from suffice.policies.file import PolicyFile, load_policy, names_policy_file
+from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty, StopPolicy
 from suffice.signals.registry import SIGNALS
-
-
-def named_policy(named: str | Path) -> StopPolicy | PolicyFile:
-    """A policy file; without one what ``fixed-3``, a method that runs unfitted or a rule's text says."""
-    if names_policy_file(str(named)):
-        return load_policy(named)
-    return choose_policy(named).policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

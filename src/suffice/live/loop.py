@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import numpy as np
 
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.chosen import named_policy
-from suffice.policies.file import PolicyFile, policy_hash
+from suffice.live.chosen import choose_policy
+from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.available import lack_live, policy_lacks
@@ -95,7 +95,8 @@ class LiveSettings:
         if max_rounds is not None:
             whole(max_rounds, MOST_INT16, "max_rounds")
         if isinstance(policy, str | PurePath):
-            policy = named_policy(policy)
+            file = names_policy_file(str(policy))
+            policy = load_policy(policy) if file else choose_policy(policy).policy
         full_budget = max_rounds
         if isinstance(policy, PolicyFile):
             full_budget = policy.max_rounds if max_rounds is None else max_rounds
@@ -258,6 +259,10 @@ class Loop:
         """A question that is under way, without a watch and a record."""
         settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
+
+    def pay_by(self, spending: Spending) -> None:
+        """Keep budgets by somebody's own count of what the question costs."""
+        self._spending = spending
 
     def restored(
         self, rounds: Sequence[Round], signals: Mapping[str, list[float]], told: Decision | None
@@ -440,7 +445,7 @@ class Loop:
         self._replace_last(draft_of(answer, held))
 
     def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
-        """How a loop of this package ended, which keeps its own budgets; ``last`` is its last round then.
+        """How a loop of this package ended; ``last`` is its last round then.
 
         ``None``: that is as it was observed.
         """
@@ -599,13 +604,12 @@ class Loop:
             )
         if decision.stop or self._spending is None:
             return decision
-        spent = self._spending.spent()
-        if spent is None:
-            return decision
-        if not self._spending.counted and "cannot be kept" in spent:
-            watch.warn("budget", f"{spent}: give observe(usage=...)")
-            return decision
-        return _budget(decision, spent)
+        spent, uncounted = self._spending.spent(), self._spending.uncounted
+        if spent is None and uncounted is not None:
+            if self._spending.ends_uncounted:
+                return _budget(decision, uncounted)
+            watch.warn("budget", f"{uncounted}: give observe(usage=...)")
+        return decision if spent is None else _budget(decision, spent)
 
     @property
     def _stops(self) -> bool:
@@ -674,8 +678,7 @@ class Loop:
         return self._drafted_by(draft, begun)
 
     def _with(self, asked: Round | None) -> LoopView:
-        rounds = self.rounds
-        return LoopView(self.question, rounds if asked is None else (*rounds, asked))
+        return LoopView(self.question, self.rounds if asked is None else (*self.rounds, asked))
 
     def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):

@@ -24,6 +24,7 @@ from suffice.errors import StorageError, UsageError, plain_file, struck, without
 from suffice.scoring import answer_form
 from suffice.signals.registry import computed_signals
 from suffice.signals.table import GrowingRecord
+from suffice.trace.postgres import Address
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round, Usage
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.store import Store, store_at
@@ -140,6 +141,11 @@ class Privacy:
             return None
         if texts == "no-texts":
             return cls("no-texts")
+        if isinstance(folder, Address):
+            raise UsageError(
+                f"the key of hashes stands in a file beside the record, and {folder} is a server; record "
+                "with texts='no-texts'"
+            )
         return cls("hashes", _key(folder.absolute().with_name(f"{folder.absolute().name}.key")))
 
     def question(self, question: Question, gold: Gold) -> Veiled:

@@ -15,8 +15,7 @@ from suffice.loops.settings import LoopSettings
 from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.asking.whole_record import Asking
 from suffice.signals.available import Lack, in_words, policy_lacks
-from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS
 from suffice.signals.spec import given_by
 from suffice.signals.table import SignalTable
 

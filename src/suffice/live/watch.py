@@ -22,6 +22,7 @@ from suffice.policies.file import PolicyFile, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.trace.loop_record import LoopRecord
+from suffice.trace.postgres import as_place
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     Gold,
@@ -57,8 +58,9 @@ class Watch:
         A policy, a policy file or its path, a name such as ``fixed-3``, or a rule's text. ``None``: nothing
         decides, loops are recorded.
     record
-        The database that rounds are recorded in, which several processes may share: ``FILE.db``, or a
-        folder, which holds it as ``record.db``; ``None``: none.
+        The database that rounds are recorded in, which several processes may share: ``FILE.db``, a folder,
+        which holds it as ``record.db``, or ``postgresql://USER@HOST/DATABASE``, which several machines may
+        share (extra ``postgres``); ``None``: none.
     mode
         ``shadow``: decides and never stops. ``live``: stops.
     explore
@@ -172,7 +174,7 @@ class Watch:
             settings=replace(
                 settings, choice=choice, policy_hash=None if policy is None else policy_hash(policy)
             ),
-            privacy=Privacy.of(texts, None if record is None else Path(record)),
+            privacy=Privacy.of(texts, None if record is None else as_place(record)),
         )
         if place is not None:
             document = self._document(answer, run or {})

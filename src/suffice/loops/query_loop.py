@@ -18,7 +18,7 @@ from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
 from suffice.options import Option
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
-from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 

@@ -28,7 +28,7 @@ from suffice.loops.query_loop import (
 from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
-from suffice.signals.recorded import LLM_STOP
+from suffice.signals.registry import LLM_STOP
 from suffice.trace.rounds.records import Usage
 
 _STOP = ("\nObservation", "\nQuestion:")

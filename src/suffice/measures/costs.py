@@ -17,7 +17,6 @@ from suffice.costs.usage import (
     CostModel,
     CostReads,
     RecordedUsage,
-    UsageFacts,
     cost_matrix,
     find_cost,
     stop_costs,
@@ -109,7 +108,7 @@ class CostBook:
     """Costs at every stop of one trace set by what is read; each combination is computed once.
 
     ``choosing`` is what everybody reads, fixed budgets too, to choose among answers; ``None``: none does.
-    ``whole``: of a part of a record, the facts of all of it.
+    ``lengths`` gives how long the lists of a column are, where the record need not be asked.
     """
 
     def __init__(
@@ -117,10 +116,10 @@ class CostBook:
         traces: TraceSet,
         model: CostModel,
         choosing: CostReads | None = None,
-        whole: UsageFacts | None = None,
+        lengths: Callable[[str], NDArray[np.float64]] | None = None,
     ) -> None:
         self._traces = traces
-        self._record = RecordedUsage(traces, whole)
+        self._record = RecordedUsage(traces, lengths)
         self._model = model
         self._choosing = choosing
         self._at_stops: dict[CostReads, KnownCosts] = {}
@@ -195,13 +194,32 @@ class CostBook:
 
     def notes(self, axis: CostAxis) -> list[str]:
         """What a reader of figures at this cost must know."""
-        facts = self._record.facts(of_samples=False)
-        return cost_notes(
-            axis,
-            self._model,
-            facts,
-            counts_calls=lambda: self.at_stops(CostReads())["llm_calls"] is not None,
-        )
+        notes = [axis.reason] if axis.reason else []
+        model, traces = self._model, self._traces
+        if model.charge == "published":
+            notes.append(
+                "costs are charged as published: every round's answer up to the stop, read or not"
+            )
+        elif (
+            not traces.origin.run.get("pipeline")
+            and not traces.has("answer_calls")
+            and self.at_stops(CostReads())["llm_calls"] is not None
+        ):
+            notes.append(
+                "the record says neither which calls answered (answer_calls) nor what loop made it: the "
+                "one call of a round is taken to answer, so a policy that reads no answers pays for one"
+            )
+        if model.prices is not None:
+            notes.append(f"prices: {model.prices.summary}")
+        if axis.name == "joules" or model.energy != EnergyModel():
+            notes.append(f"energy: {model.energy.summary}")
+        together = traces.has("samples") and not traces.has("sample_latency_s")
+        if axis.name == "seconds" and together:
+            notes.append(
+                "seconds are those of the recorded rounds, samples included, also for policies that read "
+                "none"
+            )
+        return notes
 
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
         why = self.why_unknown(wanted, reads)
@@ -281,32 +299,6 @@ def cost_changes(
         CostChange(name=name, label=COSTS[cost].label, full=full.get(cost), own=own.get(cost))
         for name, cost in told.items()
     )
-
-
-def cost_notes(
-    axis: CostAxis, model: CostModel, facts: UsageFacts, *, counts_calls: Callable[[], bool]
-) -> list[str]:
-    """What a reader of figures at this cost must know; ``counts_calls``: whether calls are known."""
-    notes = [axis.reason] if axis.reason else []
-    if model.charge == "published":
-        notes.append(
-            "costs are charged as published: every round's answer up to the stop, read or not"
-        )
-    elif not facts.named and "answer_calls" not in facts.columns and counts_calls():
-        notes.append(
-            "the record says neither which calls answered (answer_calls) nor what loop made it: the "
-            "one call of a round is taken to answer, so a policy that reads no answers pays for one"
-        )
-    if model.prices is not None:
-        notes.append(f"prices: {model.prices.summary}")
-    if axis.name == "joules" or model.energy != EnergyModel():
-        notes.append(f"energy: {model.energy.summary}")
-    together = "samples" in facts.columns and "sample_latency_s" not in facts.columns
-    if axis.name == "seconds" and together:
-        notes.append(
-            "seconds are those of the recorded rounds, samples included, also for policies that read none"
-        )
-    return notes
 
 
 def shared_axis(

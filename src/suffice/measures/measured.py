@@ -6,17 +6,16 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.measures.retrieval import retrieval_quality
 from suffice.measures.scores import own_scores, score_rounds
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, ScoreName
+from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_columns
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.schema import MEASURED
 from suffice.trace.units import unit_keys
 
 Array = NDArray[np.float64]
@@ -55,6 +54,19 @@ class UnitColumn:
     """See :func:`suffice.trace.units.unit_keys`, one value a question."""
 
     of_rounds = False
+
+
+@dataclass(frozen=True, slots=True)
+class LengthColumn:
+    """How long each list of a column of the record is."""
+
+    column: str
+    of_rounds = True
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is kept."""
+        return f"length-{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,7 @@ MeasuredColumn = (
     | OwnScoreColumn
     | LabelledColumn
     | UnitColumn
+    | LengthColumn
     | RetrievalColumn
     | SignalColumn
     | DerivedColumn
@@ -109,32 +122,21 @@ MeasuredColumn = (
 
 
 def column_name(key: MeasuredColumn) -> str:
-    """What a column is called where it is written with the record; empty: it is not."""
-    if isinstance(key, ScoreColumn) and not key.agreeing:
-        kind = f".{key.f1_kind}" if key.name == "f1" else ""
-        return f"{MEASURED}score.{key.name}{kind}"
-    if isinstance(key, LabelledColumn):
-        return f"{MEASURED}labelled"
-    if isinstance(key, RetrievalColumn):
-        return f"{MEASURED}{key.name}"
-    if isinstance(key, SignalColumn) and not key.spec.own_settings:
-        return f"{MEASURED}signal.{key.spec.name}"
-    return ""
-
-
-def _written(traces: TraceSet, key: MeasuredColumn) -> Array:
-    """A column that was written with the record."""
-    name = column_name(key)
-    if key.of_rounds:
-        return traces.dense(traces.table.column(name))
-    return np.asarray(pc.cast(traces.first_rounds(name), "float64"), np.float64)[:, None]
+    """What a column is called where it is kept beside the record; empty: it is not."""
+    if isinstance(key, ScoreColumn):
+        of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
+        return f"score-{key.name}{of}"
+    if isinstance(key, RetrievalColumn | LengthColumn):
+        return key.name
+    if isinstance(key, SignalColumn):
+        own = key.spec.own_settings or SIGNALS.get(key.spec.name) != key.spec
+        return "" if own else f"signal-{key.spec.name}"
+    return {LabelledColumn: "labelled", UnitColumn: "unit"}.get(type(key), "")
 
 
 def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[Array]:
     """The columns of these questions, each (n_questions, n_rounds), or (n_questions, 1) of questions."""
-    written = {key for key in keys if column_name(key) in traces.table.column_names}
-    columns: dict[MeasuredColumn, Array] = {key: _written(traces, key) for key in written}
-    asked, keys = keys, [key for key in keys if key not in written]
+    columns: dict[MeasuredColumn, Array] = {}
     signals = [key for key in keys if isinstance(key, SignalColumn)]
     columns |= zip(signals, signal_columns(traces, [key.spec for key in signals]), strict=True)
     if any(isinstance(key, RetrievalColumn) for key in keys):
@@ -151,11 +153,13 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
             columns[key] = own_scores(traces, key.name)
         elif isinstance(key, LabelledColumn):
             columns[key] = labelled(traces)[:, None].astype(np.float64)
+        elif isinstance(key, LengthColumn):
+            columns[key] = traces.lengths(key.column)
         elif isinstance(key, UnitColumn):
             columns[key] = unit_keys(traces)[:, None]
         elif isinstance(key, DerivedColumn):
             columns[key] = key.work(traces)
-    return [columns[key] for key in asked]
+    return [columns[key] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ which round is the last one of a budget, are said of a part as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,9 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
+from suffice.measures.kept import Kept
 from suffice.measures.measured import (
     DerivedColumn,
     LabelledColumn,
+    LengthColumn,
     MeasuredColumn,
     MeasuredShard,
     OwnScoreColumn,
@@ -31,26 +32,22 @@ from suffice.measures.measured import (
     ScoreColumn,
     SignalColumn,
     UnitColumn,
+    column_name,
     measured_columns,
 )
-from suffice.measures.narrow import refuse_stale
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
-from suffice.measures.sharded_costs import ShardedCostBook
 from suffice.measures.shards import Shard, map_shards, shards_of
-from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.units import numbered_units
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, first_stops, specs_for
 from suffice.trace.loops import is_veiled
-from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import QuestionIds, TraceSet
 
 Array = NDArray[np.float64]
-_Given = TypeVar("_Given")
 
 
 class _Columns:
@@ -65,37 +62,49 @@ class _Columns:
         self.traces = traces
         self.executor = executor
         self._relabels = recorded is not None
-        self._shards = shards_of(traces if recorded is None else recorded)
+        self._recorded = traces if recorded is None else recorded
+        self._shards: tuple[bytes, tuple[Shard, ...]] = (
+            b"",
+            (),
+        )  # those of the last questions asked for
+        self.kept = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
         self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
 
     def lacking(self, key: MeasuredColumn, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the questions for which the column is not known yet."""
+        if key not in self._filled and self.kept is not None and (name := self._name(key)):
+            held = self.kept.read(name)
+            if held is not None:
+                self._filled[key], self._values[key] = held[0] == 1.0, held[1:]
         return rows[~self._filled[key][rows]] if key in self._filled else rows
+
+    def _name(self, key: MeasuredColumn) -> str:
+        name = column_name(key)
+        return f"{name}-by-full-budget" if name and self._relabels else name
 
     def compute(
         self, keys: Sequence[MeasuredColumn], rows: NDArray[np.intp], part: TraceSet
     ) -> None:
         """Fill columns for some questions, which ``part`` holds if they are all of it."""
-        traces = self.traces
-        if not self._shards:
+        among = np.zeros(self.traces.n_questions, bool)
+        among[rows] = True
+        if self._shards[0] != rows.tobytes():
+            recorded = self._recorded if among.all() else self._recorded.take(among)
+            self._shards = rows.tobytes(), shards_of(recorded)
+        shards = self._shards[1]
+        if not shards:
             if len(rows) != part.n_questions:
-                part = traces.take(self._among(rows))
+                part = self.traces.take(among)
             for key, values in zip(keys, measured_columns(part, keys), strict=True):
                 self._fill(key, rows, values)
-            return
-        among = self._among(rows)
-        shards = [shard for shard in self._shards if among[shard.questions].any()]
         work = MeasuredShard(tuple(keys), self._relabels)
-        chosen = [shard.only(among) for shard in shards]
-        for shard, columns in map_shards(work, chosen, self.executor):
+        for shard, columns in map_shards(work, shards, self.executor):
             for key, values in zip(keys, columns, strict=True):
-                self._fill(key, shard.questions, values)
-
-    def _among(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        chosen = np.zeros(self.traces.n_questions, bool)
-        chosen[rows] = True
-        return chosen
+                self._fill(key, rows[shard.questions], values)
+        for key in keys:
+            if self.kept is not None and (name := self._name(key)):
+                self.kept.write(name, self._values[key], self._filled[key])
 
     def _fill(self, key: MeasuredColumn, rows: NDArray[np.intp], values: Array) -> None:
         """Keep values (n_rows, at most n_rounds) of these questions."""
@@ -136,7 +145,6 @@ class Measures:
 
     Parts (:meth:`only_split`, :meth:`take`, :meth:`only_questions`) share what they measure: nothing is
     computed twice for one question and round, and nothing for questions that nobody asks for.
-    Splits of a record so large that memory decides (:attr:`keeps_little`) share nothing with the whole.
     """
 
     def __init__(
@@ -149,7 +157,6 @@ class Measures:
     ) -> None:
         self.traces = traces
         if of is None:
-            refuse_stale(traces)
             of = _PartOf(_Columns(traces, executor=executor), np.arange(traces.n_questions))
         self._whole, self._rows, self._recorded = of.whole, of.rows, of.recorded
         self._splits: dict[str, Measures] = {}
@@ -206,8 +213,6 @@ class Measures:
     def _usual(self) -> MetricName:
         if is_veiled(self.traces.origin.run) and self.traces.has("score"):
             return "score"
-        if self._shards and labelled(self._shards[0].traces()).any():
-            return "f1"  # without a look at the others
         if self.labelled.any():
             return "f1"
         return "score" if self.traces.has("score") else "agreement"
@@ -273,7 +278,7 @@ class Measures:
     def only_split(self, name: str) -> Measures:
         """The measures of one split's questions."""
         if name not in self._splits:
-            self._splits[name] = self._apart(
+            self._splits[name] = self._part(
                 self.traces.only_split(name), self.traces.in_split(name)
             )
         return self._splits[name]
@@ -302,16 +307,7 @@ class Measures:
 
     def divided(self, parts: Iterable[NDArray[np.bool_]]) -> list[Measures]:
         """The measures of parts (n_questions,) that have no question in common."""
-        return [self._apart(self.traces.take(chosen), chosen) for chosen in parts]
-
-    def _apart(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
-        """A part; a large one has columns of its own: those of the whole would hold the same once more."""
-        if not self.keeps_little:
-            return self._part(traces, chosen)
-        recorded = None if self._recorded is None else self._recorded.take(chosen)
-        columns = _Columns(traces, recorded, self._whole.executor)
-        rows = np.arange(traces.n_questions)
-        return Measures(traces, self._metric, of=_PartOf(columns, rows, recorded))
+        return [self._part(self.traces.take(chosen), chosen) for chosen in parts]
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)
@@ -361,8 +357,13 @@ class Measures:
         """Where questions are not independent, as how many units they count."""
         return unit_notes(len(self.units), int(self.units.max(initial=-1)) + 1)
 
-    def measure(self, signals: Iterable[Signal], f1_kind: F1Kind = "hotpotqa") -> None:
-        """Compute scores and signals that will be asked for, in one pass over the record."""
+    @property
+    def kept(self) -> Kept | None:
+        """Where columns are kept beside the record; ``None``: nowhere, since it is small or a part."""
+        return self._whole.kept
+
+    def measure(self, signals: Iterable[str | Signal], f1_kind: F1Kind = "hotpotqa") -> None:
+        """Compute what a replay of these signals asks for, in one pass over the record."""
         names: tuple[ScoreName, ...] = ("em", "f1", "acc")
         specs = specs_for(self.traces, signals)
         self._local(
@@ -370,8 +371,18 @@ class Measures:
                 *(self._scored(name, f1_kind) for name in names),
                 LabelledColumn(),
                 *map(SignalColumn, specs),
+                *(self._OF_REPLAYS if self.kept is not None else ()),
             ]
         )
+
+    _OF_REPLAYS = (
+        UnitColumn(),
+        RetrievalColumn("precision"),
+        RetrievalColumn("recall"),
+        LengthColumn("passages"),
+        LengthColumn("samples"),
+    )
+    """What every replay of a large record asks for besides."""
 
     def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """The scores, for ``who`` compares what stopping after any round scores."""
@@ -428,50 +439,19 @@ class Measures:
             self._columns[key] = self._whole.part(key, self._rows, self.traces.n_rounds)
         return [self._columns[key] for key in keys]
 
-    # --- in parts ------------------------------------------------------------------------------
-    @cached_property
-    def _shards(self) -> tuple[Shard, ...]:
-        return shards_of(self.recorded)
-
-    @property
-    def in_shards(self) -> bool:
-        """Whether its questions are read in shards, and :meth:`of_shards` goes through them."""
-        return bool(self._shards)
-
-    @property
-    def keeps_little(self) -> bool:
-        """Whether there are so many questions that memory decides."""
-        return self.in_shards and from_sums(self.traces.n_questions)
-
-    def of_shards(
-        self, work: Callable[[Measures], _Given], among: NDArray[np.bool_] | None = None
-    ) -> Iterator[_Given]:
-        """What ``work`` gives of the measures of each shard in turn, by the executor; nothing is kept.
-
-        ``among`` (n_questions,): of which of its questions; ``None``: all.
-        """
-        part, shards = _OfShard(work, self._metric), self._shards
-        if among is not None:
-            shards = tuple(one.only(among) for one in shards if among[one.questions].any())
-        for _, given in map_shards(part, shards, self._whole.executor):
-            yield given
-
-    def first_shard(self) -> Measures:
-        """The measures of the first of its shards, of all its questions where there are none."""
-        return _of_shard(self._shards[0].traces(), self._metric) if self._shards else self
-
     # --- of the part as a whole ----------------------------------------------------------------
     def costs(self, model: CostModel, choosing: CostReads | None = None) -> CostBook:
         """Cumulative costs by what is read; ``choosing`` is what everybody reads to choose among answers."""
         for known, book in self._books:
             if known == (model, choosing):
                 return book
-        if self.keeps_little and self.seen is None:
-            of_whole: CostBook = ShardedCostBook(self, model, choosing)
-        else:
-            of_whole = CostBook(self.traces, model, choosing)
-        self._books.append(((model, choosing), of_whole))
-        return of_whole
+        lengths = None if self.kept is None else self._lengths
+        book = CostBook(self.traces, model, choosing, lengths)
+        self._books.append(((model, choosing), book))
+        return book
+
+    def _lengths(self, column: str) -> Array:
+        return self._local([LengthColumn(column)])[0]
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
         """The round at which the policy would stop each question, recorded or not, (n_questions,)."""
@@ -497,18 +477,3 @@ def unit_notes(questions: int, units: int) -> list[str]:
         f"{questions:,} questions count as {units:,} units: those of one group, or else of one text, are "
         "averaged and resampled together"
     ]
-
-
-def _of_shard(traces: TraceSet, metric: Metric | None) -> Measures:
-    return Measures(traces).by(None if metric is None else metric.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _OfShard(Generic[_Given]):
-    """Does some work with the measures of a shard."""
-
-    work: Callable[[Measures], _Given]
-    metric: Metric | None
-
-    def __call__(self, traces: TraceSet) -> _Given:
-        return self.work(_of_shard(traces, self.metric))

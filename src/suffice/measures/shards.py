@@ -1,6 +1,6 @@
-"""A record in shards: whole questions that lie together in a file, measured in turn or side by side.
+"""A record in shards: whole questions of one file, measured in turn or side by side.
 
-What is sent to a worker names files and rows and holds no data. Results come in the order of the shards,
+What is sent to a worker names a file and rows and holds no data. Results come in the order of the shards,
 so they are the same for any number of workers.
 """
 
@@ -14,121 +14,97 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import BackendError
-from suffice.trace.lazy import LazyTable, Readings, Rows, Span
-from suffice.trace.reader import StoredFile
-from suffice.trace.rounds.reader import of_shard
+from suffice.trace.lazy import LazyTable, Span
+from suffice.trace.reader import Rows
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.schema import STATED
 
 SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""
 _SHARD_BYTES = 64_000_000
-_TOGETHER = 2  # shards that a worker takes at a time, whose files it reads forwards
-_AHEAD = 3  # such tasks a worker that wait for it
+_FEW = 4  # shards that are measured before other processes have started
+_AHEAD = 3  # shards a worker that wait for it
 _TRIES = 3
 
-_Task = TypeVar("_Task")
 _Given = TypeVar("_Given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shard:
-    """Some questions of a record: rows ``start`` to ``stop`` of a file.
+    """Some questions of a record, whose ``rows`` lie in a span of a file.
 
-    ``starts`` is where each question begins in the rows, and how many there are; ``questions`` are the places
-    of those that are meant among all of the record. ``chosen`` says which of those in the
-    rows are meant; ``None``: all.
+    ``starts`` (n + 1,) say where each question begins among the rows, ``questions`` (n,) which they are of
+    all of the record.
     """
 
-    file: StoredFile
-    start: int
-    stop: int
+    span: Span
+    rows: Rows
     starts: NDArray[np.int64]
-    questions: NDArray[np.int64]
+    questions: NDArray[np.intp]
     origin: TraceSetOrigin
-    chosen: NDArray[np.bool_] | None = None
 
-    def only(self, chosen: NDArray[np.bool_]) -> Shard:
-        """Those of its questions where ``chosen`` (of all of the record) is true."""
-        there = chosen[self.questions]
-        if there.all():
-            return self
-        asked = there
-        if self.chosen is not None:
-            asked = self.chosen.copy()
-            asked[self.chosen] = there
-        return replace(self, questions=self.questions[there], chosen=asked)
-
-    def traces(self, readings: Readings | None = None) -> TraceSet:
-        """The questions; shards of one file that are read in turn share ``readings``."""
-        span = Span(self.file, self.start, self.stop)
-        shared = {} if readings is None else readings
-        traces = of_shard(span, self.starts, self.origin, shared)
-        return traces if self.chosen is None else traces.take(self.chosen)
+    def traces(self) -> TraceSet:
+        """The questions."""
+        table = LazyTable([self.span], self.rows)
+        none = table.taken(np.arange(0))
+        return TraceSet(table=table, closed_book=none, origin=self.origin, known_starts=self.starts)
 
     @property
     def place(self) -> str:
         """Where it lies, for messages."""
-        return f"rows {self.start:,} to {self.stop - 1:,} of {self.file.file}"
+        return f"rows {self.span.start:,} to {self.span.stop - 1:,} of {self.span.file.file}"
 
 
 def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
     """The shards of a record, or of a part of one, that is read when asked for; none of one in memory.
 
-    One in whose files the rows of some question lie apart has none: it is measured whole.
+    One whose questions lie scattered over its files has none: it is measured whole.
     """
-    if not isinstance(traces.table, LazyTable) or traces.table.num_rows <= rows:
+    table, starts = traces.table, traces.starts
+    if not isinstance(table, LazyTable) or table.num_rows <= rows:
         return ()
-    source, in_files = traces.table.in_files(traces.starts[:-1])
-    if source.runs is None:
-        return ()
-    run = {name: said for name, said in traces.origin.run.items() if name != STATED}
-    origin = replace(traces.origin, skipped=(), run=run)
-    starts = source.runs.starts
-    if not np.isin(np.cumsum([span.rows for span in source.spans]), starts).all():
-        return ()  # a question runs on in the next file
-    asked = np.full(len(source.runs.place), -1)  # by run the place among these questions
-    asked[np.searchsorted(starts, in_files, side="right") - 1] = np.arange(traces.n_questions)
-    shards: list[Shard] = []
-    first_row = 0
-    for span in source.spans:
-        last_row = first_row + span.rows
-        runs = slice(*np.searchsorted(starts[:-1], (first_row, last_row)))
-        within = starts[runs] - first_row
-        of_shard = _SHARD_BYTES * max(span.file.rows, 1) / max(span.file.n_bytes, 1)
-        for begin, end in _cuts(within, span.rows, max(1, min(rows, int(of_shard)))):
-            questions = asked[runs][begin:end]
-            if (questions < 0).all():
+    first, last = (of.reduceat(table.rows, starts[:-1]) for of in (np.minimum, np.maximum))
+    ends = np.cumsum([span.rows for span in table.spans])
+    places = np.searchsorted(ends, first, side="right")
+    lengths = traces.last_rounds.astype(np.int64)
+    if (places != np.searchsorted(ends, last, side="right")).any():
+        return ()  # a question goes on in the next file
+    order = np.argsort(first, kind="stable")
+    origin, shards = replace(traces.origin, skipped=()), []
+    for place, span in enumerate(table.spans):
+        of_span = order[places[order] == place]
+        large = span.file.n_bytes / max(span.file.rows, 1)
+        size = max(1, min(rows, int(_SHARD_BYTES / max(large, 1e-9))))
+        for questions in np.split(of_span, _cuts(lengths[of_span], size)):
+            if not len(questions):
                 continue
-            start, stop = int(within[begin]), int([*within[end : end + 1], span.rows][0])
+            begins = np.append(0, np.cumsum(lengths[questions]))
+            gaps = np.repeat(starts[questions] - begins[:-1], lengths[questions])
+            chosen = table.rows[np.arange(begins[-1]) + gaps]
+            low, high = int(chosen.min()), int(chosen.max()) + 1
+            before = int(ends[place]) - span.rows - span.start
             shards.append(
                 Shard(
-                    file=span.file,
-                    start=span.start + start,
-                    stop=span.start + stop,
-                    starts=np.append(within[begin:end], stop) - start,
-                    questions=questions[questions >= 0],
+                    span=Span(span.file, low - before, high - before),
+                    rows=chosen - low,
+                    starts=begins,
+                    questions=questions,
                     origin=origin,
-                    chosen=None if (questions >= 0).all() else questions >= 0,
                 )
             )
-        first_row = last_row
-    return tuple(shards)
+    read = sum(shard.span.rows for shard in shards)
+    return tuple(shards) if read <= 2 * sum(span.rows for span in table.spans) else ()
 
 
-def _cuts(starts: Rows, n_rows: int, size: int) -> Iterator[tuple[int, int]]:
-    """Runs, from one to before another, that make about ``size`` rows."""
-    targets = np.arange(0, n_rows, size)
-    cuts = np.unique(np.searchsorted(starts, targets))
-    ends = [*cuts[1:].tolist(), len(starts)]
-    yield from ((begin, end) for begin, end in zip(cuts.tolist(), ends, strict=True) if begin < end)
+def _cuts(lengths: NDArray[np.int64], size: int) -> NDArray[np.intp]:
+    """Where runs of questions of about ``size`` rows end."""
+    before = np.cumsum(lengths) - lengths
+    return np.flatnonzero(np.diff(before // size)) + 1
 
 
 def usable_cores() -> int:
@@ -138,7 +114,6 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-# --- executors ------------------------------------------------------------------------------------
 class Workers(Executor):
     """Processes that share nothing; one that dies is replaced.
 
@@ -160,9 +135,7 @@ class Workers(Executor):
 
     def renew(self) -> None:
         """Start new ones where some died."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        self.shutdown(wait=False, cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End them."""
@@ -171,54 +144,51 @@ class Workers(Executor):
             self._pool = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Does some work with the questions of a shard."""
+
+    work: Callable[[TraceSet], Any]
+
+    def __call__(self, shard: Shard) -> Any:
+        return self.work(shard.traces())
+
+
 def map_shards(
     work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
 ) -> Iterator[tuple[Shard, _Given]]:
     """What ``work`` gives of every shard's questions, in the order of the shards."""
-    if len(shards) <= _TOGETHER:  # to start workers would take longer
-        executor = None
-    tasks = tasks_of(shards)
-    for task, given in zip(tasks, map_tasks(_InTurn(work), tasks, executor), strict=True):
-        yield from zip(task, given, strict=True)
-
-
-def tasks_of(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
-    """Shards that one worker takes in turn, since they lie together."""
-    return [shards[i : i + _TOGETHER] for i in range(0, len(shards), _TOGETHER)]
-
-
-def map_tasks(
-    work: Callable[[_Task], _Given], tasks: Sequence[_Task], executor: Executor | None = None
-) -> Iterator[_Given]:
-    """What ``work`` gives of every task, in their order."""
-    if isinstance(executor, Workers) and not _travels(work):
-        executor = None  # a signal of somebody's own, made of a function within another
-    if executor is None:
-        yield from map(work, tasks)
+    reading = _Reading(work)
+    own = isinstance(executor, Workers)
+    if executor is None or (own and (len(shards) <= _FEW or not _travels(work))):
+        yield from ((shard, reading(shard)) for shard in shards)
         return
     ahead = _AHEAD * int(getattr(executor, "count", 16))
-    left, waiting = deque(tasks), deque[tuple[_Task, Future[_Given]]]()
+    left, waiting = deque(shards), deque[tuple[Shard, Future[_Given]]]()
     deaths = 0
     try:
         while left or waiting:
             while left and len(waiting) < ahead:
-                task = left.popleft()
-                waiting.append((task, executor.submit(work, task)))
-            task, future = waiting[0]
+                shard = left.popleft()
+                waiting.append((shard, executor.submit(reading, shard)))
+            shard, future = waiting[0]
             try:
                 given = future.result()
             except BrokenExecutor as error:
                 deaths += 1
                 renew = getattr(executor, "renew", None)
                 if deaths >= _TRIES or renew is None:
-                    raise BackendError(_died(task, error)) from error
+                    raise BackendError(
+                        f"workers died {_TRIES} times over {shard.place} and the shards after it ({error}): "
+                        "killed, or out of memory; type --workers 1, which needs the least"
+                    ) from error
                 renew()
-                left.extendleft(reversed([task for task, _ in waiting]))
+                left.extendleft(reversed([shard for shard, _ in waiting]))
                 waiting.clear()
                 continue
             deaths = 0
             waiting.popleft()
-            yield given
+            yield shard, given
     finally:
         for _, future in waiting:
             future.cancel()
@@ -231,30 +201,3 @@ def _travels(work: object) -> bool:
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
     return True
-
-
-def _died(task: object, error: BrokenExecutor) -> str:
-    place = (
-        task[0].place if isinstance(task, Sequence) and isinstance(task[0], Shard) else "a shard"
-    )
-    return (
-        f"workers died {_TRIES} times over {place} and the shards after it ({error}): killed, or out of "
-        "memory; type --workers 1, which needs the least, or measure once: suffice measure TRACES --out NEW"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _InTurn(Generic[_Given]):
-    """Does some work for one shard after the other."""
-
-    work: Callable[[TraceSet], _Given]
-
-    def __call__(self, shards: Sequence[Shard]) -> list[_Given]:
-        readings: Readings = {}
-        file: Path | None = None
-        given = []
-        for shard in shards:
-            if shard.file.file != file:
-                readings, file = {}, shard.file.file
-            given.append(self.work(shard.traces(readings)))
-        return given

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
+
+from suffice.errors import UsageError
 
 Array = NDArray[np.float64]
 Units = NDArray[np.intp]
@@ -57,3 +62,15 @@ def drawn_units(units: Units, count: int, seed: int) -> NDArray[np.bool_]:
     chosen = np.zeros(len(sizes), bool)
     chosen[order[before < count]] = True
     return np.asarray(chosen[unit])
+
+
+def lots(key: str, question_ids: Sequence[str]) -> Array:
+    """A draw for each question, uniform in [0, 1), (n_questions,): a hash of the key and its id alone."""
+    if not all(question_ids):
+        raise UsageError(
+            "this policy decides by a random draw of each question's own and needs to know whose: "
+            "start(question) with the question's text, or start(question_id=...)"
+        )
+    before, sha256 = f"{key}:".encode(), hashlib.sha256
+    digests = b"".join([sha256(before + name.encode()).digest()[:8] for name in question_ids])
+    return np.asarray((np.frombuffer(digests, ">u8") >> 11) / 2.0**53, np.float64)

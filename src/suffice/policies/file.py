@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from suffice.errors import DataError, UsageError, plain_file, unknown_name
-from suffice.policies.kind import Weighted, weights_beside
+from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
 from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy, strict_json
 

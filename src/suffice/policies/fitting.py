@@ -581,14 +581,7 @@ def warn_of_undefined(
 
 
 def warn_of_rule(policy: RulePolicy, measures: Measures, name: str) -> None:
-    """What :func:`warn_of_undefined` says of a rule, and whether it can hold in next to no round.
-
-    Warns
-    -----
-    SufficeWarning
-        For every signal that is undefined in most rounds; for the one that most often is, where what is
-        defined lets the rule hold in fewer than 5% of the rounds it was fitted on.
-    """
+    """What :func:`warn_of_undefined` says of a rule, and whether it can hold in next to no round."""
     counted, _ = _counted(measures.traces)
     share = policy.can_hold(measures.signals(policy.specs))[counted].mean()
     if share >= _SELDOM:
@@ -611,10 +604,7 @@ def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
 
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
-    """What most often lacks where a signal is undefined, and what to type; may be empty.
-
-    Of many such rounds some hundreds are looked at, spread evenly, and that is said.
-    """
+    """What most often lacks where a signal is undefined, and what to type; may be empty."""
     questions, rounds = np.nonzero(absent)
     few = np.unique(np.linspace(0, len(questions) - 1, _LOOKED_AT).astype(np.intp))
     if len(few) < len(questions):

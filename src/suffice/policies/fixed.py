@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.fields import Fields
-from suffice.policies.kind import PolicyKind
+from suffice.policies.method import PolicyKind
 from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.spec import SignalSpec
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
+from suffice.errors import DataError, UsageError
+from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
-from suffice.policies.kind import PolicyKind
-from suffice.protocols import Certainty, StopPolicy
+from suffice.protocols import Certainty, LoopNeeds, Signal, StopPolicy
 from suffice.scoring import F1Kind
+from suffice.signals.abstained import abstained_signal
+from suffice.signals.registry import LLM_STOP
+from suffice.signals.spec import given_by
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
@@ -24,6 +28,87 @@ if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
 Preset = Literal["published", "corrected"]
 """As the paper or its code has it, or with its defects mended."""
 PRESETS: tuple[Preset, ...] = get_args(Preset)
+USUAL_SAMPLES = 3
+"""Sampled answers a round for a policy that reads samples and does not say how many."""
+
+
+# --- a policy in its file ------------------------------------------------------------------------
+class PolicyKind(ABC):
+    """A kind of policy that a file can hold; ``main_field`` is named where what it says makes no policy."""
+
+    main_field: str
+
+    @abstractmethod
+    def read(self, document: Mapping[str, Any], file: Path) -> StopPolicy:
+        """The policy of the document that stands in ``file``; :func:`weights_beside` may lie there."""
+
+
+class RuleKind(PolicyKind):
+    """Rules: of one's own, of the methods that write one, and those that certified choice found."""
+
+    main_field = "rule"
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule with its fitted maps."""
+        from suffice.policies.rules.policy import read_rule
+
+        del file
+        return read_rule(document)
+
+
+RULE_KIND = RuleKind()
+
+
+@runtime_checkable
+class Weighted(Protocol):
+    """A policy whose file has a file of weights beside it."""
+
+    def weights_file(self) -> bytes:
+        """The weights as a safetensors file."""
+
+
+def weights_beside(file: Path) -> Path:
+    """Where the weights of a policy file lie."""
+    return file.with_suffix(".safetensors")
+
+
+def read_told(fields: Fields) -> dict[str, Any]:
+    """What most policies say of their fit: ``preset``, ``fitted_on`` and ``notes``."""
+    return {
+        "preset": fields.of("preset", str),
+        "fitted_on": fields.of("fitted_on", dict, {}),
+        "notes": fields.strings("notes") or (),
+    }
+
+
+def read_abstention(fields: Fields) -> tuple[str, ...] | None:
+    """Phrases that count as an abstention; ``None``: the usual ones."""
+    phrases = fields.strings("abstention")
+    try:
+        abstained_signal(phrases or ())
+    except UsageError as error:
+        raise DataError(str(error), column="abstention") from error
+    return phrases
+
+
+def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
+    """What a loop must give a policy that reads these signals.
+
+    ``samples`` is how many it wants where it reads any; ``own`` are further fields of
+    :class:`~suffice.protocols.LoopNeeds` that no signal tells.
+    """
+    read = tuple(map(given_by, specs))
+    asks = {spec.asks for spec in read}
+    columns = {column for spec in read for column in spec.needs}
+    return LoopNeeds(
+        answers=any(spec.answers for spec in read),
+        tokens="tokens" in columns,
+        samples=samples if "samples" in columns else 0,
+        judge="--llm" in asks,
+        verdicts=any(spec.name == LLM_STOP.name for spec in read),
+        encoder="--encoder" in asks,
+        **own,
+    )
 
 
 # --- who watches a fit ---------------------------------------------------------------------------
@@ -97,7 +182,7 @@ class Method(PolicyKind):
     """A stopping method: how it is set, fitted and read. One object a folder, named in the registry.
 
     Its policies have a kind of its name, a ``document()`` that :meth:`read` reads, and ``weights_file()``
-    where a file of weights lies beside (:class:`suffice.policies.kind.Weighted`).
+    where a file of weights lies beside (:class:`Weighted`).
 
     Attributes
     ----------
@@ -116,6 +201,8 @@ class Method(PolicyKind):
         Splits it is fitted on: the first of these sets that the traces have.
     unfitted
         Presets that run live without being fitted: the policy for what a model gives.
+    options
+        The dataclass of its options, where all presets have one; else :meth:`settings` says it.
     quick
         Whether a fit takes seconds; where everything is compared, others are fitted when they are named.
     variants
@@ -131,12 +218,14 @@ class Method(PolicyKind):
     fitted: frozenset[Preset] = frozenset(PRESETS)
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
     unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType({})
+    options: type[Any]
     quick: bool = True
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
-    @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:
         """The dataclass of its options; a command makes its options from the fields."""
+        del preset
+        return self.options
 
     @abstractmethod
     def fit(
@@ -231,16 +320,9 @@ class RuleFit:
     f1_kind: F1Kind = "hotpotqa"
 
 
-class RuleMethod(Method):
-    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset.
+class RuleMethod(RuleKind, Method):
+    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset."""
 
-    Attributes
-    ----------
-    chosen_by_f1
-        Presets that choose a number by F1.
-    """
-
-    main_field = "rule"
     chosen_by_f1: frozenset[Preset] = frozenset()
 
     def settings(self, preset: Preset) -> type[Any]:
@@ -274,10 +356,3 @@ class RuleMethod(Method):
     @abstractmethod
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The rule with its maps."""
-
-    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
-        """A rule."""
-        from suffice.policies.rules.kind import read_rule
-
-        del file
-        return read_rule(document)

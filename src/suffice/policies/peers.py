@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.policies.method import FitRun, Method, Preset
-from suffice.policies.rules.kind import RuleKind
+from suffice.policies.method import FitRun, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty
 from suffice.scoring import AnswerChoice
@@ -50,14 +49,20 @@ class _ReadyRule(RuleKind, Method):
     def rule(self, settings: Any) -> RulePolicy:
         """The rule of these settings."""
 
-    @abstractmethod
     def named(self, words: str) -> Any:
-        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name."""
+        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name.
+
+        The first field, behind a colon.
+        """
+        if not words:
+            return self.options()
+        first, text = fields(self.options)[0].name, words[1:]
+        return self.options(**{first: text}) if words[0] == ":" and text else None
 
     @cached_property
     def unfitted(self) -> Mapping[Preset, Callable[[Certainty], RulePolicy]]:  # type: ignore[override]
         """It is ready for any model."""
-        ready = self.rule(self.settings("published")())
+        ready = self.rule(self.options())
         return MappingProxyType({"published": lambda _: ready})
 
     def fit(
@@ -87,14 +92,6 @@ class _ReadyRule(RuleKind, Method):
         return RulePolicy(
             rule=rule, kind=self.name, preset="published", own_signals=own, answer=answer
         )
-
-
-def _first_setting(kind: type[Any], words: str) -> Any:
-    """The settings with their first field as the words say, behind a colon."""
-    if not words:
-        return kind()
-    colon, text = words[0], words[1:]
-    return kind(**{fields(kind)[0].name: text}) if colon == ":" and text else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +153,13 @@ class LoopGain(_ReadyRule):
         "stop when the loop's error is met, diverges, oscillates or stalls; return the best so far"
     )
     source = "LoopGain 0.6.5, trajectory classifier"
+    options = LoopGainSettings
     variants = MappingProxyType(
         {
             "1-self_consistency": {"error": "1-self_consistency"},
             "1-token_probability": {"error": "1-token_probability"},
         }
     )
-
-    def settings(self, preset: Preset) -> type[LoopGainSettings]:
-        """The error, its target, and the patience with stalls."""
-        del preset
-        return LoopGainSettings
-
-    def named(self, words: str) -> LoopGainSettings | None:
-        """``loopgain:NAME``."""
-        settings: LoopGainSettings | None = _first_setting(LoopGainSettings, words)
-        return settings
 
     def rule(self, settings: LoopGainSettings) -> RulePolicy:
         """Its four reasons to stop."""
@@ -189,16 +177,7 @@ class LoopGainBands(_ReadyRule):
     name = "loopgain-bands"
     summary = "stop when the loop's error is met or its smoothed gain reaches 0.95; return the best so far"
     source = "LoopGain 0.2.0, with which its benchmark was run"
-
-    def settings(self, preset: Preset) -> type[BandsSettings]:
-        """The error and its target."""
-        del preset
-        return BandsSettings
-
-    def named(self, words: str) -> BandsSettings | None:
-        """``loopgain-bands:NAME``."""
-        settings: BandsSettings | None = _first_setting(BandsSettings, words)
-        return settings
+    options = BandsSettings
 
     def rule(self, settings: BandsSettings) -> RulePolicy:
         """Its bands above stalling are one condition."""
@@ -231,22 +210,13 @@ class OptiLLM(_ReadyRule):
     name = "optillm-deep-research"
     summary = "stop when the draft is rated complete, or nearly and no better than the one before"
     source = "OptiLLM 0.4.0, deep_research plugin"
+    options = OptiLLMSettings
     variants = MappingProxyType(
         {
             "self_consistency": {"completeness": "self_consistency"},
             "token_probability": {"completeness": "token_probability"},
         }
     )
-
-    def settings(self, preset: Preset) -> type[OptiLLMSettings]:
-        """The two ratings."""
-        del preset
-        return OptiLLMSettings
-
-    def named(self, words: str) -> OptiLLMSettings | None:
-        """``optillm-deep-research:NAME``."""
-        settings: OptiLLMSettings | None = _first_setting(OptiLLMSettings, words)
-        return settings
 
     def rule(self, settings: OptiLLMSettings) -> RulePolicy:
         """Above 0.9, or above 0.7 with an improvement below 0.03."""
@@ -292,6 +262,7 @@ class Patience(_ReadyRule):
     name = "patience"
     summary = "stop after n rounds without a better value of a signal; return the best so far"
     source = "early stopping as everybody writes it"
+    options = PatienceSettings
     variants = MappingProxyType(
         {
             "2 rounds, self_consistency": {"best": "highest:self_consistency", "rounds": 2},
@@ -299,11 +270,6 @@ class Patience(_ReadyRule):
         }
     )
     _WORDS = re.compile(r"(?:-(?P<rounds>\d{1,5}))?(?::(?P<best>.+))?")
-
-    def settings(self, preset: Preset) -> type[PatienceSettings]:
-        """The signal and the number of rounds."""
-        del preset
-        return PatienceSettings
 
     def named(self, words: str) -> PatienceSettings | None:
         """``patience-N``, ``patience-N:highest:NAME``."""

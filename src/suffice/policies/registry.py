@@ -15,12 +15,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UsageError, first_line, unknown_name
-from suffice.policies.kind import PolicyKind
 from suffice.protocols import StopPolicy
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Traces
-    from suffice.policies.method import FitRun, Method, Preset
+    from suffice.policies.method import FitRun, Method, PolicyKind, Preset
 
 ENTRY_POINTS = "suffice.methods"
 _CONTROLS: Mapping[str, str] = MappingProxyType(
@@ -50,11 +49,10 @@ _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.fixed:KIND",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
-        "rule": "suffice.policies.rules.kind:KIND",
-        "certified": "suffice.policies.rules.kind:KIND",
+        **dict.fromkeys(("tasr", "rule", "certified"), "suffice.policies.method:RULE_KIND"),
     }
 )
-"""Controls write rules; what reads a rule knows nothing of fitting one."""
+"""Controls write rules of kind ``rule``; what reads a rule loads nothing that fits one."""
 
 
 # --- names ---------------------------------------------------------------------------------------

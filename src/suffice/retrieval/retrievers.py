@@ -43,7 +43,7 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
             raise UsageError(
                 f"retriever {name!r} needs --reranker PATH: a cross-encoder's folder or its name on the Hub "
                 "(pip install 'suffice[rerank]'), or a reranker's .gguf file; train one with python -m "
-                "suffice.bench.training.reranker --dataset NAME --data PATH --out DIR"
+                "studies.training reranker --dataset NAME --data PATH --out DIR"
             )
         return
     for option, asked in (("--reranker", reranker), ("--pool", pool is not None)):

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -38,8 +38,9 @@ from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.serve.spans import Spans
 from suffice.trace.durable import in_turn
+from suffice.trace.postgres import Address, as_place
 from suffice.trace.retention import Retention, prune
-from suffice.trace.store import store_at, store_place
+from suffice.trace.store import Store, store_at, store_place
 from suffice.web.guard import Door, Guard, check_exposed, read_tokens
 from suffice.web.run import Hooks, Listening, open_at_once
 
@@ -125,11 +126,11 @@ class Surroundings:
             self.observers += (spans,)
         record = settings.record
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
-        self._home = None if record.folder is None else store_place(record.folder).parent
+        self._home = None if record.folder is None else store_place(record.folder)
         if self._home is not None and (why := _refusal(self._home)) is not None:
             raise StorageError(
                 f"nothing can be recorded in {record.folder}: {why}; make room, let this user write there or "
-                "name another folder: --record DIR"
+                "name another place: --record DIR"
             )
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
         watch = settings.watch
@@ -139,7 +140,7 @@ class Surroundings:
             )
         self._watching: _Watching | None = None
         if record.folder is not None and watch.seconds:
-            self._watching = _Watching(Path(record.folder), watch, self.metrics, log)
+            self._watching = _Watching(as_place(record.folder), watch, self.metrics, log)
         elif watch.webhook is not None:
             raise UsageError(
                 "alarms are posted to webhook where a record is watched: set folder under [record], and "
@@ -198,7 +199,7 @@ class Surroundings:
             return problems
         problems = {}
         if self._home is not None and (why := await asyncio.to_thread(_refusal, self._home)):
-            problems["record"] = f"the folder of the record cannot be written: {why}"
+            problems["record"] = f"the record cannot be written: {why}"
         late = time.monotonic() - self._lately.answered > _LATELY_S
         if (late or self._lately.failed) and not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
@@ -336,7 +337,9 @@ class _Watching:
     ) -> None:
         self.ends = threading.Event()
         """Set where the service ends: no further try to post."""
-        self._folder, self._home = folder, store_place(folder).parent
+        self._folder = folder
+        # machines share a server, not where a look at it ended: each watches for itself, from its start on
+        self._home = None if isinstance(folder, Address) else store_place(folder).parent
         self._metrics, self._log = metrics, log
         webhook, self._how = settings.webhook, settings.production
         Production(FixedPolicy(1), ProductionSettings(**self._how))  # refuses what is out of range
@@ -371,7 +374,8 @@ class _Watching:
         """Take in what is new; what fails is logged once."""
         key = policy.served.hash
         try:
-            with in_turn(self._home, f"watch-{key}{self._tag}"):
+            name = f"watch-{key}{self._tag}"
+            with nullcontext() if self._home is None else in_turn(self._home, name):
                 self._look(policy)
         except Exception as error:  # noqa: BLE001
             said = f"{type(error).__name__}: {error}"
@@ -384,7 +388,7 @@ class _Watching:
 
     def _look(self, policy: _Watched) -> None:
         key = policy.served.hash
-        file = self._home / f".watch-{key}{self._tag}.json"
+        file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, ()))
         if following is None or stamp != _stamp(file):  # another service looked meanwhile
             settings = ProductionSettings(max_rounds=policy.served.max_rounds, **self._how)
@@ -414,8 +418,10 @@ class _Watching:
             self._posted.add(alarm.id)
 
 
-def _stamp(file: Path) -> tuple[int, ...]:
+def _stamp(file: Path | None) -> tuple[int, ...]:
     """Which writing of a file this is; empty: there is none."""
+    if file is None:
+        return ()
     try:
         stat = file.stat()
     except FileNotFoundError:
@@ -446,8 +452,17 @@ class _Clock:
         return now if steady else None
 
 
-def _refusal(folder: Path) -> str | None:
-    """Why no file can be made there, nor the folder where it is not yet; ``None``: it can."""
+def _refusal(place: Path) -> str | None:
+    """Why nothing can be recorded there; ``None``: a file can be made in its folder, or its server writes."""
+    if isinstance(place, Address):
+        store = Store(place)
+        store.wait_s = _PROBE_S
+        try:
+            with store.transaction():
+                return None
+        except SufficeError as error:
+            return str(error)
+    folder = place.parent
     probe = folder / f".ready-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

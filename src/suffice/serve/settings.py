@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.options import Option, as_share
+from suffice.trace.postgres import Address, as_place
 from suffice.web.bodies import BodyLimits
 
 _Settings = TypeVar("_Settings")
@@ -155,7 +156,8 @@ class RecordSettings:
         str | None,
         Option(
             name="record",
-            help="record every question here, round by round, as suffice replay, monitor and view read it",
+            help="record every question here, round by round, as suffice replay, monitor and view read it: "
+            "a folder, a FILE.db, or for several machines postgresql://USER@HOST/DATABASE",
             metavar="DIR",
         ),
     ] = None
@@ -184,6 +186,10 @@ class RecordSettings:
         float | None,
         Option(help="remove the oldest questions where the record takes more", metavar="GB"),
     ] = None
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and isinstance(place := as_place(self.folder), Address):
+            object.__setattr__(self, "folder", str(place))  # which is shown: no password in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ def is_stored(spec: Signal, traces: TraceSet) -> bool:
     """Whether the record holds values of the signal as the policy means it."""
     if spec.own_settings:
         return False
-    return spec.name in traces.measured_signals or spec.name in traces.signal_names
+    return spec.name in traces.signal_names
 
 
 def lack(spec: Signal, traces: TraceSet) -> Lack | None:

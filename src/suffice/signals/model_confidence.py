@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +17,8 @@ from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.ragged import Ragged, by_length, ranges
+from suffice.signals.columns.ragged import Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.sums import segment_means
 from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.spec import SignalSpec, WithSettings, unrecorded
 from suffice.trace.rounds.records import Round
@@ -267,11 +267,6 @@ def _span(held: Round) -> tuple[int, int] | None:
     return (0, len(text)) if form and form == answer_form(held.answer_text) else None
 
 
-def _nothing_follows(held: Round) -> bool:
-    start, end = _span(held) or (0, 0)
-    return start >= end
-
-
 _NO_TOKENS = unrecorded(
     "tokens", "its tokens were", "record with a model that gives log-probabilities"
 )
@@ -287,7 +282,7 @@ _NO_MARGIN = (
     ),
     Absence(
         "nothing follows 'Answer:', or from answer_starts on",
-        lambda view: _nothing_follows(view.current),
+        lambda view: operator.ge(*(_span(view.current) or (0, 0))),
     ),
     Absence(
         "no token was recorded with two alternatives",

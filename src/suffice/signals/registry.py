@@ -11,11 +11,39 @@ from typing import TYPE_CHECKING, Any, overload
 
 from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
 from suffice.protocols import Signal
-from suffice.signals.spec import SignalSpec, given_by
+from suffice.signals.spec import VERDICTS, SignalSpec, given_by
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
     from suffice.signals.asking.whole_record import Asking
+
+# --- recorded by a loop or a policy, computed by nothing here ------------------------------------
+LLM_STOP = SignalSpec(
+    name="llm_stop",
+    summary="1 when the model, asked, wants to stop",
+    answers=False,
+    charges=(VERDICTS,),
+    low=0.0,
+    high=1.0,
+    binary=True,
+)
+MALFORMED_ACTIONS = SignalSpec(
+    name="malformed_actions",
+    summary="replies so far that could not be read: actions, follow-up questions, verdicts",
+    answers=False,
+    low=0.0,
+    direction="low",
+)
+Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
+Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on")
+REMAINING_SHARE = SignalSpec(
+    name="remaining_share",
+    summary="share of the steps still to come",
+    answers=False,
+    low=0.0,
+    high=1.0,
+)
+
 
 # where each is declared, under its name in capitals
 _MODULES: dict[str, str] = {
@@ -41,9 +69,9 @@ _MODULES: dict[str, str] = {
     "rerank_variance": "suffice.signals.asking.reranking",
     "normalized_entropy": "suffice.signals.samples",
     "top_cluster_confidence": "suffice.signals.samples",
-    "llm_stop": "suffice.signals.recorded",
-    "q_stop": "suffice.signals.recorded",
-    "q_cont": "suffice.signals.recorded",
+    "llm_stop": "suffice.signals.registry",
+    "q_stop": "suffice.signals.registry",
+    "q_cont": "suffice.signals.registry",
     "answer_similarity_f1": "suffice.signals.answer_stability",
     "answer_similarity_seq": "suffice.signals.answer_stability",
     "evidence_consistency_max": "suffice.signals.asking.evidence_models",
@@ -55,8 +83,8 @@ _MODULES: dict[str, str] = {
     "answer_in_evidence_published": "suffice.signals.evidence",
     "candidate_agreement": "suffice.signals.candidates",
     "contradiction": "suffice.signals.candidates",
-    "remaining_share": "suffice.signals.recorded",
-    "malformed_actions": "suffice.signals.recorded",
+    "remaining_share": "suffice.signals.registry",
+    "malformed_actions": "suffice.signals.registry",
     "new_passages": "suffice.signals.novelty",
     "query_repeats": "suffice.signals.novelty",
     "answer_repeats": "suffice.signals.answer_stability",

@@ -16,8 +16,8 @@ from suffice.errors import DataError, UsageError
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.ragged import segment_sums
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.sums import segment_sums
 from suffice.signals.columns.texts import Texts
 from suffice.signals.spec import SAMPLES, SignalSpec, WithSettings
 from suffice.trace.rounds.records import Round

@@ -118,17 +118,15 @@ class SignalSpec:
     @property
     def absences(self) -> tuple[Absence, ...]:
         """All cases in which it is undefined: that nobody recorded it first, where nothing computes it."""
-        return (self._nobody_recorded, *self.undefined) if self.recorded_only else self.undefined
-
-    @property
-    def _nobody_recorded(self) -> Absence:
-        remedy = f"compute it with suffice signals {self.asks}" if self.asks else ""
-        return Absence(
+        if not self.recorded_only:
+            return self.undefined
+        nobody_recorded = Absence(
             "no value was recorded",
             lambda view: self.name not in view.current.signals,
-            remedy,
+            f"compute it with suffice signals {self.asks}" if self.asks else "",
             input=f"signals={{{self.name!r}: ...}}",
         )
+        return (nobody_recorded, *self.undefined)
 
 
 def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:

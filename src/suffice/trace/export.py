@@ -19,7 +19,7 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows
 from suffice.trace.rounds.spans import spans_of
 from suffice.trace.rounds.writer import records_to_table
-from suffice.trace.store import Store, end_the_dead, exported, store_at
+from suffice.trace.store import Store, exported, store_at
 from suffice.trace.writer import write_table
 
 ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
@@ -107,7 +107,7 @@ def _export_store(path: str | Path, folder: Path) -> Written:
         )
     store, labels = Store(file), ""
     with suppress(StorageError), store.transaction() as connection:  # where it may be written
-        end_the_dead(connection)
+        store.end_the_dead(connection)
     # labels first: those of questions that end meanwhile come with the next export
     if folder.resolve() != file.parent.resolve():
         labels = "".join(f"{line_of(label)}\n" for label in store.labels()[0])

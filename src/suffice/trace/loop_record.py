@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import DataError, StorageError
+from suffice.errors import StorageError, SufficeError
 from suffice.trace.rounds.records import (
     POLICY_STOP,
     Gold,
@@ -25,14 +25,16 @@ from suffice.trace.rounds.records import (
     as_document,
     in_unicode,
 )
-from suffice.trace.store import BUSY_S, END, Store, end_all, end_the_dead, free_id, process_of
+from suffice.trace.sqlite import Refused
+from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id, process_of
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
 
 _AGAIN_S, _LONG_S = 1.0, 0.005  # until what failed is tried again, if that took so long
+_MOST_S, _SHARE = 30.0, 20.0  # a try that takes long is made more seldom
 _MOST_WAITING = 64 << 20  # bytes that wait for room
-_FAILURES = (StorageError, DataError, sqlite3.Error, MemoryError)
+_FAILURES = (SufficeError, sqlite3.Error, MemoryError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +76,26 @@ class _Entry:
     statements: Sequence[_Statement]
     rounds: int = 0
     over: bool = False
+    found: _Statement | None = None
+    """Finds it where it was written."""
 
     @property
     def bytes(self) -> int:
         """About what it takes in memory."""
         return sum(len(cell) for _, row in self.statements for cell in row if isinstance(cell, str))
 
-    def written(self, connection: sqlite3.Connection, run: int) -> bool:
-        """Whether it could be written; not where its question is gone, or another's."""
-        try:
-            for statement, row in self.statements:
-                cells = [run if cell is _RUN else cell for cell in row]
-                done = connection.execute(statement, cells).rowcount
-        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, OverflowError):
-            return False
-        return done > 0 or not (self.rounds or self.over)
+    def write(self, connection: Connection, run: int, *, again: bool) -> None:
+        """Write it; what is tried ``again`` may stand there already. Refused: its question is another's."""
+        if again and self.found is not None and _done(connection, self.found, run).fetchone():
+            return
+        done = [_done(connection, statement, run).rowcount for statement in self.statements]
+        if done[-1] < 1 and (self.rounds or self.over):
+            raise Refused(f"question {self.question!r:.60} is gone")
+
+
+def _done(connection: Connection, statement: _Statement, run: int) -> Any:
+    text, row = statement
+    return connection.execute(text, [run if cell is _RUN else cell for cell in row])
 
 
 _OWN = "(SELECT number FROM questions WHERE id = ? AND run = ? AND turn IS NULL)"
@@ -97,7 +104,12 @@ _BEGIN = (
     'INSERT INTO questions (id, run, text, type, split, "group", gold_answers, gold_passage_ids, policy_hash,'
     " propensity, explored, begun) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_ROUND = f"INSERT INTO rounds SELECT *, ?, ?, ?, ? FROM {_OWN}"  # noqa: S608
+_ROUND = (
+    "INSERT INTO rounds (question, round, content, score, time) SELECT number, ?, ?, ?, ? FROM questions "
+    "WHERE id = ? AND run = ? AND turn IS NULL"
+)
+_HAS_ROUND = "SELECT 1 FROM rounds JOIN questions ON number = question WHERE id = ? AND run = ? AND round = ?"
+_HAS_ENDED = "SELECT 1 FROM questions WHERE id = ? AND run = ? AND turn IS NOT NULL"
 _LAST = f"UPDATE rounds SET content = ? WHERE question = {_OWN} AND round = ?"  # noqa: S608
 
 
@@ -127,6 +139,7 @@ class LoopRecord:
         self._waiting: list[_Entry] = []
         self._bytes = 0  # of what waits
         self._again_at: float | None = None  # when what failed is tried again
+        self._run: int | None = None  # its number, once that is written
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -197,7 +210,8 @@ class LoopRecord:
             statements = [] if began is None else _beginning(name, began, now)
             finished, content = _content(finished)
             statements.append((_ROUND, (number, content, score, now, name, _RUN)))
-            entry = _Entry(question=name, statements=statements, rounds=1)
+            found = (_HAS_ROUND, (name, _RUN, number))
+            entry = _Entry(question=name, statements=statements, rounds=1, found=found)
             if began is None and name not in self._open:  # what came before was lost
                 self._lose([entry])
                 return
@@ -214,7 +228,8 @@ class LoopRecord:
                 _, content = _content(_in_place_of(recorded, last))
                 statements.append((_LAST, (content, name, _RUN, number)))
             statements.append((END, (time.time(), stopped_by, name, _RUN)))
-            entry = _Entry(question=name, statements=statements, over=True)
+            found = (_HAS_ENDED, (name, _RUN))
+            entry = _Entry(question=name, statements=statements, over=True, found=found)
             if recorded is None:
                 self._lose([entry])
                 return False
@@ -262,17 +277,23 @@ class LoopRecord:
             store, begun = self._store, time.monotonic()
             if self._again_at is not None and begun < self._again_at:
                 return False
-            store.wait_s = BUSY_S if self._again_at is None else 0.0
+            again = self._again_at is not None
+            store.wait_s = 0.0 if again else BUSY_S
             try:
                 self._renew(store.removed())
-                if self._waiting:
-                    with store.transaction() as connection:
-                        run = self._own_run(connection)
-                        lost = [one for one in self._waiting if not one.written(connection, run)]
-                    self._lose(lost)
-                    self._waiting, self._bytes = [], 0
+                try:
+                    self._write(self._waiting, again=again)
+                except Refused:  # one by one, so that the others are kept
+                    while self._waiting:
+                        try:
+                            self._write(self._waiting[:1], again=again)
+                        except Refused:
+                            self._run = None
+                            self._lose(self._waiting[:1])
+                        del self._waiting[0]
+                self._waiting, self._bytes = [], 0
             except _FAILURES as error:
-                self._failed(error, time.monotonic() - begun)
+                self._failed(error, time.monotonic() - begun, again=again)
                 if self._bytes > _MOST_WAITING:
                     self._lose(self._waiting)
                     for one in self._waiting:
@@ -284,9 +305,23 @@ class LoopRecord:
             self._again_at = None
             return True
 
-    def _failed(self, error: Exception, took_s: float = 0.0) -> None:
+    def _write(self, entries: Sequence[_Entry], *, again: bool) -> None:
+        """All of them or none; only one that ends a question keeps others out."""
+        if not entries:
+            return
+        alone = self._run is None or any(entry.over for entry in entries)
+        with self._store.transaction(alone=alone) as connection:
+            run = self._own_run(connection)
+            for entry in entries:
+                entry.write(connection, run, again=again)
+        self._run = run
+
+    def _failed(self, error: Exception, took_s: float = 0.0, *, again: bool = False) -> None:
         """Try again, at once where that costs the loop nothing."""
-        self._again_at = time.monotonic() + (_AGAIN_S if took_s > _LONG_S else 0.0)
+        pause_s = _AGAIN_S if took_s > _LONG_S else 0.0
+        if again:
+            pause_s = max(pause_s, min(_SHARE * took_s, _MOST_S) if took_s > _AGAIN_S else 0.0)
+        self._again_at = time.monotonic() + pause_s
         self.problem = self.problem or f"{error}"
 
     def _lose(self, entries: Sequence[_Entry]) -> None:
@@ -296,24 +331,25 @@ class LoopRecord:
             )
             self.lost.add(entry.question, rounds=entry.rounds, over=entry.over)
 
-    def _own_run(self, connection: sqlite3.Connection) -> int:
+    def _own_run(self, connection: Connection) -> int:
         """The number of this run, which is told when it writes first; then what the dead left is ended."""
-        found = connection.execute(
-            "SELECT number FROM runs WHERE token = ?", (self._token,)
-        ).fetchone()
-        if found is not None:
-            return int(found[0])
-        end_the_dead(connection)
-        row = (self._token, self._document, platform.node(), process_of(os.getpid()))
-        added = connection.execute(
-            "INSERT INTO runs (token, document, host, process) VALUES (?, ?, ?, ?)", row
-        )
-        return int(added.lastrowid or 0)
+        run, number = self._run, "SELECT number FROM runs WHERE token = ?"
+        if run is None and (found := connection.execute(number, (self._token,)).fetchone()) is None:
+            self._store.end_the_dead(connection)
+            row = (self._token, self._document, platform.node(), process_of(os.getpid()))
+            connection.execute(
+                "INSERT INTO runs (token, document, host, process) VALUES (?, ?, ?, ?)", row
+            )
+            found = connection.execute(number, (self._token,)).fetchone()
+        run = int(found[0]) if run is None else run
+        self._store.hold(run)
+        return run
 
     def _renew(self, old: sqlite3.Connection | None) -> None:
         """Somebody removed the store: what is under way is written again, what had ended is lost."""
         if old is None:
             return
+        self._run = None
         (run,) = old.execute(
             "SELECT max(number) FROM runs WHERE token = ?", (self._token,)
         ).fetchone()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,10 +21,10 @@ def parquet_writer(sink: BinaryIO | Path, schema: pa.Schema) -> pq.ParquetWriter
     return pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True)
 
 
-def opened(file: Path) -> pq.ParquetFile:
+def opened(file: Path, **options: Any) -> pq.ParquetFile:
     """A Parquet file; a page that has a checksum is compared with it when it is read."""
-    footer = footer_of(file)
-    return pq.ParquetFile(pa.OSFile(str(file)), metadata=footer, page_checksum_verification=True)
+    footer, stream = footer_of(file), pa.OSFile(str(file))
+    return pq.ParquetFile(stream, metadata=footer, page_checksum_verification=True, **options)
 
 
 def complete(parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses, plain_file
 from suffice.protocols import strict_json
@@ -30,10 +32,16 @@ from suffice.trace.parquet import (
     readable,
 )
 from suffice.trace.plans.schema import PLANS
+from suffice.trace.postgres import as_place
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
 from suffice.trace.store import store_at
 
+Rows = NDArray[np.signedinteger[Any]]
+BATCH = 65_536
+"""Rows of a large file read at a time, at most."""
+_BATCH_BYTES = 64_000_000
+_BUFFER = 1 << 20  # bytes of a column chunk held at a time
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
@@ -44,7 +52,7 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 def parquet_files(root: Path) -> list[Path]:
     """The Parquet files of a trace set, sorted by name; of a store there may be none."""
     store = store_at(root)
-    if store == root:
+    if store == as_place(root):
         return []
     if root.is_dir():
         files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
@@ -78,7 +86,7 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
-    root = Path(path)
+    root = as_place(path)
     for file in parquet_files(root):
         try:
             with opened(file) as parquet:
@@ -185,6 +193,45 @@ class StoredFile:
         cells = [nulls[types[name]] if name in empty else read.column(name) for name in names]
         return pa.Table.from_arrays(cells, list(names))
 
+    def batches(
+        self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Columns a few rows at a time, where some of ``rows`` (ascending) lie, and each batch's first row.
+
+        ``fields``: those read of the first column's structs.
+        """
+        kind = narrowed(self.kind.arrow.field(names[0]).type, fields)
+        with readable(self.file):
+            footer, first = footer_of(self.file), 0
+            if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
+                raise pa.ArrowInvalid(
+                    "it was written anew since it was opened; read the record again"
+                )
+            paths = [*_leaf_paths(footer, names[0], fields), *names[1:]]
+            size = max(1, min(BATCH, _BATCH_BYTES * self.rows // max(self.n_bytes, 1)))
+            for number, held in enumerate(self.row_groups):
+                at, first = first, first + held
+                wanted = rows[within(rows, at, first)]
+                if not len(wanted):
+                    continue
+                with opened(self.file, buffer_size=_BUFFER, pre_buffer=False) as parquet:
+                    for batch in parquet.iter_batches(
+                        batch_size=size, row_groups=[number], columns=paths, use_threads=False
+                    ):
+                        begin, at = at, at + batch.num_rows
+                        if wanted[0] < at and begin <= wanted[-1]:
+                            table = pa.Table.from_batches([batch]).select(names)
+                            shares = _shares_a_field(table.column(names[0]).type, kind)
+                            yield (
+                                begin,
+                                self.coerced(table, begin, {names[0]: kind} if shares else {}),
+                            )
+                        if wanted[-1] < at:
+                            break
+                    else:
+                        if at < first:
+                            raise pa.ArrowInvalid(f"{first - at} rows fewer than the footer says")
+
     def coerced(
         self, table: pa.Table, first_row: int = 0, types: Mapping[str, pa.DataType] | None = None
     ) -> pa.Table:
@@ -193,6 +240,49 @@ class StoredFile:
         ``first_row`` is where their rows begin in the file.
         """
         return _coerced(table, str(self.file), self.kind, first_row, types or {})
+
+
+def within(rows: Rows, first: int, stop: int) -> slice:
+    """Where those of ascending rows stand that lie from one row to before another."""
+    return slice(*np.searchsorted(rows, np.array((first, stop), rows.dtype)))
+
+
+def narrowed(kind: pa.DataType, fields: tuple[str, ...]) -> pa.DataType:
+    """A list of structs with these fields only, ``LIST.FIELD`` of a list in them; none: the type itself."""
+    if not fields:
+        return kind
+    inner: dict[str, list[str]] = {}
+    for field in fields:
+        name, _, of_list = field.partition(".")
+        inner.setdefault(name, []).extend([of_list] if of_list else [])
+    kinds = {name: kind.value_type.field(name).type for name in inner}
+    return pa.list_(
+        pa.struct([(name, narrowed(kinds[name], tuple(of))) for name, of in inner.items()])
+    )
+
+
+def _leaf_paths(footer: pq.FileMetaData, name: str, fields: tuple[str, ...]) -> list[str]:
+    """What Parquet calls a column, or some fields of its structs."""
+    leaves = [footer.schema.column(number).path for number in range(len(footer.schema))]
+    # NAME.list.element.FIELD.list.element..., whatever the writer calls the two between
+    parts = {
+        path: ".".join(path.split(".")[3::3]) for path in leaves if path.startswith(f"{name}.")
+    }
+    return [
+        path
+        for path, part in parts.items()
+        if any(f"{part}.".startswith(f"{field}.") for field in fields)
+    ] or [name]
+
+
+def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether lists of structs have a field of these; true of all else."""
+    names = [
+        {field.name for field in one.field(0).type}
+        for one in (stored, kind)
+        if pa.types.is_nested(one) and pa.types.is_struct(one.field(0).type)
+    ]
+    return len(names) < 2 or not names[0].isdisjoint(names[1])
 
 
 def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
@@ -565,14 +655,11 @@ def _is_list(kind: pa.DataType) -> bool:
 def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """(offsets int32 with nulls where the list is null, flat values)."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    ends = lengths.astype("int64").cumsum()
-    total = int(ends[-1]) if len(ends) else 0
-    if total > 2**31 - 1:
+    ends = np.append(0, lengths.astype(np.int64).cumsum())
+    if ends[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowInvalid("more than 2^31 list items in one chunk")
-    starts = ends - lengths
-    null = array.is_null().to_numpy(zero_copy_only=False)
-    offsets = pa.array([*starts.tolist(), total], mask=[*null.tolist(), False], type=pa.int32())
-    return offsets, array.flatten()
+    null = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.array(ends.astype(np.int32), mask=null), array.flatten()
 
 
 def _list(array: pa.Array, target: pa.DataType) -> pa.Array:

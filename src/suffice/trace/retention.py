@@ -42,7 +42,7 @@ def prune(
     file = store_at(path)
     if file is None:
         raise UsageError(
-            f"{path} holds no store of live loops; name a FILE.db, or a folder with {NAME}"
+            f"{path} holds no store of live loops; name a FILE.db, a folder with {NAME}, or postgresql://..."
         )
     moment = time.time() if now is None else now
     before = None if retention.days is None else moment - retention.days * _DAY_S

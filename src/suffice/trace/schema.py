@@ -12,10 +12,6 @@ import pyarrow as pa
 
 from suffice.errors import DataError
 
-STATED = "measures"
-"""Where a run document says of which record, and by which code, measures were taken."""
-MEASURED = "measured:"
-"""How the names of columns begin that were measured and written, as ``measured:signal.overlap``."""
 RUN_KEY = b"suffice.run"
 
 

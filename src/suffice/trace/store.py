@@ -11,12 +11,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import DataError, StorageError, UsageError, plain_file
+from suffice.errors import DataError, StorageError, UsageError
+from suffice.trace.postgres import Address, PostgreSQL, as_place
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -24,49 +25,39 @@ from suffice.trace.rounds.records import (
     StoppedBy,
     round_of_document,
 )
+from suffice.trace.sqlite import NothingThere, SQLite
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
 
-VERSION = 1
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
 NAME = "record.db"
 """What a folder calls its store."""
-_APPLICATION = 0x53756666
-_HEADER = b"SQLite format 3\0"
 BUSY_S = 10.0
-_DAY_S = 86_400.0
-# `turn` counts questions in the order in which they ended; a reserved name has no `begun`
-_SCHEMA = """
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, document TEXT NOT NULL, host TEXT NOT NULL,
-    process TEXT NOT NULL);
-CREATE TABLE questions (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run INTEGER NOT NULL REFERENCES runs, text TEXT,
-    type TEXT, split TEXT, "group" TEXT, gold_answers TEXT, gold_passage_ids TEXT, policy_hash TEXT,
-    propensity REAL, explored INTEGER, begun REAL, ended REAL, stopped_by TEXT, turn INTEGER UNIQUE);
-CREATE INDEX questions_of_run ON questions (run, turn);
-CREATE TABLE rounds (
-    question INTEGER NOT NULL REFERENCES questions ON DELETE CASCADE, round INTEGER NOT NULL,
-    content TEXT NOT NULL, score REAL, time REAL, UNIQUE (question, round));
-CREATE TABLE labels (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, question TEXT NOT NULL, content TEXT NOT NULL);
-CREATE INDEX labels_of_question ON labels (question);
-"""
+ALL = 1 << 62
+"""As many as there are."""
+
+# a statement holds for both engines
+Connection = Any
 
 
 def store_at(path: str | Path) -> Path | None:
-    """The store that a path names: a database, or the one in a folder; ``None``: there is none."""
-    place = Path(path)
+    """The store that a path names: a database, or the one in a folder; ``None``: there is none.
+
+    The address of a server is one, whether anything is recorded there or not.
+    """
+    place = as_place(path)
+    if isinstance(place, Address):
+        return place
     if place.is_dir():
         return place / NAME if (place / NAME).exists() else None
     return place if place.suffix in SUFFIXES and place.exists() else None
 
 
 def store_place(record: str | Path) -> Path:
-    """Where loops are recorded: ``FILE.db``, or ``record.db`` in a folder that holds no other record."""
-    place = Path(record)
-    if place.suffix in SUFFIXES and not place.is_dir():
+    """Where loops are recorded: a server, ``FILE.db``, or ``record.db`` in a folder of no other record."""
+    place = as_place(record)
+    if isinstance(place, Address) or (place.suffix in SUFFIXES and not place.is_dir()):
         return place
     if place.suffix == ".parquet" or place.is_file():
         raise UsageError(
@@ -115,7 +106,7 @@ _one_fork = threading.Lock()
 
 
 def _before_fork() -> None:
-    """SQLite's locks do not outlive a fork, so nobody is connected during one."""
+    """Neither SQLite's locks nor a socket outlive a fork, so nobody is connected during one."""
     _one_fork.acquire()
     for store in list(_OPEN):
         store.lock.acquire()
@@ -138,45 +129,46 @@ def _hook_forks() -> None:
 
 
 class Store:
-    """An SQLite database of questions, rounds and labels; many threads and processes may use it.
+    """A database of questions, rounds and labels, in a file or on a server, for many threads and processes.
 
     Threads take turns. A fork closes the connection first.
     """
 
-    def __init__(self, file: Path, *, durable: bool = False, stays: bool = False) -> None:
-        self.file = file
+    def __init__(self, file: str | Path, *, durable: bool = False, stays: bool = False) -> None:
+        self.file = as_place(file)
         self.lock = threading.RLock()
-        self.wait_s = self._waits = BUSY_S
-        self._durable, self._stays = durable, stays
-        self._connection: sqlite3.Connection | None = None
-        self._identity = (0, 0)
+        self.wait_s = BUSY_S
+        self._stays = stays
+        self._engine: SQLite | PostgreSQL = (
+            PostgreSQL(self.file, durable=durable)
+            if isinstance(self.file, Address)
+            else SQLite(self.file, durable=durable)
+        )
         _hook_forks()
         _OPEN.add(self)
 
     def disconnect(self) -> None:
         """Close the connection; the next transaction opens another."""
         with self.lock:
-            if self._connection is not None:
-                with suppress(sqlite3.Error):
-                    self._connection.close()
-                self._connection = None
+            self._engine.close()
 
     @contextmanager
-    def transaction(self, *, write: bool = True) -> Iterator[sqlite3.Connection]:
-        """All or nothing of what is written; reading sees one moment."""
+    def transaction(self, *, write: bool = True, alone: bool = True) -> Iterator[Connection]:
+        """All or nothing of what is written; reading sees one moment.
+
+        A writer that ends no question and counts nothing need not be ``alone``: on a server others then
+        write meanwhile.
+        """
         with self.lock, self._named():
-            connection = self._connected(write=write)
             try:
-                if self._waits != self.wait_s:
-                    connection.execute(f"PRAGMA busy_timeout = {round(1000 * self.wait_s)}")
-                    self._waits = self.wait_s
-                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
+                connection = self._engine.begin(write=write, alone=alone, wait_s=self.wait_s)
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    with suppress(Exception):
+                        connection.execute("ROLLBACK")
+                    raise
             finally:
                 if not self._stays:
                     self.disconnect()
@@ -184,38 +176,22 @@ class Store:
     @property
     def connected(self) -> bool:
         """Whether anything was read or written since a fork."""
-        return self._connection is not None
+        return self._engine.connection is not None
 
     def removed(self) -> sqlite3.Connection | None:
         """The connection to a file that was removed, or replaced, under it; it is forgotten here."""
-        if self._connection is None:
-            return None
-        with suppress(OSError):
-            known = self.file.stat()
-            if (known.st_dev, known.st_ino) == self._identity:
-                return None
-        old, self._connection = self._connection, None
-        return old
+        return self._engine.removed()
+
+    def hold(self, run: int) -> None:
+        """Tell other machines that this process goes on with its run, as long as it is connected."""
+        self._engine.hold(run)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors of SQLite as ours, with the file."""
+        """Errors as ours, with the place."""
         try:
-            yield
-        except sqlite3.OperationalError as error:
-            said = str(error)
-            if "locked" in said or "busy" in said:
-                said = f"another process held the lock for more than {self.wait_s:g} s; end it, or try again"
-            elif "unable to open" in said:
-                said += "; change who may read and write it and its folder"
-            raise StorageError(f"{self.file}: {said}") from error
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
-                raise
-            raise DataError(
-                f"is no record of suffice, or damaged: {error}; name another file",
-                file=str(self.file),
-            ) from error
+            with self._engine.named():
+                yield
         except DataError as error:
             if error.file is not None:
                 raise
@@ -225,92 +201,17 @@ class Store:
         except OSError as error:
             raise StorageError(f"{self.file}: {error.strerror or error}") from error
 
-    def _connected(self, *, write: bool) -> sqlite3.Connection:
-        if self._connection is None:
-            if write:
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-            elif not self.file.exists() or not plain_file(self.file).stat().st_size:
-                raise DataError("no such file, or an empty one", file=str(self.file))
-            if self.file.exists():
-                plain_file(self.file)
-            self._connection, self._waits = self._opened(write=write), self.wait_s
-            known = self.file.stat()
-            self._identity = (known.st_dev, known.st_ino)
-        return self._connection
-
-    def _opened(self, *, write: bool) -> sqlite3.Connection:
-        """A connection, to write or else, where the folder lets nothing be made, to read."""
-        quoted = f"{self.file.absolute().as_uri()}?mode="
-        modes = ["rwc"] if write else ["rw", "ro", "ro&immutable=1"]
-        while True:
-            connection = sqlite3.connect(
-                quoted + modes.pop(0),
-                uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False,
-            )  # fmt: skip
-            try:
-                self._prepare(connection)
-            except sqlite3.OperationalError as error:
-                connection.close()
-                if not modes or "locked" in str(error):
-                    raise
-            except BaseException:
-                connection.close()
-                raise
-            else:
-                return connection
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA foreign_keys = ON")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
-            self._create(connection)
-            version = VERSION
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        if tables and application != _APPLICATION:
-            raise DataError(
-                "is a database, but no record of suffice; name another file", file=str(self.file)
-            )
-        if version > VERSION:
-            raise DataError(
-                f"is a store of version {version}, newer than {VERSION}, the newest this version reads; "
-                "upgrade with: pip install -U suffice",
-                file=str(self.file),
-            )
-        # seldom, since a loop waits for it: 16 MB
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
-        connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-
-    def _create(self, connection: sqlite3.Connection) -> None:
-        until = time.monotonic() + self.wait_s
-        while True:  # changing the mode waits for nobody
-            try:
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                connection.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-
     # --- reading -----------------------------------------------------------------------------------
     def runs(
-        self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True, most: int = -1
+        self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True, most: int = ALL
     ) -> list[StoredRun]:
-        """What each run recorded after so many ends, by its token; of a run ``most`` questions, -1: all.
+        """What each run recorded after so many ends, by its token; of a run ``most`` questions.
 
         ``dead``: also what a process that is gone had not finished, which ended in error.
         """
         with self.transaction(write=False) as connection:
             found = connection.execute("SELECT * FROM runs ORDER BY number").fetchall()
-            return [_run_of(connection, run, after(run[1]), most, dead=dead) for run in found]
+            return [self._run_of(connection, run, after(run[1]), most, dead=dead) for run in found]
 
     def labels(self, after: int = 0) -> tuple[list[Label], int]:
         """Labels that came after so many others, and how many there are now."""
@@ -325,9 +226,8 @@ class Store:
 
     def run_documents(self) -> list[Mapping[str, Any]]:
         """What the runs say of themselves, the first one first; none where nothing is recorded."""
-        if not (self.file.exists() and plain_file(self.file).stat().st_size):
-            return []
-        with self.transaction(write=False) as connection:
+        rows: list[tuple[str]] = []
+        with suppress(NothingThere), self.transaction(write=False) as connection:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
         return [json.loads(document) for (document,) in rows]
 
@@ -356,6 +256,7 @@ class Store:
                     "tells under which id its question is recorded (question_id)",
                     column="question_id",
                 )
+            label = replace(label, question_id=record.question.id)
             rows = records_to_table([record])
             before = connection.execute(
                 "SELECT content FROM labels WHERE question = ? ORDER BY number",
@@ -384,7 +285,7 @@ class Store:
                 "FROM questions WHERE turn < ? ORDER BY turn",
                 (kept,),
             ).fetchall()
-            size = _bytes_of(connection)
+            size = self._engine.size(connection)
             over = 0.0 if most_bytes is None else size - most_bytes
             for number, ended, taken in rows:
                 if not ((before is not None and ended < before) or held < over):
@@ -397,15 +298,56 @@ class Store:
                     )
                     connection.execute("DELETE FROM questions WHERE number = ?", (number,))
             if gone and not dry:
-                connection.execute("PRAGMA incremental_vacuum").fetchall()
-                size = _bytes_of(connection)
+                self._engine.shrink(connection)
+                size = self._engine.size(connection)
         return Pruned(questions=gone, bytes=held, bytes_left=size - (held if dry else 0))
 
+    # --- whether a process lives -----------------------------------------------------------------------
+    def end_the_dead(self, connection: Connection) -> None:
+        """What processes that are gone had not finished ended in error."""
+        runs = connection.execute(
+            "SELECT DISTINCT r.number, host, process FROM runs r JOIN questions q ON q.run = r.number "
+            "WHERE turn IS NULL"
+        ).fetchall()
+        for number, host, process in runs:
+            if not self._lives(connection, number, host, process):
+                end_all(connection, number)
 
-def _bytes_of(connection: sqlite3.Connection) -> int:
-    parts = ("page_count", "freelist_count", "page_size")
-    pages, free, size = (connection.execute(f"PRAGMA {part}").fetchone()[0] for part in parts)
-    return int((pages - free) * size)
+    def _lives(self, connection: Connection, run: int, host: str, process: str) -> bool:
+        """Whether the process of a run may still go on; one elsewhere for some time after its last round."""
+        if self._engine.holds(run):
+            return True
+        here = host == platform.node() and os.name == "posix"
+        if self._engine.shared:  # machines may have one name, but no boot in common
+            here = here and process.split()[1:2] == process_of(os.getpid()).split()[1:2]
+        if here:
+            return process_of(int(process.split(maxsplit=1)[0])) == process
+        (last,) = connection.execute(
+            "SELECT max(r.time) FROM rounds r JOIN questions q ON q.number = r.question WHERE q.run = ? "
+            "AND q.turn IS NULL",
+            (run,),
+        ).fetchone()
+        return last is None or time.time() - last < self._engine.silent_s
+
+    def _run_of(
+        self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
+    ) -> StoredRun:
+        number, token, document, host, process = run
+        rows = connection.execute(
+            f"{_QUESTIONS} WHERE run = ? AND turn > ? ORDER BY turn LIMIT ?", (number, after, most)
+        ).fetchall()
+        turn = rows[-1][-1] if rows else after
+        records = [_record_of(connection, row, row[-2]) for row in rows]
+        left = connection.execute(f"{_QUESTIONS} WHERE run = ? AND turn IS NULL", (number,))
+        under_way = left.fetchall() if dead else []
+        if under_way and not self._lives(connection, number, host, process):
+            records += [_record_of(connection, row, "error") for row in under_way]
+        return StoredRun(
+            token=token,
+            document=json.loads(document),
+            records=tuple(record for record in records if record is not None),
+            turn=turn,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,28 +375,8 @@ _QUESTIONS = (
 )
 
 
-def _run_of(
-    connection: sqlite3.Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
-) -> StoredRun:
-    number, token, document, host, process = run
-    rows = connection.execute(
-        f"{_QUESTIONS} WHERE run = ? AND turn > ? ORDER BY turn LIMIT ?", (number, after, most)
-    ).fetchall()
-    turn = rows[-1][-1] if rows else after
-    records = [_record_of(connection, row, row[-2]) for row in rows]
-    left = connection.execute(f"{_QUESTIONS} WHERE run = ? AND turn IS NULL", (number,)).fetchall()
-    if dead and left and not _is_alive(connection, number, host, process):
-        records += [_record_of(connection, row, "error") for row in left]
-    return StoredRun(
-        token=token,
-        document=json.loads(document),
-        records=tuple(record for record in records if record is not None),
-        turn=turn,
-    )
-
-
 def _record_of(
-    connection: sqlite3.Connection, row: Sequence[Any], stopped_by: StoppedBy | None
+    connection: Connection, row: Sequence[Any], stopped_by: StoppedBy | None
 ) -> QuestionRecord | None:
     """A question with its rounds; ``None``: it has none."""
     number, name, text, kind, split, group, answers, passages, policy, propensity, *_ = row
@@ -501,36 +423,13 @@ def process_of(number: int) -> str:
     return str(number)
 
 
-def _is_alive(connection: sqlite3.Connection, run: int, host: str, process: str) -> bool:
-    """Whether the process of a run may still go on; one elsewhere for a day after its last round."""
-    if host == platform.node() and os.name == "posix":
-        return process_of(int(process.split(maxsplit=1)[0])) == process
-    (last,) = connection.execute(
-        "SELECT max(r.time) FROM rounds r JOIN questions q ON q.number = r.question WHERE q.run = ? "
-        "AND q.turn IS NULL",
-        (run,),
-    ).fetchone()
-    return last is None or time.time() - last < _DAY_S
-
-
 END = (
     "UPDATE questions SET ended = ?, stopped_by = ?, turn = (SELECT coalesce(max(turn), 0) + 1 FROM "
     "questions) WHERE id = ? AND run = ? AND turn IS NULL"
 )
 
 
-def end_the_dead(connection: sqlite3.Connection) -> None:
-    """What processes that are gone had not finished ended in error."""
-    runs = connection.execute(
-        "SELECT DISTINCT r.number, host, process FROM runs r JOIN questions q ON q.run = r.number "
-        "WHERE turn IS NULL"
-    ).fetchall()
-    for number, host, process in runs:
-        if not _is_alive(connection, number, host, process):
-            end_all(connection, number)
-
-
-def end_all(connection: sqlite3.Connection, run: int) -> None:
+def end_all(connection: Connection, run: int) -> None:
     """What a run had not finished ended in error."""
     connection.execute("DELETE FROM questions WHERE run = ? AND begun IS NULL", (run,))
     left = connection.execute("SELECT id FROM questions WHERE run = ? AND turn IS NULL", (run,))

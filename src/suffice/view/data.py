@@ -29,7 +29,6 @@ from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import fit_rule
 from suffice.policies.rules.policy import check_rule, rule_needs
-from suffice.replay.run.engine import ReplaySettings
 from suffice.replay.run.named_policies import (
     NamedPolicy,
     Wanted,
@@ -39,12 +38,11 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.replay.run.runs import Runner
+from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
 from suffice.signals.table import first_stops, specs_for
-from suffice.trace.schema import STATED
 
 if TYPE_CHECKING:
     from suffice.view.selection import Selector
@@ -240,7 +238,7 @@ class RecordView:
         self._signals_begun = True
         names = given_signals(self.traces) if only is None else only
         names = [name for name in names if name not in self.columns.signals]
-        step = _AT_A_TIME if self.measures.in_shards else max(1, len(names))
+        step = _AT_A_TIME if self.n_questions > SUMS_ABOVE else max(1, len(names))
         for start in range(0, len(names), step):
             self._ask_for(tuple(names[start : start + step]))
         for candidate in self.ran() if self.watches else []:
@@ -313,12 +311,6 @@ class RecordView:
         names: Sequence[Wanted] = settings.policies
         if not names and not settings.rules:
             names = usual_names(self.traces.n_rounds, oracles=False)[self.traces.n_rounds :]
-            if measures.keeps_little:
-                names = ()
-                self.columns.notes.append(
-                    "of so many questions the fixed budgets alone are shown; name others: --policy NAME, "
-                    "--stop-when RULE"
-                )
         fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
         asked = asked_policies(measures, names, settings.rules, fit_on=fit_on)
         able, left_out = runnable(asked, measures, "hotpotqa")
@@ -327,7 +319,7 @@ class RecordView:
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
-        runner = Runner(measures, candidates, self._replay, self.traces.n_rounds)
+        runner = Runner(measures, candidates, self._replay)
         self.columns.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
         for number, candidate in enumerate(candidates, start=1):
             doing = f"replaying {candidate.label} ({number} of {len(candidates)})"
@@ -348,7 +340,7 @@ class RecordView:
         return ReplaySettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
-        runner = Runner(self.measures, [candidate], self._replay, self.traces.n_rounds)
+        runner = Runner(self.measures, [candidate], self._replay)
         metric, axis = self.measures.metric, self.columns.axis
         policy = candidate.policy
         if policy is None:
@@ -477,7 +469,6 @@ class RecordView:
                 spec.name: getattr(spec, "summary", "")
                 for spec in specs_for(traces, sorted(columns.signals))
             },
-            "measured": (traces.origin.run.get(STATED) or {}).get("source"),
             "warnings": columns.warnings,
             "notes": columns.notes,
             "progress": self.progress,

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from suffice.errors import SufficeError
-from suffice.trace.lazy import Checks, Files, LazyTable, Span
+from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.reader import StoredFile, parquet_files
 from suffice.trace.rounds.checks import Keys
-from suffice.trace.rounds.reader import of_shard
+from suffice.trace.rounds.reader import questions_of
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
@@ -19,7 +19,7 @@ _ROWS = 4096
 
 
 def first_questions(path: Path, count: int = 50) -> TraceSet | None:
-    """The first ``count`` questions of the first file of a record, in the order in which they stand there.
+    """The first ``count`` questions of the first file of a record.
 
     ``None``: the record is so small that nobody waits for it, or the rows of its questions do not lie in
     order, or cannot be read; what is wrong with them is said when the record is read.
@@ -29,14 +29,13 @@ def first_questions(path: Path, count: int = 50) -> TraceSet | None:
         if sum(file.stat().st_size for file in files) < _SMALL:
             return None
         file = StoredFile.open(files[0], {column.name for column in COLUMNS}, QUESTIONS)
-        span = Span(file, 0, min(_ROWS, file.rows))
-        unchecked = Checks(check=lambda *_: None, beside={})
-        keys = Keys.of(LazyTable(Files([span], unchecked, {})))
-        whole = len(keys.first_ids) - (span.rows < file.rows)  # the last one may go on
+        rows = min(_ROWS, file.rows)
+        table = LazyTable([Span(file, 0, rows)])
+        keys = Keys.of(table)
+        whole = len(keys.first_ids) - (rows < file.rows)  # the last one may go on
         if not keys.in_order or not whole:
             return None
-        starts = keys.starts[: min(count, whole) + 1]
-        origin = TraceSetOrigin(source=str(path), run=file.run)
-        return of_shard(Span(file, 0, int(starts[-1])), np.asarray(starts), origin, {})
+        first = table.taken(np.arange(keys.starts[min(count, whole)]))
+        return questions_of(first, TraceSetOrigin(source=str(path), run=file.run))
     except (SufficeError, OSError):
         return None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.shards import usable_cores
-from suffice.replay.run.runs import at_stop
+from suffice.replay.run.replay import at_stop
 from suffice.results.markup import shorten, visible
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 

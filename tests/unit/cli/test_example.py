@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from tests.builders import drawn_records, written_traces
-from tests.commands import refused, run, run_json
+from tests.commands import run, run_json
 
 import suffice
 from suffice.trace.reader import EXAMPLE
@@ -57,25 +56,9 @@ def test_it_is_a_real_loop_without_its_texts() -> None:
         assert place not in stored
 
 
-def test_what_is_replayed_by_its_name_is_the_file() -> None:
-    shutil.copy(EXAMPLE, "copy.parquet")
-    asked = ("--stop-when", "answer_stable", "--bootstrap", "20", "--per-question")
-    by_name, by_path = (run_json("replay", name, *asked) for name in ("example", "copy.parquet"))
-    assert by_name["policies"][0]["rounds"] == by_path["policies"][0]["rounds"]
-
-
 def test_a_record_of_that_name_comes_first() -> None:
     own = drawn_records(4, ["Oslo", "Rome"], seed=1)
     written_traces(Path(), own).rename("example")
     assert run_json("traces", "info", "example")["questions"] == 4
     Path("example").rename("example.parquet")
     assert run_json("traces", "info", "example")["questions"] == 250
-
-
-def test_who_names_nothing_is_told_of_it() -> None:
-    refused(run("replay", "nowhere.parquet"), "nowhere.parquet", "example")
-
-
-def test_it_is_in_the_package() -> None:
-    assert EXAMPLE.is_relative_to(Path(suffice.__file__).parent)
-    assert EXAMPLE.stat().st_size < 500_000

@@ -75,31 +75,15 @@ def test_the_command_line_says_what_was_meant(
     assert f"did you mean {meant!r}" in " ".join(printed.err.split())
 
 
-def test_an_open_number_is_sent_to_sweep(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", traces, "--stop-when", "overlap > ?"]) == 2
-    assert "suffice sweep TRACES --rule RULE" in " ".join(capsys.readouterr().err.split())
-
-
 def test_python_says_what_was_meant(traces: str) -> None:
-    with pytest.raises(AttributeError, match="did you mean 'compare'"):
+    with pytest.raises(AttributeError, match="'compare'"):
         suffice.comprae  # noqa: B018
-    with pytest.raises(SufficeError, match="did you mean 'tasr'"):
+    with pytest.raises(SufficeError, match="'tasr'"):
         suffice.fit_method("tsar", traces, "corrected", "tune")
-    with pytest.raises(SufficeError, match="did you mean 'answer_stable'"):
+    with pytest.raises(SufficeError, match="'answer_stable'"):
         suffice.search(traces, suffice.SearchSettings(signals="answer_stabel"))  # type: ignore[arg-type]
-    with pytest.raises(SufficeError, match="did you mean 'mine'"):
+    with pytest.raises(SufficeError, match="'mine'"):
         suffice.RulePolicy(rule="mien > 0.2", own_signals=("mine",))
-
-
-def test_a_missing_action_is_answered_with_those_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["traces"])
-    assert (
-        "ACTION, one of info, validate, prune, split, merge, filter, label, redact, import, export"
-        in capsys.readouterr().err
-    )
 
 
 # --- near misses whose meaning is clear are taken ---------------------------------------------------
@@ -155,7 +139,7 @@ def test_points_are_told_from_shares(
 def test_shares_in_percent_are_what_is_promised_and_drawn(traces: str, tmp_path: Path) -> None:
     settings = suffice.ChoiceSettings(max_loss="2%", confidence="90%")  # type: ignore[arg-type]
     assert (settings.max_loss, settings.confidence) == (0.02, 0.9)
-    with pytest.raises(UsageError, match=r"max_loss.*did you mean 0\.02"):
+    with pytest.raises(UsageError, match="max_loss"):
         suffice.ChoiceSettings(max_loss=2)
     words = ["traces", "split", traces, "--splits", "a=25%,b=0.75", "--replace", "--out"]
     assert main([*words, str(tmp_path / "drawn")]) == 0
@@ -176,17 +160,8 @@ def test_settings_are_taken_by_their_names(traces: str) -> None:
         told
         == suffice.diagnosis(traces, suffice.DiagnosisSettings(rules=("answer_stable",))).to_json()
     )
-    with pytest.raises(UsageError, match="did you mean 'rules'"):
+    with pytest.raises(UsageError, match="'rules'"):
         suffice.compare(traces, rule=["answer_stable"])
-
-
-def test_all_is_every_question(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
-    record = suffice.read_traces(traces)
-    assert len(record.splits) > 1
-    whole = suffice.compare(traces, policies=["fixed-2"], split="all", resamples=20)
-    assert whole.result.questions == record.n_questions == 12
-    assert main(["fit", "tasr", traces, "--split", "all", "--out", "p.json"]) == 2
-    assert "traces split" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

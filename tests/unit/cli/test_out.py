@@ -29,7 +29,6 @@ from suffice.testing.traces import make_record, to_trace_set
         ("record", "--dataset", "generated", "--out", "t", "--cache", "folder"),
         ("signals", "nowhere", "--out", "traces.csv"),
         ("demo", "--out", "file"),
-        ("bench", "micp", "nowhere", "--out", "file"),
         ("ask", "Who?", "--corpus", "nowhere", "--index", "file"),
     ],
 )

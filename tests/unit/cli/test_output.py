@@ -10,25 +10,9 @@ import time
 import pytest
 
 from suffice.cli import output
-from suffice.cli.output import ProgressLine, in_form, print_json, print_lines, say, waiting
+from suffice.cli.output import in_form, print_json, print_lines, say, waiting
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.table import Column, Table
-
-
-def test_no_estimate_from_the_first_question(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ProgressLine("recorded", every_s=0.0)
-    for finished in (1, 2, 3, 9, 10):
-        line.show(finished, 10)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    lines = shown.err.splitlines()
-    assert lines[:2] == ["recorded 1/10", "recorded 2/10"]
-    assert all("left" in each for each in lines[2:])
-
-
-def test_failures_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    ProgressLine("recorded", every_s=0.0).show(1, 4, failed=2)
-    assert "recorded 1/4, 2 failed" in capsys.readouterr().err
 
 
 def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,21 +64,16 @@ def test_a_terminal_gets_its_width_and_colours(monkeypatch: pytest.MonkeyPatch) 
     assert "\x1b" not in in_form([GAIN], "text")
 
 
-def test_work_that_takes_long_is_announced_and_short_work_is_not(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(output, "_SILENT_S", 0.02)
-    with waiting("connecting to S", every_s=0.05):
-        time.sleep(0.2)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    lines = shown.err.splitlines()
-    assert 2 <= len(lines) <= 6
-    assert set(lines) == {"connecting to S, 0 s so far"}
-    monkeypatch.setattr(output, "_SILENT_S", 2.0)
-    with waiting("reading"):
-        pass
-    assert capsys.readouterr().err == ""
+    text = "one two-three " * 9 + "x" * 90
+    print_lines(text, lead="  note   ", indent=9)
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("  note   one two-three")
+    assert all(line.startswith(" " * 9 + "one") or "two-three" in line for line in lines[1:])
+    assert last == " " * 9 + "x" * 90
 
 
 @pytest.mark.usefixtures("terminal")
@@ -107,25 +86,3 @@ def test_a_terminal_rewrites_the_line_and_takes_it_away(
         say("a word", lead="suffice:")
     shown = "reading, 0 s so far\r\x1b[K\x1b[31msuffice:\x1b[0m a word\n"
     assert capsys.readouterr().err == shown
-
-
-def test_who_tells_how_far_it_is_needs_no_announcement(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_SILENT_S", 0.05)
-    with waiting("fitting"):
-        ProgressLine("trained steps").show(1, 9)
-        time.sleep(0.15)
-    assert capsys.readouterr().err == "trained steps 1/9\n"
-
-
-def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    text = "one two-three " * 9 + "x" * 90
-    print_lines(text, lead="  note   ", indent=9)
-    *lines, last = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("  note   one two-three")
-    assert all(line.startswith(" " * 9 + "one") or "two-three" in line for line in lines[1:])
-    assert last == " " * 9 + "x" * 90

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.builders import of_rounds
 
@@ -17,7 +16,6 @@ from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.protocols import Generation, GenerationRequest
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel, made_up_reply
-from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Round, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -134,20 +132,6 @@ def test_the_ledger_of_each_loop(loop: str) -> None:
         assert calls.tolist() == counted, (loop, reads)
 
 
-@pytest.mark.parametrize("loop", ["iterative", "chain"])
-def test_the_raw_loop_of_k_rounds_takes_2k_and_1_calls(loop: str) -> None:
-    calls = cost_matrix(recorded(loop)[0], "llm_calls")[0]
-    assert calls.tolist() == [2 * k + 1 for k in (1, 2, 3)]
-
-
-def test_published_charges_every_rounds_answer() -> None:
-    for loop in ("cumulative", "iterative", "react"):
-        traces, _ = recorded(loop)
-        published = cost_matrix(traces, "llm_calls", model=CostModel(charge="published"))
-        read = cost_matrix(traces, "llm_calls", reads=replace(ANSWERS, at_end=True))
-        np.testing.assert_array_equal(published, read)
-
-
 def test_the_budget_that_ends_the_loop_is_the_policys_own() -> None:
     """Of two rounds at most, the second decides nothing; who makes sets of its samples reads them."""
     traces, _ = recorded("cumulative")
@@ -221,12 +205,10 @@ def test_older_records_say_by_their_loop_which_calls_answered() -> None:
     for pipeline in ("iterative", "chain", "react"):
         traces = old_record(pipeline, **three)
         assert cost_matrix(traces, "llm_calls").tolist() == [[3, 5]]
-        with pytest.raises(
-            UsageError, match="'answer_prompt_tokens', the tokens of the answers alone"
-        ):
+        with pytest.raises(UsageError, match="'answer_prompt_tokens'"):
             cost_matrix(traces, "prompt_tokens")
         assert cost_matrix(traces, "prompt_tokens", reads=ANSWERS).tolist() == [[100, 200]]
-    with pytest.raises(UsageError, match="does not say how many of them answered"):
+    with pytest.raises(UsageError, match="answered"):
         cost_matrix(old_record(None, **three), "llm_calls")
 
 
@@ -253,20 +235,3 @@ def test_seconds_of_samples_and_verdicts_are_paid_by_who_reads_them() -> None:
         VERDICTS: [6, 10, 13],
         EVERYTHING: [10, 20, 25],
     }
-
-
-def test_seconds_that_were_not_told_apart() -> None:
-    """Who asks for one answer pays its round's; who reads samples pays every round's."""
-    usage = Usage(llm_calls=3, sample_calls=2, latency_s=10.0)
-    traces = of_rounds(*(Round(answer="x", samples=("x", "y"), usage=usage),) * 2)
-    assert cost_matrix(traces, "seconds")[0].tolist() == [10, 10]
-    assert cost_matrix(traces, "seconds", reads=SAMPLES)[0].tolist() == [10, 20]
-    assert cost_matrix(traces, "seconds", reads=ANSWERS)[0].tolist() == [10, 20]
-
-
-def test_questions_of_different_length_pay_their_own_last_answer() -> None:
-    usage = Usage(llm_calls=1, prompt_tokens=10)
-    short = replace(make_record("p", ["x"]), rounds=(Round(answer="x", usage=usage),))
-    long = replace(make_record("q", ["x"]), rounds=(Round(answer="x", usage=usage),) * 3)
-    calls = cost_matrix(to_trace_set([short, long]), "llm_calls")
-    np.testing.assert_array_equal(calls, [[1, np.nan, np.nan], [1, 1, 1]])

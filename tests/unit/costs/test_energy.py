@@ -32,23 +32,14 @@ def test_by_hand_the_rest_keeps_the_defaults() -> None:
     assert (tariff.call, tariff.retrieval, tariff.rerank) == (0.0, 4.0, 5.0)
 
 
-def test_the_summary_says_whether_the_constants_are_the_defaults() -> None:
-    assert EnergyModel().summary.endswith("0.35 J a completion token (the defaults, rough)")
-    stated = parse_energy("prompt=0.5,retrieval=2,rerank=3").summary
-    assert stated == (
-        "0.5 J a prompt token, 0 J a cached one, 0.35 J a completion token, 2 J a retrieval, "
-        "3 J a reranker call"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("input=1", "--energy takes name=number once each.*prompt, cached.*found 'input=1'"),
+        ("input=1", "--energy"),
         ("prompt", "found 'prompt'"),
         ("", "found ''"),
         ("prompt=1,prompt=2", "found 'prompt=2'"),
-        ("prompt=much", "prompt must be a number from 0, found 'much'"),
+        ("prompt=much", "'much'"),
         ("prompt=-1", "found '-1'"),
         ("prompt=inf", "found 'inf'"),
         ("prompt=nan", "found 'nan'"),
@@ -60,5 +51,12 @@ def test_what_is_not_of_the_form_is_refused(text: str, said: str) -> None:
 
 
 def test_negative_constants_are_refused_when_built() -> None:
-    with pytest.raises(UsageError, match="the charge for completion must be at least 0, found -1"):
+    with pytest.raises(UsageError, match="found -1"):
         EnergyModel(joules_per_completion_token=-1.0)
+
+
+def test_the_summary_says_whether_the_constants_are_the_defaults() -> None:
+    assert "defaults" in EnergyModel().summary
+    stated = parse_energy("prompt=0.5,retrieval=2,rerank=3").summary
+    assert "defaults" not in stated
+    assert all(f"{number} J" in stated for number in (0.5, 0, 0.35, 2, 3))

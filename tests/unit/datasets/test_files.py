@@ -110,7 +110,7 @@ class TestEveryFormat:
     def test_empty_gold_answers_are_dropped_with_a_warning(self, tmp_path: Path, name: str) -> None:
         path = tmp_path / "questions"
         path.write_bytes(content(name, sample(name, answer=" ", answer_aliases=["Ama", "Ama"])))
-        with pytest.warns(SufficeWarning, match=r"row 0: an empty gold answer was dropped, 1 left"):
+        with pytest.warns(SufficeWarning, match="dropped"):
             (example,) = load(name, path)
         assert example.gold.answers == ("Ama",)
 

@@ -13,7 +13,6 @@ import pytest
 
 from suffice.datasets.example import Example
 from suffice.datasets.generated import QUESTION_TYPES, generate
-from suffice.datasets.generated.names import NameSpace
 from suffice.datasets.generated.world import build_region, kind_of
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.scoring import normalize_answer
@@ -26,20 +25,10 @@ def examples() -> tuple[Example, ...]:
     return tuple(generate(N, seed=42))
 
 
-def text_of(example: Example) -> str:
-    return normalize_answer(" ".join(f"{p.title} {p.text}" for p in example.passages))
-
-
 def test_questions_do_not_depend_on_how_many_are_drawn(examples: tuple[Example, ...]) -> None:
     assert tuple(generate(5, seed=42)) == examples[:5]
     assert tuple(generate(7, seed=42, start=133)) == examples[133:140]
     assert tuple(generate(5, seed=43)) != examples[:5]
-
-
-def test_it_streams_and_starts_anywhere() -> None:
-    far = next(generate(10**9, seed=42, start=10**7))
-    assert far.question.id == "world42-q10000000"
-    assert len(far.passages) == 10
 
 
 def digest(examples: tuple[Example, ...]) -> str:
@@ -75,16 +64,6 @@ def test_no_question_is_asked_twice(examples: tuple[Example, ...]) -> None:
     assert len({(example.gold.passage_ids, example.gold.answers) for example in examples}) == N
 
 
-def test_gold_passages_fit_the_type(examples: tuple[Example, ...]) -> None:
-    hops = {"1hop": 1, "bridge": 2, "3hop": 3, "4hop": 4, "comparison": 2}
-    for example in examples:
-        gold = example.gold.passage_ids
-        ids = [passage.id for passage in example.passages]
-        assert len(set(gold)) == len(gold) == hops[str(example.question.type)]
-        assert set(gold) <= set(ids)
-        assert len(set(ids)) == len(ids) == 10
-
-
 def test_answers_stand_in_a_gold_passage_and_not_in_the_question(
     examples: tuple[Example, ...],
 ) -> None:
@@ -98,20 +77,6 @@ def test_answers_stand_in_a_gold_passage_and_not_in_the_question(
         assert answer not in ("yes", "no")
 
 
-def test_distractors_offer_other_answers(examples: tuple[Example, ...]) -> None:
-    """The answer is not simply the only year or name: years and capitalised names abound."""
-    for example in examples:
-        texts = " ".join(p.text or "" for p in example.passages if p.id in example.gold.passage_ids)
-        if example.gold.answers[0].isdigit():
-            assert (
-                len(
-                    set(re.findall(r"\b1\d{3}\b", " ".join(p.text or "" for p in example.passages)))
-                )
-                > 2
-            )
-        assert len(set(re.findall(r"\b[A-Z]\w+", texts))) > 4
-
-
 def test_chains_follow_the_passages(examples: tuple[Example, ...]) -> None:
     """Every gold passage but the first is named in an earlier one: the chain can be walked."""
     for example in examples:
@@ -120,13 +85,6 @@ def test_chains_follow_the_passages(examples: tuple[Example, ...]) -> None:
         by_id = {p.id: p for p in example.passages}
         for earlier, later in itertools.pairwise(example.gold.passage_ids):
             assert by_id[later].title in (by_id[earlier].text or "")
-
-
-def test_the_question_names_what_it_starts_from(examples: tuple[Example, ...]) -> None:
-    for example in examples:
-        titles = {p.id: p.title for p in example.passages}
-        named = example.gold.passage_ids[: 2 if example.question.type == "comparison" else 1]
-        assert all(titles[key] in example.question.text for key in named)
 
 
 def test_comparisons_are_decided_by_the_records() -> None:
@@ -159,13 +117,6 @@ def test_one_id_is_one_text_and_one_title_is_one_id(examples: tuple[Example, ...
     assert len(by_id) < 0.5 * sum(len(example.passages) for example in examples)
 
 
-def test_entries_are_short(examples: tuple[Example, ...]) -> None:
-    sizes = [len((p.text or "").split()) for example in examples for p in example.passages]
-    assert min(sizes) >= 30
-    assert max(sizes) <= 70
-    assert 35 <= sum(sizes) / len(sizes) <= 55
-
-
 def test_sentences_read_as_sentences(examples: tuple[Example, ...]) -> None:
     for example in examples:
         for text in (*(p.text or "" for p in example.passages), example.question.text):
@@ -176,32 +127,10 @@ def test_sentences_read_as_sentences(examples: tuple[Example, ...]) -> None:
             assert text[-1] in ".?"
 
 
-def test_lives_and_works_are_in_order() -> None:
-    for number in range(50):
-        region = build_region(9, number)
-        for person in region.people:
-            if person.teacher:
-                assert 12 <= person.born - region.person(person.teacher).born <= 60
-        for work in region.works:
-            assert 24 <= work.year - region.person(work.author).born <= 50
-            assert region.organisation(work.publisher).founded < work.year
-        for org in region.organisations:
-            assert 20 <= org.founded - region.person(org.founder).born < 28
-
-
-def test_names_never_repeat() -> None:
-    space = NameSpace.of(5)
-    names = [space[number] for number in range(120_000)]
-    assert len(set(names)) == len(names)
-    assert len({space[number] for number in range(10**9, 10**9 + 2000)}) == 2000
-    assert names[:5] != [NameSpace.of(6)[number] for number in range(5)]
-
-
-@pytest.mark.parametrize("seed", [42, 7])
-def test_it_is_neither_easy_nor_hopeless_for_bm25(seed: int) -> None:
+def test_it_is_neither_easy_nor_hopeless_for_bm25(examples: tuple[Example, ...]) -> None:
     """First gold passage first in 40-80%, all gold among the first five in 60-95%."""
     first = five = 0
-    for example in generate(N, seed=seed):
+    for example in examples:
         index = BM25Index.build(example.passages, OKAPI)
         ranked = [passage.id for passage in index.retrieve(example.question.text, 5)]
         first += ranked[0] == example.gold.passage_ids[0]

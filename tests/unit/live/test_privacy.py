@@ -188,8 +188,3 @@ def test_a_record_has_one_setting(tmp_path: Path, ended: bool) -> None:
         with pytest.raises(UsageError, match=f"was recorded with texts='{before}'"):
             Watch(record=tmp_path / folder, texts=after)  # type: ignore[arg-type]
         watch.close()
-
-
-def test_an_unknown_choice_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="all, no-texts, hashes"):
-        Watch(record=tmp_path, texts="none")  # type: ignore[arg-type]

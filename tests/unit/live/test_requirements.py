@@ -97,22 +97,6 @@ def test_what_the_loop_gives_is_accepted(rule: str, loop: Any) -> None:
     check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop))
 
 
-def test_ab_rag_needs_all_three() -> None:
-    policy = ABRagPolicy.published("token_probability")
-    check_policy(policy, LoopOutput(settings=BUDGETED, encoder=True, reranker=True))
-    for there in (
-        LoopOutput(settings=BUDGETED, encoder=True),
-        LoopOutput(settings=BUDGETED, reranker=True),
-    ):
-        with pytest.raises(UsageError, match="the ab-rag policy reads what is not given"):
-            check_policy(policy, there)
-    everything = (
-        "'evidence_consistency' needs .*; also, signal 'rerank_variance' cannot be computed"
-    )
-    with pytest.raises(UsageError, match=everything):
-        check_policy(policy, LoopOutput(settings=BUDGETED))
-
-
 def test_who_has_a_confidence() -> None:
     assert not has_confidence(FixedPolicy(2))
     assert not has_confidence(RulePolicy(rule="answer_stable"))

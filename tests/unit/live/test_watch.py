@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-import suffice
 from suffice.concurrency import rest
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -37,11 +36,10 @@ from suffice.trace.rounds.records import (
     LoopView,
     Passage,
     QuestionRecord,
-    Round,
     Usage,
 )
 from suffice.trace.rounds.schema import QUESTIONS
-from suffice.trace.store import Store
+from suffice.trace.sqlite import SQLite
 
 STABLE = RulePolicy(rule="answer_stable")
 NEWS = RulePolicy(rule="new_passages < 0.5")
@@ -67,18 +65,6 @@ def records(folder: Path) -> dict[str, QuestionRecord]:
 
 
 # --- deciding ------------------------------------------------------------------------------------
-def test_live_stops_where_the_controller_does() -> None:
-    watch = Watch(STABLE, mode="live", max_rounds=5)
-    with watch.question("Where?") as loop:
-        walk(loop)
-    controller = suffice.Controller(STABLE, max_rounds=5).start("Where?")
-    decisions = [controller.observe(Round(answer=answer)) for answer in ANSWERS[: len(loop.rounds)]]
-    assert [decision.reason for decision in loop.decisions] == [
-        decision.reason for decision in decisions
-    ]
-    assert (len(loop.rounds), loop.answer, loop.stopped_by, loop.would_stop) == (
-        3, "Oslo", "policy", 3,
-    )  # fmt: skip
 
 
 def test_shadow_says_when_it_would_stop_and_goes_on() -> None:
@@ -432,23 +418,6 @@ def test_what_a_round_cannot_hold_is_named_and_leaves_the_loop_as_it_was(
     assert len(loop.rounds) == 1
 
 
-def test_questions_that_are_no_texts_are_refused() -> None:
-    watch: Any = Watch(STABLE)
-    for given, column in (
-        ({"text": None}, "text"),
-        ({"text": "?", "question_id": 3}, "question_id"),
-        ({"text": "?", "gold_answers": 3}, "gold_answers"),
-        ({"text": "?", "gold_answers": [3]}, "gold_answers"),
-    ):
-        with pytest.raises(DataError, match=f"column {column}: must be .* found"):
-            watch.question(**given)
-    first, second = (watch.question("?", question_id="a") for _ in range(2))
-    with first, pytest.raises(UsageError, match="under way; give every question its own id"):
-        second.begin()
-    with pytest.raises(UsageError, match="a policy file or its path is wanted, found 3"):
-        Watch(3)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -621,7 +590,7 @@ def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     watch = Watch(record=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "_connected", refuse)
+        patched.setattr(SQLite, "begin", refuse)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
             walk(loop)
         with watch.question("?") as loop:  # said once
@@ -667,7 +636,7 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
     with watch.question("half?") as half:
         half.observe(answer="Oslo")
         assert half.kept()
-        monkeypatch.setattr(Store, "_connected", refusing)
+        monkeypatch.setattr(SQLite, "begin", refusing)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("lost?") as loop:
             walk(loop)
         half.observe(answer="Skien")
@@ -693,7 +662,7 @@ def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_befor
     assert half.kept()
     with monkeypatch.context() as patched:
         patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
-        patched.setattr(Store, "_connected", refusing)
+        patched.setattr(SQLite, "begin", refusing)
         half.observe(answer="Skien")
         assert not half.kept()
     half.observe(answer="Skien")
@@ -712,7 +681,7 @@ def test_a_record_is_written_when_there_is_room_though_no_question_comes(
 ) -> None:
     watch = Watch(record=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "_connected", refusing)
+        patched.setattr(SQLite, "begin", refusing)
         with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
             walk(loop)
         assert watch.failing

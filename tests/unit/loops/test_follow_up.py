@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from tests.loops.follow_up import (
 
 from suffice.errors import BackendError, UsageError
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
-from suffice.loops.answers.prompts import SearchStep, render_closed_book
+from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
@@ -38,7 +37,7 @@ from suffice.loops.follow_up import (
 from suffice.loops.query_loop import QueryChoice
 from suffice.protocols import GenerationRequest
 from suffice.testing.models import Failures, ScriptedModel
-from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.records import Round
 
 
 def loop(model: ScriptedModel, name: str = "iterative", **settings: Any) -> FollowUpPipeline:
@@ -94,31 +93,6 @@ def test_a_round_asks_searches_reads_and_answers(api: Api, name: str, found: Seq
             assert (f"Fact {letter}" in text_of(answer)) == (letter in "".join(found[: number + 1]))
 
 
-def test_ten_passages_are_ranked_and_more_where_more_may_have_been_kept() -> None:
-    _, _, ranks = run(rounds=4)
-    assert [k for _, k in ranks.asked] == [10, 10, 10, 10]
-    _, _, ranks = run(name="chain", rounds=5)
-    assert [k for _, k in ranks.asked] == [10, 10, 10, 12, 15]
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_where_all_are_kept_a_round_adds_nothing_and_reads_nothing(api: Api) -> None:
-    lines = Lines(query=[f"Question {n}?" for n in range(4)])
-    rounds, model, _ = run(lines, api=api, names="ab", rounds=4)
-    assert ids(rounds) == ["a", "b", "", ""]
-    assert [each.intermediate_answer for each in rounds] == ["Ada Thorn"] * 2 + ["unknown"] * 2
-    assert [each.usage.llm_calls for each in rounds] == [3, 3, 2, 2]
-    assert len(model.of("reading")) == 2
-    last = text_of(model.of("answer")[-1])
-    assert last.count("Document: (nothing new was found)\nIntermediate answer: unknown") == 2
-    assert all(each.answer == "Ben" for each in rounds)
-
-
-def test_an_empty_reading_is_unknown() -> None:
-    rounds, _, _ = run(Lines(query=THREE, reading=("", " Answer: Ada\nMore", "\n")))
-    assert [each.intermediate_answer for each in rounds] == ["unknown", "Ada", "unknown"]
-
-
 # --- follow-up questions ----------------------------------------------------------------------------
 STEPS = (
     SearchStep(
@@ -146,17 +120,6 @@ def test_the_first_line_of_a_reply_is_the_question(api: Api, reply: str) -> None
     assert (found.query, found.said) == ("Who was Ada?", "Who was Ada?")
     assert (found.finishes, found.unread, found.usage.llm_calls) == (False, False, 1)
     assert (request.n, request.temperature, request.max_tokens) == (1, 0.0, 48)
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_a_repeated_question_is_asked_for_once_more(api: Api) -> None:
-    found, (first, second) = choose("Who founded the Brill works?", "Who was Ada?", api=api)
-    assert (found.query, found.usage.llm_calls) == ("Who was Ada?", 2)
-    assert found.action == "Who founded the Brill works?\n\nWho was Ada?"
-    assert text_of(second).startswith(text_of(first))
-    assert "That was asked before." in text_of(second)
-    assert "That was asked before." not in text_of(first)
-    assert found.usage.completion_tokens == 5 + 3
 
 
 @pytest.mark.parametrize("again", ["who founded brill works", ""])
@@ -251,26 +214,6 @@ def test_a_verdict_survives_a_blank_line(api: Api) -> None:
     assert [finished.signals["malformed_actions"] for finished in rounds] == [0.0] * 3
 
 
-def test_a_chat_model_may_repeat_the_question_before_it_decides() -> None:
-    said = "Main question: who?\nFollow-up: Who founded it?\nAda did.\n\nDecision: <STOP>"
-    (finished,), model, _ = run(Lines(verdict=(said,)), api="chat", verdicts=True, rounds=1)
-    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
-    assert model.of("verdict")[0].stop == ()
-
-
-def test_a_completion_model_ends_where_it_makes_up_another_question() -> None:
-    said = " all there.\nDecision: <STOP>\n\nMain question: Who?\nAnalysis:\nDecision: <CONTINUE>"
-    (finished,), _, _ = run(Lines(verdict=(said,)), verdicts=True, rounds=1)
-    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
-
-
-def test_nobody_is_asked_to_stop_unless_wanted() -> None:
-    rounds, model, _ = run()
-    assert model.of("verdict") == []
-    assert [each.usage.judge_calls for each in rounds] == [0, 0, 0]
-    assert all("llm_stop" not in each.signals for each in rounds)
-
-
 def test_a_failing_model_is_not_hidden() -> None:
     prompts = FollowUpPrompts(api="completion", documents=True, form="answer-first")
     for role in (
@@ -280,75 +223,6 @@ def test_a_failing_model_is_not_hidden() -> None:
     ):
         with pytest.raises(BackendError):
             role(ScriptedModel(failures=Failures(first=1)))
-
-
-# --- the filter, samples, round 0 -------------------------------------------------------------------
-@dataclass(frozen=True)
-class Without:
-    names: str
-
-    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [each for each in passages if each.id not in self.names]
-
-
-@pytest.mark.parametrize("name", ["iterative", "chain"])
-def test_a_filter_reaches_the_answer_alone(name: str) -> None:
-    def filtered(names: str) -> tuple[list[Round], Heard]:
-        model = Heard(Lines(query=THREE))
-        kind_of: Any = ChainPipeline if name == "chain" else IterativePipeline
-        settings = (ChainSettings if name == "chain" else IterativeSettings)(
-            rounds=3, samples=0, verdicts=True
-        )
-        pipeline = kind_of(model, settings, passage_filter=Without(names))
-        return list(pipeline.rounds(QUESTION, Ranks())), model
-
-    rounds, model = filtered("bd")
-    plain, unfiltered = filtered("")
-    assert ids(rounds) == (["a", "", "c"] if name == "iterative" else ["ac", "ef", "ghi"])
-    for each in ("query", "reading", "verdict"):
-        assert [text_of(r) for r in model.of(each)] == [text_of(r) for r in unfiltered.of(each)]
-    assert all("Fact b" not in text_of(request) for request in model.of("answer"))
-    assert "Fact b" in text_of(unfiltered.of("answer")[-1])
-    for one, other in zip(rounds, plain, strict=True):
-        assert (one.query, one.action, one.intermediate_answer, one.candidate_scores) == (
-            other.query, other.action, other.intermediate_answer, other.candidate_scores,
-        )  # fmt: skip
-
-
-def test_samples_are_drawn_warm_with_seeds_of_their_own() -> None:
-    seeds = []
-    for question in (QUESTION, replace(QUESTION, id="r")):
-        model = Heard(Lines(query=THREE))
-        list(loop(model, rounds=3).rounds(question, Ranks()))
-        warm = [request for request in model.requests if request.n > 1]
-        assert [(each.n, each.temperature, each.top_p) for each in warm] == [(8, 0.7, 0.9)] * 3
-        greedy = [each for each in model.of("answer") if each.n == 1]
-        assert [each.prompt for each in warm] == [each.prompt for each in greedy]
-        seeds += [each.seed for each in warm]
-    assert None not in seeds
-    # a server draws sample i at seed + i: eight apart do not overlap
-    drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
-    assert len(drawn) == 48
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_round_0_is_the_answer_without_passages(api: Api) -> None:
-    model = ScriptedModel(["Answer: Oslo"], api=api)
-    found = loop(model).closed_book(QUESTION)
-    assert (found.answer, found.passages, found.usage.llm_calls) == ("Oslo", (), 1)
-    assert model.requests[0].prompt == render_closed_book(
-        QUESTION.text, api=api, name="answer-first"
-    )
-
-
-def test_defaults_and_settings_out_of_range() -> None:
-    assert (IterativeSettings().rounds, ChainSettings().rounds) == (10, 10)
-    assert (IterativeSettings().step, ChainSettings().step) == (1, 3)
-    for name in ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens", "step"):
-        for settings in (IterativeSettings, ChainSettings):
-            out_of_range: Any = {name: 0}
-            with pytest.raises(UsageError, match=f"{name} must be at least 1"):
-                settings(**out_of_range)
 
 
 # --- the answer behind a chain of thought -----------------------------------------------------------
@@ -371,22 +245,6 @@ def test_the_answer_of_a_chain_of_thought_is_what_it_ends_in(api: Api, name: str
     assert all("reasoning from the steps" in text_of(request) for request in asked)
 
 
-def test_a_chat_model_may_leave_a_blank_line_between_its_thoughts() -> None:
-    said = (
-        "Brill Works was founded by Ada Thorn.\n\nHer brother was Ben.\n\n**So the answer is:** Ben"
-    )
-    rounds, _, _ = run(Lines(answer=(said,)), api="chat", final_answer="ircot")
-    assert {finished.answer for finished in rounds} == {"Ben"}
-
-
-def test_short_answers_are_asked_for_as_before() -> None:
-    rounds, model, _ = run(samples=1)
-    _, same, _ = run(samples=1, final_answer="short")
-    assert [request for request, _ in model.given] == [request for request, _ in same.given]
-    assert all("Reasoning" not in text_of(request) for request, _ in model.given)
-    assert {finished.answer for finished in rounds} == {"Ben"}
-
-
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
@@ -397,3 +255,8 @@ def test_short_answers_are_asked_for_as_before() -> None:
 def test_a_final_answer_that_cannot_be_asked_for(settings: dict[str, Any], part: str) -> None:
     with pytest.raises(UsageError, match=part):
         IterativeSettings(**settings)
+
+
+def test_an_empty_reading_is_unknown() -> None:
+    rounds, _, _ = run(Lines(query=THREE, reading=("", " Answer: Ada\nMore", "\n")))
+    assert [each.intermediate_answer for each in rounds] == ["unknown", "Ada", "unknown"]

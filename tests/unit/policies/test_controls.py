@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.policies.controls import (
     EARLY_STOP,
@@ -24,16 +21,14 @@ from suffice.policies.controls import (
     OVERLAP_ALONE,
     STABLE_BASE_RATE,
 )
-from suffice.policies.file import load_policy, save_policy
-from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
-from suffice.policies.method import Preset, RuleFit
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
+from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method, method_and_preset, method_names
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import write_traces
 
 MARGIN = "answer_token_margin"
 CONTROLS = {
@@ -205,32 +200,6 @@ def test_early_stop(seed: int, preset: Preset) -> None:
         assert f"({tasr.rule})" in rule_of("early-stop", given, preset)
 
 
-def test_early_stop_leaves_round_one_only_at_a_high_margin() -> None:
-    """Wherever it goes on after round 1 it does what TASR with that floor does."""
-    given = controlled_traces(4)
-    policy = fit_method("early-stop", given, "corrected", "tune")
-    tasr = fit_method("tasr", given, "corrected", "tune")
-    early, usual = stop_rounds(policy, given), stop_rounds(tasr, given)
-    later = early > 1
-    assert later.any()
-    assert (~later).any()
-    assert early[later].tolist() == usual[later].tolist()
-    assert usual.min() >= 2
-
-
-def test_short_records_are_always_under_the_cap() -> None:
-    rule = rule_of("overlap-alone", controlled_traces(1, rounds=2), "published")
-    assert rule.startswith("overlap > ")
-
-
-def test_overlap_without_two_values_is_refused() -> None:
-    given = to_trace_set(
-        [make_record(f"q{n}", ["x"], gold=["x"], split="tune") for n in range(8)]
-    )  # one round: overlap is undefined
-    with pytest.raises(UsageError, match="fewer than two values"):
-        fit_method("overlap-alone", given, "corrected", "tune")
-
-
 def test_names_and_presets() -> None:
     assert set(CONTROLS) <= set(method_names())
     for name, control in CONTROLS.items():
@@ -245,59 +214,6 @@ def test_names_and_presets() -> None:
     other = fit_method("margin-alone", controlled_traces(), "corrected", "tune", calibrator="platt")
     assert isinstance(other, RulePolicy)
     assert other.fitted_on["calibrator"] == "platt"
-
-
-@pytest.mark.parametrize("name", sorted(CONTROLS))
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_file_decides_the_same(name: str, preset: Preset, tmp_path: Path) -> None:
-    given = controlled_traces(5)
-    policy = fit_method(name, given, preset, "tune")
-    read = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-    assert stop_rounds(read, given).tolist() == stop_rounds(policy, given).tolist()
-    data = fit_data(given, CONTROLS[name].signals)
-    rule = CONTROLS[name].rule(data, RuleFit(preset=preset))
-    undefined = 0.5 if preset == "published" else None
-    assert isinstance(policy, RulePolicy)
-    twin = fitted_rule(rule, data, undefined=undefined)
-    assert dataclasses.replace(twin, fitted_on=policy.fitted_on) == policy
-
-
-def test_the_command_line_fits_one_and_replays_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, file = tmp_path / "t.parquet", tmp_path / "margin.json"
-    write_traces(controlled_records(6), path)
-    assert (
-        main(
-            [
-                "fit",
-                "margin-alone",
-                str(path),
-                "--out",
-                str(file),
-                "--preset",
-                "published",
-                "--json",
-            ]
-        )
-        == 0
-    )
-    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert document["policy"]["rule"] == f"calibrated({MARGIN}) > 0.25"
-    policies = [
-        "--policy",
-        str(file),
-        "--policy",
-        "margin-alone",
-        "--policy",
-        "margin-alone-corrected",
-    ]
-    assert main(["replay", str(path), *policies, "--bootstrap", "5", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["policies"]
-    assert found[1]["name"] == "margin-alone"
-    assert found[2]["name"] == "margin-alone-corrected"
-    for key in ("f1", "em", "mean_rounds", "hash"):
-        assert found[0][key] == found[1][key]
 
 
 # --- an OR with TASR -----------------------------------------------------------------------------
@@ -340,34 +256,6 @@ def test_early_stop_stops_no_later_than_tasr(preset: Preset, given: TraceSet) ->
     assert (stop_rounds(early, given) <= stop_rounds(tasr, given)).all()
 
 
-def missing_margins(seed: int = 1) -> TraceSet:
-    generator = np.random.default_rng(seed)
-    return to_trace_set(
-        [holed(each, (generator.random(5) < 0.3).tolist()) for each in controlled_records(seed)]
-    )
-
-
-@pytest.mark.parametrize("name", ["margin-alone", "early-stop"])
-def test_an_undefined_margin_counts_as_the_preset_has_it(name: str) -> None:
-    given = missing_margins()
-    for preset, absent in zip(PRESETS, (0.5, None), strict=True):
-        policy = fit_method(name, given, preset, "tune")
-        assert isinstance(policy, RulePolicy)
-        assert policy.calibrators[MARGIN].absent == absent
-        assert policy.rule == rule_of(name, given, preset)
-
-
-def test_without_a_margin_only_the_published_margin_alone_fires() -> None:
-    unknown = holed(make_record("u", ["x"] * 3, margins=[0.0] * 3), [True, True, False])
-    stops = {
-        preset: stop_rounds(
-            fit_method("margin-alone", missing_margins(), preset, "tune"), to_trace_set([unknown])
-        ).tolist()
-        for preset in PRESETS
-    }
-    assert stops == {"published": [1], "corrected": [3]}
-
-
 # --- which F1 ------------------------------------------------------------------------------------
 CHOOSES = {
     ("margin-alone", "corrected"),
@@ -392,34 +280,3 @@ def test_the_f1_chosen_by_is_stated_or_refused(name: str, preset: Preset) -> Non
         policy = fit_method(name, given, preset, "tune", f1_kind=kind)
         assert policy.facts.fitted_on["f1_kind"] == kind
     assert fit_method(name, given, preset, "tune").facts.fitted_on["f1_kind"] == "hotpotqa"
-
-
-def test_the_f1_decides_what_is_chosen() -> None:
-    """ "yes it is" for the gold "yes" is half right plainly and wrong to HotpotQA's F1.
-
-    Every question says so in round 2 and something a little right by another gold answer in round 3. Half
-    of them overlap less: a higher threshold leaves these to round 3.
-    """
-    records = []
-    for number in range(20):
-        more = "four" if number % 2 else "five"
-        texts = ("one two three four", f"one two three {more}", "six")
-        passages = [
-            (Passage(id=f"{number}-{t}", title="", text=text),) for t, text in enumerate(texts)
-        ]
-        records.append(
-            make_record(
-                f"q{number:02d}",
-                ["x", "yes it is", "alpha x y"],
-                gold=["yes", "alpha beta gamma delta"],
-                split="tune",
-                passages=passages,
-            )
-        )
-    given = to_trace_set(records)
-    rules = {
-        kind: fit_method("overlap-alone", given, "published", "tune", f1_kind=kind)
-        for kind in ("hotpotqa", "squad")
-    }
-    assert stop_rounds(rules["squad"], given).tolist() == [2] * 20
-    assert stop_rounds(rules["hotpotqa"], given).tolist() == [3, 2] * 10

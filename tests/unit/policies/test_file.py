@@ -339,14 +339,6 @@ def test_places_without_a_file(tmp_path: Path) -> None:
         load_policy(tmp_path / "file.json" / "policy.json")
 
 
-def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    file = tmp_path / "huge.json"
-    with file.open("wb") as stream:
-        stream.truncate(60_000_000)
-    with pytest.raises(DataError, match="larger than 50000000 bytes"):
-        load_policy(file)
-
-
 def test_a_policy_without_a_format_is_refused(tmp_path: Path) -> None:
     class Mine:
         kind = "mine"

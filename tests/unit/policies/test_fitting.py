@@ -13,7 +13,7 @@ from tests.builders import drawn_records
 from tests.cut_population import run_live
 from tests.maps import at
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.venn_abers import fit_venn_abers
@@ -30,21 +30,15 @@ from suffice.policies.fitting import (
     out_of_fold,
 )
 from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
 
 MARGIN = "answer_token_margin"
 
 
 def tune_records(count: int, *, seed: int = 1) -> list[QuestionRecord]:
     return drawn_records(count, ["right", "wrong"], seed=seed, widest=3.0, split=lambda _: "tune")
-
-
-def test_a_missing_split_is_named() -> None:
-    with pytest.raises(DataError, match=r"tune"):
-        fit_data(to_trace_set(tune_records(3)), [MARGIN], split="validation")
 
 
 def test_an_unlabelled_split_is_refused() -> None:
@@ -54,12 +48,6 @@ def test_an_unlabelled_split_is_refused() -> None:
         fit_data(to_trace_set([*unlabelled, labelled]), [MARGIN])
     with pytest.raises(UsageError, match="gold answers"):
         fit_method("tasr", to_trace_set(unlabelled), "corrected", "tune")
-
-
-def test_a_signal_without_its_column_is_refused() -> None:
-    without = to_trace_set([make_record("a", ["x"], gold=["x"], split="tune")])
-    with pytest.raises(UsageError, match="needs column tokens"):
-        fit_data(without, [MARGIN])
 
 
 def test_base_rates_average_labelled_answers_of_each_round() -> None:
@@ -122,35 +110,6 @@ def test_folds_are_even_and_seeded(count: int) -> None:
     assert count < 3 or not np.array_equal(numbers, np.arange(count) % 5)
 
 
-def slow_out_of_fold(traces: TraceSet) -> list[list[float]]:
-    """For each question, maps fitted on every question of the other folds."""
-    made = list(traces.records())
-    data = fit_data(traces, [MARGIN])
-    values, em = data.table.signal(MARGIN), data.outcomes.em
-    numbers = folds(len(made))
-    found = []
-    for question in range(len(made)):
-        others = [other for other in range(len(made)) if numbers[other] != numbers[question]] or [
-            question
-        ]
-        row = []
-        for t in range(traces.n_rounds):
-            fitted = fit_isotonic(
-                [values[other, t] for other in others], [em[other, t] for other in others]
-            )
-            row.append(at(fitted, values[question, t]))
-        found.append(row)
-    return found
-
-
-@pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("count", [1, 2, 5, 23, 40])
-def test_out_of_fold_values_equal_a_slow_twin(count: int) -> None:
-    traces = to_trace_set(tune_records(count))
-    fast = out_of_fold(fit_data(traces, [MARGIN]), MARGIN)
-    np.testing.assert_array_equal(fast, np.array(slow_out_of_fold(traces)))
-
-
 def test_a_question_never_sees_its_own_fold() -> None:
     """Changing a question's outcome changes no value in its fold."""
     made = tune_records(20)
@@ -202,34 +161,6 @@ def test_each_kind_fits_what_its_name_says() -> None:
     assert beyond["shrunken"] == at(found["isotonic-global"], 1, 1.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_and_many_give_the_same_bits_for_every_kind(kind: CalibratorKind) -> None:
-    data = fit_data(to_trace_set(tune_records(60)), [MARGIN])
-    calibrator = fit_calibrator(data, MARGIN, kind=kind)
-    values = np.concatenate(
-        [
-            data.table.signal(MARGIN).ravel(),
-            np.linspace(-1, 5, 501),
-            [math.nan, math.inf, -math.inf],
-        ]
-    )
-    for number in (1, 2, 3, 4):
-        one = np.array([at(calibrator, number, value) for value in values.tolist()])
-        np.testing.assert_array_equal(calibrator.predict(number, values), one)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_out_of_fold_values_of_a_kind_come_from_the_other_folds(kind: CalibratorKind) -> None:
-    data = fit_data(to_trace_set(tune_records(30)), [MARGIN])
-    found = out_of_fold(data, MARGIN, kind=kind)
-    numbers = folds(30)
-    for question in (0, 7, 29):
-        calibrator = fit_calibrator(data, MARGIN, kind=kind, rows=numbers != numbers[question])
-        for t in (1, 2, 3):
-            value = float(data.table.signal(MARGIN)[question, t - 1])
-            assert found[question, t - 1] == at(calibrator, t, value)
-
-
 def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
     data = fit_data(to_trace_set(tune_records(30)), [MARGIN])
     rule = f"calibrated({MARGIN}) > 0.5"
@@ -240,42 +171,6 @@ def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
     assert "calibrator" not in fitted_rule("base_rate() > 0.1", data, calibrator="platt").fitted_on
 
 
-def graded(count: int, answer: str) -> TraceSet:
-    made = [
-        make_record(f"q{n:02d}", [answer] * 2, gold=["x"], margins=[n + 0.1, n + 0.5], split="tune")
-        for n in range(count)
-    ]
-    return to_trace_set(made)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("answer", "which", "then"),
-    [
-        ("y", "wrong", f"every calibrated({MARGIN}) is 0, so calibrated({MARGIN}) > c never fires"),
-        ("x", "right", "fires below c = 1 only, on any answer"),
-    ],
-)
-def test_one_class_of_answers_warns_of_what_follows(
-    kind: CalibratorKind, answer: str, which: str, then: str
-) -> None:
-    data = fit_data(to_trace_set(list(graded(12, answer).records())), [MARGIN])
-    with pytest.warns(SufficeWarning) as caught:
-        calibrator = fit_calibrator(data, MARGIN, kind=kind)
-    said = str(caught[0].message)
-    assert said.startswith(
-        f"all answers to the 12 labelled questions of split 'tune' are {which}: "
-    )
-    if kind != "venn-abers":  # never certain: it says what it can and cannot know
-        assert then in said
-        assert at(calibrator, 1, 3.0) == float(which == "right")
-    else:
-        assert "rests on these alone" in said
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a fold of it says nothing
-        assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: int) -> None:
@@ -284,12 +179,6 @@ def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: i
         fit_calibrator(data, MARGIN, kind=kind)
     with pytest.warns(SufficeWarning, match=rf"only {count} .* fewer than the 5 folds"):
         assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
-
-
-def test_few_questions_are_said_to_leave_one_number_a_round() -> None:
-    data = fit_data(to_trace_set(tune_records(4, seed=3)), [MARGIN])
-    with pytest.warns(SufficeWarning, match="is one number a round, from .* tells rounds apart"):
-        fit_calibrator(data, MARGIN)
 
 
 def test_enough_questions_of_both_classes_pass_without_a_word() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.live.watch import Watch
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.registry import fit_method, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy
@@ -17,7 +16,6 @@ from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -110,15 +108,6 @@ def test_a_policy_returns_its_own_answer_unless_one_is_chosen() -> None:
         "patience-2 returns the answer of the round up to its stop with the lowest error" in notes
     )
     assert replayed("lowest:error")[0] == [0.0, 0.0, 0.0]
-
-
-def test_it_runs_live_as_it_was_replayed() -> None:
-    watch = Watch(rule_of("patience-2"), mode="live")
-    with watch.question("where?") as loop:
-        for finished in next(recorded().records()).rounds:
-            if loop.observe(Round(answer=finished.answer, signals=finished.signals)).stop:
-                break
-    assert (loop.answer_round, loop.answer) == (1, "Oslo")
 
 
 # --- LoopGain's own runs -------------------------------------------------------------------------

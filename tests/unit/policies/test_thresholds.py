@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import UsageError
-from suffice.policies.fitting import base_rates_out_of_fold, fit_data, folds, out_of_fold
+from suffice.policies.fitting import base_rates_out_of_fold, fit_data, out_of_fold
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -77,21 +77,6 @@ def test_every_threshold_scores_what_a_loop_over_questions_scores() -> None:
         assert score.score == pytest.approx(np.mean(f1))
         assert score.mean_rounds == pytest.approx(np.mean(stops))
         assert score.standard_error == pytest.approx(np.std(f1, ddof=1) / math.sqrt(len(f1)))
-
-
-def test_base_rates_come_from_the_other_folds() -> None:
-    data = fit_data(uneven_traces(), [MARGIN])
-    fold = folds(23)
-    rates = base_rates_out_of_fold(data)
-    for question in range(23):
-        others = data.outcomes.em[fold != fold[question]]
-        np.testing.assert_allclose(rates[question], np.nanmean(others, axis=0))
-
-
-def test_a_threshold_out_of_range_is_refused() -> None:
-    data = fit_data(uneven_traces(), [MARGIN])
-    with pytest.raises(UsageError, match=r"can never hold.*\[0, 1\]"):
-        sweep_rule(f"calibrated({MARGIN}) > ?", data, (0.5, 1.0))
 
 
 def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:

@@ -31,11 +31,6 @@ class Outer:
     more: tuple[Inner, ...]
 
 
-class Differs:
-    def to_json(self) -> dict[str, object]:
-        return {"share": np.float64(0.5), "nothing": float("nan")}
-
-
 def test_nested_dataclasses_are_their_fields() -> None:
     found = Outer(
         inner=Inner(value=float("nan"), draws=(1.0,)), more=(Inner(value=1.5, reason="few"),)
@@ -75,10 +70,6 @@ def test_numpy_enums_dates_and_paths() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-def test_a_class_may_write_itself_wherever_it_stands() -> None:
-    assert as_json([Differs()]) == [{"share": 0.5, "nothing": None}]
-
-
 def test_fields_alone_do_not_ask_the_class() -> None:
     @dataclass
     class Counted:
@@ -93,5 +84,5 @@ def test_fields_alone_do_not_ask_the_class() -> None:
 def test_what_has_no_json_form_is_a_defect() -> None:
     with pytest.raises(InternalError, match="object has no JSON form"):
         as_json({"x": object()})
-    with pytest.raises(InternalError, match="bytes has no JSON form"):
+    with pytest.raises(InternalError, match="bytes"):
         as_json(b"x")

@@ -41,13 +41,6 @@ def test_a_string_made_from_markup_is_text_again() -> None:
     assert join([bold + "<"]) == "&lt;b&gt;x&lt;/b&gt;&lt;"
 
 
-def test_attributes_can_be_left_out_or_bare() -> None:
-    assert element("input", type="text", hidden=True, title=None, disabled=False) == (
-        '<input type="text" hidden>'
-    )
-    assert element("p", class_="note", aria_label="a") == '<p class="note" aria-label="a"></p>'
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_json_in_a_script_round_trips_and_cannot_end_it(text: str) -> None:
     embedded = json_for_script({text: [text, None, 1.5]})
@@ -85,9 +78,3 @@ def test_a_data_table_is_a_focusable_region_with_headers() -> None:
     assert 'aria-label="Costs &lt;1&gt;"' in table
     assert '<th scope="row">a&lt;b</th><td>1</td>' in table
     assert '<th scope="row"><b>c</b></th><td>2</td>' in table
-
-
-def test_every_name_of_a_row_is_its_header() -> None:
-    table = data_table("t", ["a", "b", "c"], [["x", "<y>", 1]], names=2)
-    assert '<th scope="col">a</th><th scope="col" class="name">b</th><th scope="col">c' in table
-    assert '<th scope="row">x</th><th scope="row" class="name">&lt;y&gt;</th><td>1</td>' in table

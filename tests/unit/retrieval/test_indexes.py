@@ -99,20 +99,6 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_built(
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_folder_named_by_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    first = maker().kept("dense", PASSAGES, Path())
-    assert maker().kept("dense", PASSAGES, Path()).passages == first.passages
-    assert [each.name for each in tmp_path.iterdir()] == ["here"]
-
-
-def test_another_kind_is_refused(tmp_path: Path) -> None:
-    maker().kept("bm25", PASSAGES, tmp_path / "index")
-    with pytest.raises(DataError, match=r"kind 'bm25', not 'dense'.*--reindex"):
-        maker().kept("dense", PASSAGES, tmp_path / "index")
-
-
 def test_a_broken_cache_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     maker().cached("dense", PASSAGES, folder)
@@ -142,16 +128,3 @@ def test_encoding_that_was_cut_goes_on_and_leaves_nothing_behind(tmp_path: Path)
     encoded = {text for call in encoder.calls for text in call if text.startswith("word")}
     assert encoded == {f"word{n}" for n in range(256, 300)}
     assert sorted(each.name for each in tmp_path.iterdir()) == ["index"]
-
-
-def test_work_of_another_corpus_is_not_gone_on_with(tmp_path: Path) -> None:
-    many = tuple(Passage(id=str(n), text=f"word{n}") for n in range(300))
-
-    def stop(_finished: int, _planned: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replace(maker(), on_progress=stop).cached("dense", many, tmp_path / "index")
-    maker().cached("dense", PASSAGES, tmp_path / "index")
-    maker(32).cached("dense", many, tmp_path / "index")
-    assert [each.name for each in tmp_path.iterdir()] == ["index"]

@@ -45,14 +45,25 @@ def test_a_rule_reads_it_alike_in_replay_and_live() -> None:
     check_signal(different_answers, RECORDS)
 
 
-@pytest.mark.parametrize("wrong", ["text", [1.0], 1j])
-def test_what_is_no_number_is_refused_by_name_and_round(wrong: object) -> None:
-    @suffice.signal
-    def odd(question: str, rounds: Sequence[Round]) -> Any:
-        return wrong
+def gives_text(question: str, rounds: Sequence[Round]) -> Any:
+    return 1.0 if len(rounds) < 2 else "text"
 
-    with pytest.raises(DataError, match="'odd' at round 1"):
-        signal_table(to_trace_set(RECORDS), ["odd"])
+
+def gives_a_list(question: str, rounds: Sequence[Round]) -> Any:
+    return 1.0 if len(rounds) < 2 else [1.0]
+
+
+def raises(question: str, rounds: Sequence[Round]) -> float:
+    return 1 / (2 - len(rounds))
+
+
+@pytest.mark.parametrize("wrong", [gives_text, gives_a_list, raises])
+def test_the_check_names_signal_question_and_round(wrong: registry.Function) -> None:
+    spec = suffice.signal(wrong)
+    with pytest.raises(DataError) as told:
+        check_signal(spec, RECORDS)
+    named = (repr(spec.name), "round 2", repr(RECORDS[0].question.text))
+    assert all(part in str(told.value) for part in named)
 
 
 def test_one_that_raises_is_named_and_ends_no_watched_loop() -> None:
@@ -86,5 +97,6 @@ def test_the_check_notices_a_column_that_looks_ahead() -> None:
     def length(rounds: RoundColumns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         return np.bincount(rounds.question)[rounds.question].astype(np.float64)
 
-    with pytest.raises(AssertionError, match="without the later rounds"):
+    with pytest.raises(AssertionError) as told:
         check_signal(SignalSpec(name="length", summary="", columns=length), RECORDS)
+    assert all(part in str(told.value) for part in ("length", "round 1", "'p'"))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.signals.available import lack
-from suffice.signals.derived import DERIVATIONS, DerivedName
+from suffice.signals.derived import DerivedName
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec, undefined_in_words
 from suffice.signals.table import GrowingRecord, first_stops, signal_table
@@ -22,10 +20,6 @@ from suffice.trace.rounds.records import LoopView
 
 def value_at(spec: SignalSpec, view: LoopView) -> float:
     return GrowingRecord(view, [spec]).value(spec)
-
-
-def unasked() -> list[dict[str, float]]:
-    return [{"error": error} for error in (4.0, 1.0, 2.0, 2.0)]
 
 
 def test_a_name_says_it_all() -> None:
@@ -68,24 +62,6 @@ def test_one_made_of_abstained_means_the_policys_own_phrases() -> None:
     assert first_stops(policy, signal_table(traces, policy.specs)).tolist() == [3]
     there = pickle.loads(pickle.dumps(spec))
     assert there(LoopView("q", record.rounds)) == 2.0
-
-
-def test_every_derivation_is_the_same_live_and_in_a_record() -> None:
-    made = make_record("a", ["x", "y", "z", "Oslo"], signals=unasked())
-    silent = [replace(finished, answer=None) for finished in made.rounds[:-1]]
-    record = replace(made, rounds=(*silent, made.rounds[-1]))
-    traces = to_trace_set([record])
-    specs = [
-        resolve(f"{how}({of})", also=("error",))
-        for how in DERIVATIONS
-        for of in ("error", "9 - error")
-    ]
-    table = signal_table(traces, specs)
-    for spec in specs:
-        live = [value_at(spec, LoopView("a", record.rounds[:number])) for number in range(1, 5)]
-        np.testing.assert_array_equal(table.signal(spec.name)[0], live, err_msg=spec.name)
-    assert table.signal("since_lowest(error)")[0].tolist() == [0, 0, 1, 2]
-    assert table.signal("change(9 - error)")[0, 1:].tolist() == [3, -1, 0]
 
 
 def test_it_needs_what_its_signal_needs() -> None:

@@ -21,7 +21,7 @@ from suffice.llm.cache import CachedModel
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Reranker
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.asking.evidence_models import evidence_signals
 from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.signals.store import SignalModels, with_signals

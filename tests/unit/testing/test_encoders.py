@@ -30,18 +30,8 @@ def test_words_make_the_vector_not_their_order_case_or_company() -> None:
     np.testing.assert_array_equal(encoder.encode(["the mill"], role="query")[0], one)
 
 
-def test_texts_that_share_words_are_near() -> None:
-    encoder = HashingEncoder(512)
-    same, half, other = (
-        encoder.encode(["red mill", "red door", "blue sea"]) @ encoder.encode(["red mill"])[0]
-    )
-    assert same == pytest.approx(1.0, abs=1e-6)
-    assert 0.3 < half < 0.7
-    assert abs(other) < 0.2
-
-
 def test_a_failure_and_a_wrong_size() -> None:
-    with pytest.raises(BackendError, match="told to fail on 'bad'"):
+    with pytest.raises(BackendError, match="'bad'"):
         HashingEncoder(fail_on="bad").encode(["good", "a bad one"])
     with pytest.raises(UsageError, match="found 0"):
         HashingEncoder(0)

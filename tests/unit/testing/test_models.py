@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
@@ -12,7 +11,7 @@ from suffice.errors import BackendError, UsageError
 from suffice.loops.answers.calls import parse_reply
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts, render_reading
 from suffice.loops.answers.prompts import PROMPTS, PromptName, SearchStep
-from suffice.protocols import ChatModel, Completion, GenerationRequest, Message
+from suffice.protocols import Completion, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Passage
 
@@ -42,27 +41,12 @@ def ask(model: ScriptedModel, text: str, **options: object) -> tuple[Completion,
     return model.generate(request).completions
 
 
-def test_it_is_a_chat_model() -> None:
-    assert isinstance(ScriptedModel(), ChatModel)
-
-
 def test_made_up_replies_parse_and_come_from_the_evidence() -> None:
     text = ask(ScriptedModel(), prompt(3))[0].text
     match = re.fullmatch(r"Answer: (.+)\nConfidence: [1-5]", text)
     assert match is not None
     assert match[1] in "\n".join(PASSAGES[:3])
     assert match[1] != "Caldra"
-
-
-@pytest.mark.parametrize(
-    ("end", "pattern"),
-    [
-        ("Answer:", r" [A-Z].*\nConfidence: [1-5]"),
-        ("Confidence:", r" [1-5]\nAnswer: [A-Z].*"),
-    ],
-)
-def test_a_prompt_that_ends_in_a_marker_is_continued(end: str, pattern: str) -> None:
-    assert re.fullmatch(pattern, ask(ScriptedModel(), prompt(2, end=end))[0].text)
 
 
 def test_answers_change_over_rounds_and_settle() -> None:
@@ -77,10 +61,6 @@ def test_answers_change_over_rounds_and_settle() -> None:
     for t, count in enumerate(changes):
         expected = 100 / (t + 2)
         assert abs(count - expected) < 20
-
-
-def test_without_evidence_the_answer_is_unknown() -> None:
-    assert ask(ScriptedModel(), "hello")[0].text.startswith("Answer: unknown\n")
 
 
 def test_samples_vary_by_index_and_seed_and_repeat() -> None:
@@ -109,13 +89,6 @@ def test_tokens_spell_the_text_with_valid_probabilities() -> None:
                 assert token.logprob in values
                 if temperature == 0:
                     assert token.top[0].token == token.token
-
-
-def test_logprobs_are_given_only_when_asked_for_and_allowed() -> None:
-    assert ask(ScriptedModel(), "x")[0].tokens is None
-    mute = ScriptedModel(logprobs=False)
-    assert ask(mute, "x", top_logprobs=5)[0].tokens is None
-    assert not mute.supports_logprobs()
 
 
 def test_stop_and_max_tokens_cut() -> None:
@@ -158,13 +131,6 @@ def test_failures_are_injected_and_requests_counted() -> None:
         else:
             ask(model, text)
     assert [request.prompt for request in model.requests] == ["x", "x", "bad", "bad", "bad"]
-
-
-def test_threads_share_a_sequence_without_loss() -> None:
-    model = ScriptedModel([str(i) for i in range(200)], delay_s=0.001)
-    with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(lambda _: ask(model, "x")[0].text, range(200)))
-    assert sorted(texts, key=int) == [str(i) for i in range(200)]
 
 
 # --- loops that ask follow-up questions -------------------------------------------------------------

@@ -24,7 +24,9 @@ from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.file import load_policy
 from suffice.results.as_json import as_json
 from suffice.trace.durable import replace_file
+from suffice.trace.postgres import as_place
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.store import store_at
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "places",
         metavar="TRACES",
         nargs="+",
-        help="with --policy: a folder of traces, a trace file, or JSON lines (.jsonl, or - for stdin); "
-        "without: a policy file and JSON lines, one answer a line",
+        help="with --policy: a folder of traces, a trace file, a store, or JSON lines (.jsonl, or - for "
+        "stdin); without: a policy file and JSON lines, one answer a line",
     )
     parser.add_argument("--policy", metavar="POLICY", help="the policy file that is watched")
     parser.add_argument(
@@ -141,8 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_record(arguments: argparse.Namespace, place: str) -> int:
     """Watch a record, once or as it grows."""
     file = load_policy(arguments.policy)
-    given, root = arguments.max_rounds, Path(place)
-    if not root.exists() and not arguments.follow:
+    given, root = arguments.max_rounds, as_place(place)
+    if not root.exists() and store_at(root) is None and not arguments.follow:
         raise DataError("no such file or directory; --follow waits for it", file=place)
     production = Production(
         file.policy,

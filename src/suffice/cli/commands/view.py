@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
+    from suffice.trace.postgres import as_place
     from suffice.trace.reader import parquet_files
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         traces = open_traces(arguments, say, progress=shown.reading)
         return RecordView(Measures(traces, executor=workers), settings)
 
-    place = Path(arguments.traces)
+    place = as_place(arguments.traces)
     shown = Shown(None, place, opened, partial(first_questions, place))
 
     if arguments.bundle is not None:

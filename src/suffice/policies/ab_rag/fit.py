@@ -80,11 +80,7 @@ class _Held:
 
 
 def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
-    """S1, and a line that says which and why.
-
-    Token probabilities where the record holds them, else the agreement of samples (paper 2, III-D); of
-    the two the one that is defined in more rounds, token probabilities where both are alike.
-    """
+    """S1, and a line that says which and why."""
     if wanted is not None:
         held.require(wanted)
         return wanted, f"certainty (S1) is {wanted}, as asked{held.remark(wanted)}"

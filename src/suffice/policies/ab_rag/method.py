@@ -12,8 +12,7 @@ from suffice.errors import UsageError
 from suffice.numbers.fields import Fields, numbers
 from suffice.options import Option
 from suffice.policies.ab_rag.policy import ABRagPolicy, Support
-from suffice.policies.kind import read_abstention, read_told
-from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.method import FitRun, Method, Preset, read_abstention, read_told
 from suffice.protocols import Certainty
 from suffice.scoring import F1Kind
 
@@ -107,7 +106,7 @@ class ABRag(Method):
         return policy
 
     def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
-        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("weights", "threshold", "link")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from suffice.errors import SufficeWarning, UsageError
 from suffice.numbers.fields import known
 from suffice.numbers.logistic import sigmoid, sigmoids
-from suffice.policies.needs import USUAL_SAMPLES, loop_needs
+from suffice.policies.method import USUAL_SAMPLES, loop_needs
 from suffice.protocols import (
     Certainty,
     Explanation,

@@ -205,7 +205,7 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     if not counts["fitted_steps"]:
         raise UsageError(
             f"no step of the {counts['judged']} judged runs of {source} has the values "
-            f"{', '.join(_READ)}; record them with record_plans or suffice bench hidden-constraints"
+            f"{', '.join(_READ)}; record them with record_plans"
         )
     if counts["judged"] < counts["runs"]:
         warnings.warn(

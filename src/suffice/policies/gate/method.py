@@ -89,11 +89,7 @@ class GateMethod(Method):
     )
     fitted = frozenset({"corrected"})
     main_field = "settings"
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """What the thresholds are made of."""
-        del preset
-        return RoundCosts
+    options = RoundCosts
 
     def fit(
         self,
@@ -138,7 +134,7 @@ class GateMethod(Method):
         return Fitted(policy=GatePolicy(settings=chosen), lines=tuple(lines))
 
     def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
-        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("settings")

@@ -16,7 +16,7 @@ from suffice.numbers.logistic import sigmoids
 from suffice.policies.gate.gate import chosen_action
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
-from suffice.policies.needs import loop_needs
+from suffice.policies.method import loop_needs
 from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.spec import SignalSpec

@@ -36,16 +36,7 @@ def retrieval_depth(confidence: float, tau_low: float, k_max: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskModel:
-    """R = w1 (1 - SC) + w2 CD + w3 DR and c = sigmoid(b - R) (Eqs. 16 and 17).
-
-    Examples
-    --------
-    >>> model = RiskModel()
-    >>> model.risk(agreement=1.0, contradiction=1.0, remaining=1 / 6)
-    2.1666666666666665
-    >>> round(model.confidence(2.1666666666666665), 3)
-    0.103
-    """
+    """R = w1 (1 - SC) + w2 CD + w3 DR and c = sigmoid(b - R) (Eqs. 16 and 17)."""
 
     disagreement: float = 1.0
     contradiction: float = 2.0

@@ -273,33 +273,6 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
     each while a step is still to come: fewer than ``steps`` are in the plan, so that a task of N steps
     has DR >= 1 / N where N <= ``steps`` and DR >= (N - ``steps`` + 1) / N where it is longer. Both are at
     least 1 / ``steps``, and DR lies in [1 / ``steps``, 1].
-
-    Examples
-    --------
-    The published gate has c = sigmoid(-R), R = (1 - SC) + 2 CD + DR. Without a conflict R lies in
-    [1/6, 2], so c in [sigmoid(-2), sigmoid(-1/6)] = [0.119, 0.458]; with one R lies in [2 1/6, 4], c in
-    [0.018, 0.103]. RETRIEVE (c <= 0.25) is within reach, EXECUTE (c >= 0.75) is not, nor would it be
-    with tau_high 0.5:
-
-    >>> with warnings.catch_warnings(action="ignore"):
-    ...     gate = GateSettings.published(tau_low=0.3, tau_high=0.5, tau_stop=0.2)
-    >>> for action in unreachable(gate):
-    ...     print(action)
-    EXECUTE can never be chosen: in a run of at most 6 steps confidence is at most 0.458, below tau_high 0.5
-
-    STOP (c <= 0.2) is within reach only where a retrieval can be blocked: otherwise every c <= 0.25
-    retrieves. Nor is there a REPLAN then, since each conflict has c <= 0.103:
-
-    >>> with warnings.catch_warnings(action="ignore"):
-    ...     gate = GateSettings.published(tau_stop=0.2, budget=None)
-    >>> [unreached.action.value for unreached in gate.unreachable]
-    ['REPLAN', 'EXECUTE', 'STOP']
-
-    An intercept of 2 shifts c to [sigmoid(0), sigmoid(2 - 1/6)] = [0.5, 0.862] without a conflict; EXECUTE
-    comes within reach, and so does STOP at c <= 0.6:
-
-    >>> unreachable(GateSettings(risk=RiskModel(intercept=2.0), tau_stop=0.6))
-    ()
     """
     model, kappa = settings.risk, settings.kappa
     graded = settings.detector != MARKERS

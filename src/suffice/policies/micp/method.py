@@ -11,8 +11,7 @@ from suffice.errors import DataError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.fields import Fields, finite, number
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.kind import read_told
-from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.method import FitRun, Method, Preset, read_told
 from suffice.policies.micp.policy import UNSTATED_WEIGHT, Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import CALIBRATE, OPTIMIZE, MiCPSettings
@@ -35,11 +34,7 @@ class MiCP(Method):
     )
     reads = (frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT}))
     main_field = "stops"
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """Those of both presets."""
-        del preset
-        return MiCPSettings
+    options = MiCPSettings
 
     def fit(
         self,
@@ -56,13 +51,13 @@ class MiCP(Method):
         return fit_micp(measures, preset, split, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
-        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
         del file
         fields = Fields(document)
         fields.need("alpha", "rounds", "samples", "stops", "answer_set")
         match = fields.of("match", dict, {"score": "em"})
         chosen = fields.of("filter", dict)
-        budget = fields.part("budget")
+        budget, clusters = fields.part("budget"), fields.part("clusters")
         budget.number("weight", UNSTATED_WEIGHT)
         fields.part("fitted_on").part("loop")
         return MiCPPolicy(
@@ -73,7 +68,11 @@ class MiCP(Method):
             final=_or_below_all(fields.of("answer_set", dict), "confidence"),
             stop_on=document.get("stop_on", "entropy"),
             penalty=fields.number("penalty", 0.0),
-            clusters=_read_clusters(fields.part("clusters")),
+            clusters=Clusters(
+                by=clusters.one_of("by", CLUSTERINGS, "string"),
+                cosine=clusters.number_or_none("cosine"),
+                encoder=clusters.of("encoder", str),
+            ),
             match=Match(
                 f1=None if match.get("score") == "em" else number(match.get("at_least"), "match")
             ),
@@ -83,14 +82,6 @@ class MiCP(Method):
             budget=budget.document,
             **read_told(fields),
         )
-
-
-def _read_clusters(fields: Fields) -> Clusters:
-    return Clusters(
-        by=fields.one_of("by", CLUSTERINGS, "string"),
-        cosine=fields.number_or_none("cosine"),
-        encoder=fields.of("encoder", str),
-    )
 
 
 def _read_stop(stop: object) -> Threshold:

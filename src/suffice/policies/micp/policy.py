@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.fields import known
-from suffice.policies.draws import lot, lots
+from suffice.numbers.units import lots
+from suffice.policies.method import loop_needs
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.needs import loop_needs
 from suffice.protocols import (
     AnswerSet,
     ClusterNeeds,
@@ -195,14 +195,11 @@ class MiCPPolicy:
                 penalty=self.penalty,
             ),
             max_rounds=self.rounds,
-            earliest=self._earliest,
+            earliest=next(
+                (t for t, stop in enumerate(self.stops, 1) if stop.value > -math.inf), self.rounds
+            ),
             loop=self.fitted_on.get("loop", {}),
         )
-
-    @property
-    def _earliest(self) -> int:
-        stops = enumerate(self.stops, start=1)
-        return next((number for number, stop in stops if stop.value > -math.inf), self.rounds)
 
     @property
     def weight(self) -> float:
@@ -211,9 +208,9 @@ class MiCPPolicy:
 
     @property
     def _summary(self) -> str:
-        name = "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
         rounds = "; ".join(
-            f"round {number}: {_shown(stop, name)}" for number, stop in enumerate(self.stops, 1)
+            f"round {number}: {_shown(stop, self._score_name)}"
+            for number, stop in enumerate(self.stops, 1)
         )
         enters = "every cluster" if self.final == -math.inf else f"confidence >= {self.final:.4g}"
         return f"{rounds or 'no early stop'}; answer set: {enters}"
@@ -255,7 +252,7 @@ class MiCPPolicy:
             against = "<" if score < threshold.value else ">="
             said = f"= {score:.4g} {against} {threshold.value:.4g}"
         else:
-            drawn = lot(f"{self.seed}:{round_number}", table.question_ids[question])
+            drawn = float(lots(f"{self.seed}:{round_number}", [table.question_ids[question]])[0])
             shown["lot"] = drawn
             against = (
                 f"{drawn:.3g} {'<' if drawn < threshold.share else '>='} {threshold.share:.3g}"

@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
-from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded_finds
+from suffice.policies.micp.relevance_filter import (
+    RelevanceFilter,
+    refound_notes,
+    retention,
+    scored_by,
+    unrecorded_finds,
+)
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
 from suffice.scoring import Match
 from suffice.signals.columns.answers import ScoredAnswers
-from suffice.signals.columns.questions import blocks, only_columns
-from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.samples import (
     Clustering,
     cluster_of_samples,

@@ -142,9 +142,6 @@ class MiCPSettings:
         if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
             raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
         Match(f1=self.match_f1)
-        self._refuse_search_beside_levels()
-
-    def _refuse_search_beside_levels(self) -> None:
         for searched, default in (("objective", "rounds"), ("grid", "box"), ("steps", 10)):
             if self.allocation is not None and getattr(self, searched) != default:
                 raise UsageError(

@@ -24,7 +24,7 @@ from suffice.numbers.conformal.order_statistics import (
     lower_order_statistic,
     tied_threshold,
 )
-from suffice.policies.draws import lots
+from suffice.numbers.units import lots
 from suffice.policies.method import Preset
 
 if TYPE_CHECKING:
@@ -124,32 +124,6 @@ def calibrate(
     questions whose right answer some round samples; ties are broken by lot. ``published`` (Eq. 12, 13
     and 16 as we read them): U_t holds those of them that no earlier rule stopped; the budget is sum
     (1 - a_t) alpha_t + rho alpha_f = alpha; stopping is strict.
-
-    Examples
-    --------
-    Four questions over two rounds: two sample the right answer in round 1, one in round 2, one never.
-
-    >>> data = Sampled(
-    ...     score=np.array([[0.1, 0.1], [0.2, 0.1], [0.6, 0.3], [0.9, 0.8]]),
-    ...     best_gold=np.array([[0.9, 0.9], [0.8, 0.8], [-np.inf, 0.5], [-np.inf, -np.inf]]),
-    ...     draws=np.full((4, 2), 0.5),
-    ... )
-    >>> found = calibrate(data, Fraction(1, 2), [Fraction(1, 3)], "corrected")
-
-    U_1 = {0.6, 0.9}; rank 1/3 (2 + 1) = 1 is 0.6, and half of what ties with it stops. That spends
-    1/3 (2 + 1) / (4 + 1) = 1/5; the answer set gets alpha_f = (1/2 - 1/5) (4 + 1) / (3 + 1) = 3/8, whose
-    rank floor(3/8 (3 + 1)) = 1 among the confidences 0.5, 0.8, 0.9 is 0.5:
-
-    >>> found.stops[0].value, found.stops[0].share, found.final, str(found.alpha_final)
-    (0.6, 0.5, 0.5, '3/8')
-    >>> evaluate(data, found).stop.tolist(), evaluate(data, found).covered.tolist()
-    ([1, 1, 2, 2], [True, True, True, True])
-
-    ``published`` charges round 1 with its share of unanswerable questions, 1/3 * 2/4 = 1/6, and divides
-    the rest by rho = 3/4: alpha_f = (1/2 - 1/6) / (3/4) = 4/9:
-
-    >>> str(calibrate(data, Fraction(1, 2), [Fraction(1, 3)], "published").alpha_final)
-    '4/9'
     """
     find = _BY_PRESET[preset]
     levels = tuple(min(max(level, Fraction(0)), Fraction(1)) for level in alpha_rounds)

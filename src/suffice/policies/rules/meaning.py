@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.numbers.units import lots
 from suffice.policies.rules.syntax import (
     And,
     AtLeast,
@@ -273,9 +274,7 @@ class RuleColumns:
     @cached_property
     def coins(self) -> NDArray[np.float64]:
         """Every question's own draw, (n_questions,)."""
-        from suffice.policies.draws import COIN, lots
-
-        return lots(COIN, self.question_ids)
+        return lots("coin", self.question_ids)
 
 
 def rule_fires(

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.options import Option
-from suffice.policies.method import CalibratedSettings, FitRun, Method, Preset
-from suffice.policies.rules.kind import RuleKind
+from suffice.policies.method import CalibratedSettings, FitRun, Method, Preset, RuleKind
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -34,11 +33,7 @@ class Rule(RuleKind, Method):
     name = "rule"
     summary = "a rule of your own with its calibrated(...) and base_rate() fitted"
     presets = ("corrected",)
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """The rule and its calibrator."""
-        del preset
-        return RuleSettings
+    options = RuleSettings
 
     def fit(
         self,

@@ -12,8 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.fields import known
-from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
+from suffice.numbers.fields import Fields, known, probability_or_none
+from suffice.numbers.maps.per_round import (
+    PerRoundCalibrator,
+    calibrator_document,
+    read_calibrator,
+)
+from suffice.policies.method import loop_needs, read_abstention
 from suffice.policies.rules.meaning import (
     AtRound,
     RuleColumns,
@@ -162,8 +167,6 @@ class RulePolicy:
     @property
     def needs(self) -> LoopNeeds:
         """What its signals need of a loop."""
-        from suffice.policies.needs import loop_needs
-
         return loop_needs(self.specs, returns=self.answer)
 
     @property
@@ -285,3 +288,25 @@ class RulePolicy:
             "answer": None if self.answer == "latest" else self.answer,
         }
         return {name: part for name, part in parts.items() if part is not None}
+
+
+def read_rule(document: Mapping[str, Any]) -> RulePolicy:
+    """The rule of a document, with its fitted maps."""
+    fields = Fields(document)
+    fields.need("rule")
+    rates = [probability_or_none(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
+    parts = fields.of("calibrators", dict, {})
+    return RulePolicy(
+        rule=fields.of("rule", str),
+        calibrators={
+            name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
+        },
+        base_rates=tuple(math.nan if rate is None else rate for rate in rates),
+        kind=document["kind"],
+        preset=fields.of("preset", str),
+        own_signals=fields.strings("own_signals") or (),
+        abstention=read_abstention(fields),
+        fitted_on=fields.of("fitted_on", dict, {}),
+        guarantee=fields.of("guarantee", dict, {}),
+        answer=fields.of("answer", str, "latest"),
+    )

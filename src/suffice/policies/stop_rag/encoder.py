@@ -203,10 +203,7 @@ class TextEncoder:
 
 @contextmanager
 def _standing_in(layers: Sequence[Any], give: Callable[[Any], Any], outputs: int) -> Iterator[None]:
-    """Inside, these layers do no work: each hands on what ``give`` makes of its input.
-
-    ``outputs``: how many things a layer returns in a tuple; 0: the vectors alone.
-    """
+    """Inside, these layers do no work: each hands on what ``give`` makes of its input."""
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         vectors = give(args[0] if args else kwargs["hidden_states"])

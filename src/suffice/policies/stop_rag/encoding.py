@@ -252,10 +252,7 @@ class Tokenizer:
 
 
 def _word_numbers(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """The word each token belongs to; what is no letter or digit is a word of its own.
-
-    A token belongs to the word its last character lies in, since some begin with a blank.
-    """
+    """The word each token belongs to; what is no letter or digit is a word of its own."""
     word_at = {}
     for number, match in enumerate(_WORD.finditer(text)):
         word_at.update(dict.fromkeys(range(*match.span()), number))

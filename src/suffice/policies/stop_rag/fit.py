@@ -26,8 +26,12 @@ from suffice.policies.stop_rag.settings import (
     StopRAGSettings,
     TrainSettings,
 )
-from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
-from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
+from suffice.policies.stop_rag.signal_network import (
+    SignalModel,
+    SignalTrajectories,
+    free_inputs,
+    train_signal_network,
+)
 from suffice.policies.stop_rag.states import (
     REWARDS,
     Rewards,

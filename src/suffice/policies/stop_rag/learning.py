@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
-from suffice.policies.stop_rag.encoding import Encoded, Tokens, Truncation
+from suffice.policies.stop_rag.encoding import Tokens, Truncation
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import Precision, TrainSettings
-from suffice.policies.stop_rag.states import States, StateTexts, rounds_of
+from suffice.policies.stop_rag.states import States, rounds_of
 from suffice.policies.stop_rag.training import (
     BatchValues,
     RewardTable,
@@ -48,7 +48,9 @@ class TextLearner:
         on_read: Callable[[int, int], None] | None = None,
     ) -> None:
         self.network = network
-        self.encoded = network.tokenizer.encode(map(_without_last, chain(*parts)))
+        self.encoded = network.tokenizer.encode(
+            replace(states, documents=states.documents[:-1]) for states in chain(*parts)
+        )
         self.truncation: Truncation = self.encoded.truncation
         self._starts = (0, len(parts[0]))
         self._bfloat16 = precision == "bfloat16"
@@ -58,7 +60,11 @@ class TextLearner:
     @property
     def digest(self) -> str:
         """SHA-256 of the tokens learned from."""
-        return _digest(self.encoded)
+        digest = hashlib.sha256()
+        for text in self.encoded.texts:
+            digest.update(np.array([len(text.ids), *text.ids], np.int64).tobytes())
+        digest.update(repr(self.encoded.reads).encode())
+        return digest.hexdigest()
 
     @property
     def tokens(self) -> float:
@@ -173,10 +179,7 @@ class TextLearner:
 
 
 class _Activations:
-    """What enters the first trained layer, for every text, in float16, as far as memory is allowed.
-
-    What is not kept is rounded alike, so that the limit changes nothing but time.
-    """
+    """What enters the first trained layer, for every text, in float16, as far as memory is allowed."""
 
     def __init__(
         self,
@@ -242,18 +245,6 @@ def _autocast(device: Any, *, on: bool) -> AbstractContextManager[Any]:
     return context
 
 
-def _without_last(states: StateTexts) -> StateTexts:
-    return StateTexts(question=states.question, documents=states.documents[:-1])
-
-
-def _digest(encoded: Encoded) -> str:
-    digest = hashlib.sha256()
-    for text in encoded.texts:
-        digest.update(np.array([len(text.ids), *text.ids], np.int64).tobytes())
-    digest.update(repr(encoded.reads).encode())
-    return digest.hexdigest()
-
-
 _PLACES = frozenset(
     {"encoder", "device", "cache_bytes", "precision"}
 )  # change no result by themselves
@@ -304,8 +295,10 @@ def train_network(
 ) -> TrainedNetwork:
     """Build a network and train it; the same inputs on the same machine give the same weights."""
     torch = torch_module()
-    device = _device(settings.device)
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    device = automatic if settings.device == "auto" else settings.device
     encoder = TextEncoder.load(settings.encoder, device=device)
+    own_precision: Precision = "bfloat16" if computes_in_bfloat16(encoder.device) else "float32"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         network = build_network(encoder, settings)
@@ -313,7 +306,7 @@ def train_network(
         network,
         (training.states, validation.states),
         cache_bytes=settings.cache_bytes,
-        precision=_precision(settings.precision, encoder),
+        precision=own_precision if settings.precision == "auto" else settings.precision,
         on_read=None
         if progress is None
         else lambda done, total: progress(TrainingProgress(stage="read", done=done, total=total)),
@@ -333,18 +326,6 @@ def train_network(
         truncation=learner.truncation,
         notes=_notes(training, validation, learner.truncation, network),
     )
-
-
-def _device(name: str) -> str:
-    if name != "auto":
-        return name
-    return "cuda" if torch_module().cuda.is_available() else "cpu"
-
-
-def _precision(asked: Precision, encoder: TextEncoder) -> Precision:
-    if asked != "auto":
-        return asked
-    return "bfloat16" if computes_in_bfloat16(encoder.device) else "float32"
 
 
 def _notes(

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, plain_file
 from suffice.numbers.fields import Fields
-from suffice.policies.kind import read_told, weights_beside
-from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.method import FitRun, Method, Preset, read_told, weights_beside
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
-from suffice.policies.stop_rag.signal_model import SignalModel
+from suffice.policies.stop_rag.signal_network import SignalModel
 from suffice.policies.stop_rag.text_model import TextModel
 
 if TYPE_CHECKING:
@@ -36,13 +35,9 @@ class StopRAG(Method):
         "and threshold are chosen on the split validation where the traces have it, else on 20% of --split"
     )
     main_field = "network"
+    options = StopRAGSettings
     quick = False
     variants = MappingProxyType({"signals": MappingProxyType({"features": "signals"})})
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """Those of both presets."""
-        del preset
-        return StopRAGSettings
 
     def fit(
         self,

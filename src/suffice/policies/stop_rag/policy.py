@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.fields import known
-from suffice.policies.method import Preset
-from suffice.policies.needs import loop_needs
+from suffice.policies.method import Preset, loop_needs
 from suffice.policies.stop_rag.settings import TARGETS, Target
 from suffice.protocols import (
     Explanation,

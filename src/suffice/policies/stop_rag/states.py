@@ -75,8 +75,6 @@ def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
     Rounds with the same scores in another order have the same reward, to the bit. A sample that
     occurs again for a question is scored once.
 
-    Notes
-    -----
     Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
     samples a round.
     """
@@ -136,9 +134,8 @@ class MeanScores:
     def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
         """Those of a record."""
         from suffice.measures.scores import gold_answers
-        from suffice.signals.columns.questions import blocks, only_columns
-        from suffice.signals.columns.rounds import RoundColumns
-        from suffice.signals.columns.sums import segment_means
+        from suffice.signals.columns.ragged import segment_means
+        from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
@@ -261,7 +258,7 @@ def texts_of_traces(traces: TraceSet) -> RecordedStates:
     if is_veiled(traces.origin.run):
         raise UsageError(
             f"the network reads texts, and {traces.origin.source} holds names in their place: learn from its "
-            "signals with --features signals (bench: --variants signals), or from the record itself"
+            "signals with --features signals, or from the record itself"
         )
     return RecordedStates(traces)
 
@@ -281,7 +278,7 @@ class RecordedStates:
         return list(map(int, self._traces.last_rounds))
 
     def __iter__(self) -> Iterator[StateTexts]:
-        from suffice.signals.columns.questions import blocks, only_columns
+        from suffice.signals.columns.rounds import blocks, only_columns
 
         for block in blocks(only_columns(self._traces, "question", "passages"), _AT_ONCE):
             yield from _texts_of(block)

@@ -19,7 +19,7 @@ from suffice.policies.stop_rag.encoder import PURPOSE, TextEncoder, torch_module
 from suffice.policies.stop_rag.network import NetworkShape, QNetwork
 from suffice.policies.stop_rag.states import StateTexts, texts_of_traces, texts_of_view
 from suffice.protocols import Signal
-from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView
 
@@ -189,10 +189,7 @@ class TextModel:
 
 
 class _Lazy:
-    """A network that is built when it is first asked.
-
-    The newest view is scored once for both signals; each thread remembers its own.
-    """
+    """A network that is built when it is first asked."""
 
     def __init__(self, model: TextModel) -> None:
         self._model = model

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -18,15 +18,16 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, torch_module
 from suffice.policies.stop_rag.settings import Schedule
 from suffice.policies.stop_rag.targets import (
+    Choice,
     binary_labels,
     binary_loss,
     check_training,
     check_validation,
+    choose_threshold,
     informative,
     q_lambda,
     value_loss,
 )
-from suffice.policies.stop_rag.threshold import Choice, choose_threshold
 from suffice.trace.durable import replace_file
 
 Run = Mapping[str, Any]
@@ -416,15 +417,7 @@ def _part(tensors: dict[str, Any], start: str) -> dict[str, Any]:
 
 
 def _evaluation_json(validation: Validation) -> dict[str, Any]:
-    choice = validation.choice
-    return {
-        "step": validation.step,
-        "loss": validation.loss,
-        "threshold": choice.threshold,
-        "score": choice.score,
-        "mean_rounds": choice.mean_rounds,
-        "candidates": choice.candidates,
-    }
+    return {"step": validation.step, "loss": validation.loss, **asdict(validation.choice)}
 
 
 def _evaluation(entry: dict[str, Any]) -> Validation:
@@ -475,8 +468,6 @@ def train(
     that is rarer) a threshold is chosen on validation; the weights with the best mean reward there are
     kept, of equal ones those with fewer rounds, then the later ones.
 
-    Notes
-    -----
     Paper 1, section 4.2 and appendices B and C. Published: targets, loss, optimiser; the rest is ours.
     """
     plan = Plan.make(data[0], settings, learner.tokens)

@@ -16,9 +16,8 @@ from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.numbers.units import numbered_units, unit_means
+from suffice.numbers.units import lots, numbered_units, unit_means
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.draws import lots
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
@@ -27,7 +26,6 @@ from suffice.replay.choose.families import FamilySettings, build_family, paid_by
 from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.paths import budgets_below
 from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.run.engine import ReplaySettings
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import (
     AskedPolicy,
@@ -37,7 +35,7 @@ from suffice.replay.run.named_policies import (
     numbered,
     runnable,
 )
-from suffice.replay.run.runs import Runner
+from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
 
 LATEST, MAJORITY = "latest", "majority"
@@ -316,7 +314,6 @@ class Kept:
                     cost_model=settings.cost_model,
                     answer=answer,
                 ),
-                kept.traces.n_rounds,
             )
             for answer in answers
         }

@@ -15,8 +15,7 @@ from suffice.measures.seen import record_banners
 from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
-from suffice.policies.method import FitRun, Fitted, Method, Preset
-from suffice.policies.rules.kind import RuleKind
+from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.candidates import Candidate, betting_orders
 from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules

@@ -455,7 +455,7 @@ class Choice(Tabular):
 
     def _stopped_wrong(self) -> str:
         """How often it is wrong where the full budget is right."""
-        if self.measured.taken is None or self.result.cut is not None or self.in_full:
+        if self.result.cut is not None or self.in_full:
             return ""
         return (
             f"On {self.wrong_count:,} of {len(self.measured.stops):,} questions it stops with a wrong answer "

@@ -45,8 +45,8 @@ from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
 from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
 from suffice.replay.run.answer_choice import answer_rounds
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
 from suffice.results.formats import percent
@@ -449,7 +449,7 @@ def _wrong(
     """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
     policy = next(one for one in result.policies if one.name == chosen.policy.name)
-    if policy.taken is None or measures.seen is not None:
+    if measures.seen is not None:
         return []
     rows = np.arange(traces.n_questions)
     wrong = scored.em[rows, policy.answers - 1] < 1.0

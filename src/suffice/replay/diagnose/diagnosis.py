@@ -20,7 +20,7 @@ from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
 from suffice.replay.diagnose.tables import diagnosis_tables
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import fixed_names
-from suffice.replay.run.results import NOT_KEPT, ReplayResult
+from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -103,18 +103,12 @@ def diagnosis(
         seed=settings.signals.seed,
     )
     result = comparison.result
-    selective: tuple[SelectiveResult, ...] = ()
-    types: tuple[TypeBreakdown, ...] = ()
-    if result.question_ids is not None:
-        selective = selective_prediction(comparison.measures, result, asked)
-        types = breakdown(comparison.measures, result)
+    selective = selective_prediction(comparison.measures, result, asked)
+    types = breakdown(comparison.measures, result)
     notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
     confident = {result.policy for result in selective}
-    if result.question_ids is None:
-        of = "scores of single questions, which question types and confidences are judged by,"
-        notes.append(NOT_KEPT.format(of=of))
-    elif named and comparison.result.labelled and settings.confidence is None:
+    if named and comparison.result.labelled and settings.confidence is None:
         notes += [
             f"{policy.label} has no confidence of its own; name a signal with --confidence, in Python "
             "with confidence="

@@ -15,7 +15,6 @@ from suffice.numbers.fields import known
 from suffice.protocols import AnswerSet, CalibratedPolicy, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
-from suffice.replay.run.engine import again
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
@@ -96,8 +95,7 @@ def report_data(
 
     Of more than ``most_stories`` questions as many of each kind are told as there are room for, drawn by the
     replay's seed. A kind is a question type and an outcome: right or wrong at the full budget and where the
-    first policy that decides by what it reads stops. Where the replay keeps no single question the full
-    budget alone tells the kinds, and those drawn are replayed again.
+    first policy that decides by what it reads stops.
     """
     measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
@@ -110,19 +108,14 @@ def report_data(
         if policy.policy is not None
     }
     drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
-    if result.question_ids is None:
-        some = measures.take(np.isin(np.arange(record.n_questions), drawn))
-        stories = report_data(some, again(result, some)).stories
-    else:
-        turns = np.argsort(drawn).tolist()
-        told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
-        stories = tuple(
-            replace(
-                _story(index, question, result, _Shown(table, tuple(shown), scored, read)),
-                turn=turn,
-            )
-            for index, turn, question in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+    turns = np.argsort(drawn).tolist()
+    told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
+    stories = tuple(
+        replace(
+            _story(index, question, result, _Shown(table, tuple(shown), scored, read)), turn=turn
         )
+        for index, turn, question in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+    )
     return ReportData(
         result=result,
         stories=stories,
@@ -155,7 +148,7 @@ _UNKNOWN = -1.0
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
     """Equal where questions are of one type and went alike, by these in words, (n_questions,)."""
-    adaptive = (policy for policy in result.policies if policy.adaptive and policy.taken)
+    adaptive = (policy for policy in result.policies if policy.adaptive)
     deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
     ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]

@@ -86,17 +86,14 @@ def refuse_unusable(
 ) -> None:
     """Refuse signals that are undefined or constant on the tune split, or know later rounds.
 
-    ``traces`` may be the flags of a trace set. Of a record so large that memory decides only the questions of
-    the tune split are looked at.
+    ``traces`` may be the flags of a trace set.
     """
     names = tuple(dict.fromkeys(names))
-    if isinstance(traces, Mapping):
-        flags = traces
-    else:
-        measures = Measures.of(traces)
-        if measures.keeps_little and measures.traces.in_split(tune_split).any():
-            measures = measures.only_split(tune_split)  # they are enough to show look-ahead too
-        flags = signal_flags(measures, names, tune_split=tune_split)
+    flags: Mapping[str, Sequence[Flag]] = (
+        traces
+        if isinstance(traces, Mapping)
+        else signal_flags(traces, names, tune_split=tune_split)
+    )
     told = [
         f"signal {name!r} {flag.message}"
         for name in names

@@ -17,8 +17,7 @@ from suffice.measures.scores import Outcomes
 from suffice.numbers.series import running_best
 from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
 from suffice.scoring import AnswerChoice
-from suffice.signals.available import lack
-from suffice.signals.table import SignalTable, answer_votes, declared
+from suffice.signals.table import answer_votes, declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +47,9 @@ class AnswerRounds:
 
 
 def answer_rounds(
-    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None, *, part: bool = False
+    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
 ) -> AnswerRounds:
     """Whose answer a policy returns that stops after any round; ``None``: one that reads nothing.
-
-    Of a ``part`` of a record, what it lacks throughout is undefined there: other parts may hold it.
 
     Where ``choice`` is the latest answer, the policy's own choice holds.
 
@@ -72,7 +69,7 @@ def answer_rounds(
             "by gold answers or scores (--metric f1, --metric score), or leave out --answer, and policies "
             "that choose one"
         )
-    values, reads = _preference(measures, choice, policy, part=part)
+    values, reads = _preference(measures, choice, policy)
     if values is None:
         return AnswerRounds(rounds=latest)
     usable = np.isfinite(values) & measures.traces.exists
@@ -83,47 +80,23 @@ def answer_rounds(
 
 
 def _preference(
-    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None, *, part: bool
+    measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
 ) -> tuple[NDArray[np.float64] | None, CostReads]:
     """How much each round's answer is preferred, (n_questions, n_rounds), and what that reads."""
     traces = measures.traces
     if choice.rule == "majority":
         return measures.derived(answer_votes)[0], cost_reads([declared("abstained", traces)])
     if choice.signal:
-        own = (choice.signal,) if part else ()
-        specs: Sequence[Signal] = (declared(choice.signal, traces, also=own),)
+        specs: Sequence[Signal] = (declared(choice.signal, traces),)
     elif isinstance(policy, ConfidentPolicy):
         specs = policy.specs
     else:
         return None, CostReads()
-    table = signals_of_part(measures, specs) if part else measures.signals(specs)
+    table = measures.signals(specs)
     if isinstance(policy, ConfidentPolicy) and not choice.signal:
         return policy.confidence(table), cost_reads(specs)
     values = table.signal(specs[0].name)
     return -values if choice.rule == "lowest" else values, cost_reads(specs)
-
-
-def signals_of_part(
-    measures: Measures, specs: Sequence[Signal], n_rounds: int | None = None
-) -> SignalTable:
-    """Signals of a part of a record, in so many rounds (``None``: its own).
-
-    One that the part lacks throughout is undefined in it: whether the record holds it, others tell.
-    """
-    traces = measures.traces
-    table = measures.signals([spec for spec in specs if lack(spec, traces) is None])
-    more = 0 if n_rounds is None else n_rounds - table.n_rounds
-    absent = np.full((table.n_rounds, table.n_questions), np.nan)
-
-    def wide(name: str) -> NDArray[np.float64]:
-        rounds_first = table.values[name].T if name in table.values else absent
-        return np.pad(rounds_first, ((0, more), (0, 0)), constant_values=np.nan).T
-
-    return SignalTable(
-        values={spec.name: wide(spec.name) for spec in specs},
-        exists=np.pad(table.exists, ((0, 0), (0, more))),
-        question_ids=table.question_ids,
-    )
 
 
 def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:

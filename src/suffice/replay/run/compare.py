@@ -15,7 +15,6 @@ from suffice.policies.file import policy_hash
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import (
     AskedPolicy,
     LeftOut,
@@ -26,12 +25,13 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import metric_of_labels
-from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
 

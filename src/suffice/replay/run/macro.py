@@ -18,7 +18,6 @@ from suffice.numbers.units import numbered_units, unit_means
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import interpolate
 from suffice.replay.run.references import CLOSED_BOOK
-from suffice.replay.run.results import NOT_KEPT
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
@@ -229,10 +228,6 @@ def _over_fixed(sets: Sequence[Array], fixed: Sequence[int], number: int) -> Arr
 
 def _set(comparison: Comparison, *, by_id: bool) -> _Set:
     result = comparison.result
-    if result.question_ids is None:
-        raise UsageError(
-            NOT_KEPT.format(of="scores of single questions, which means over sets need,")
-        )
     if any(policy.kind == CLOSED_BOOK for policy in result.policies):
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
     scored = comparison.measures.scores(result.f1_kind)

@@ -14,7 +14,6 @@ import numpy as np
 from suffice._version import VERSION
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals.sums import from_sums
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.policies.fitting import fit_rule
@@ -163,8 +162,6 @@ def runnable(
             left_out.append(LeftOut(name=policy.name, reason=str(reason)))
         else:
             built.append((policy.name, candidate))
-    if from_sums(measures.traces.n_questions):
-        measures = measures.first_shard()  # what a policy cannot read there it can read nowhere
     measure_together(measures, [candidate for _, candidate in built], f1_kind)
     able = []
     for name, candidate in built:

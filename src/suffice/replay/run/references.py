@@ -14,7 +14,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen
-from suffice.replay.run.results import NOT_KEPT, ReplayResult
+from suffice.replay.run.results import ReplayResult
 from suffice.trace.rounds.table import TraceSet
 
 CLOSED_BOOK = "closed-book"
@@ -62,10 +62,8 @@ def of_rounds(result: ReplayResult) -> ReplayResult:
 
 def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
     """The measures of the traces, which must be those of the replay."""
-    if result.question_ids is None:
-        raise UsageError(NOT_KEPT.format(of="scores and costs of single questions"))
     measures = Measures.of(traces).by(result.metric.name)
-    if measures.traces.question_ids != result.question_ids:
+    if measures.traces.question_ids != tuple(result.question_ids):
         raise UsageError(
             f"the replay has {result.questions} questions and these traces "
             f"{measures.traces.n_questions} others; pass the traces that were replayed"

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.costs.usage import COSTS, CostModel
-from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.sums import SUMS_ABOVE, draws_in_words
+from suffice.numbers.intervals.sums import draws_in_words
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, PastCuts, cut_table
@@ -26,10 +25,6 @@ from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 
-NOT_KEPT = (
-    f"{{of}} are not kept in a replay of more than {SUMS_ABOVE:,} questions; replay fewer: one split "
-    "(--split), or some that are drawn (--sample N)"
-)
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
@@ -47,17 +42,6 @@ class Taken:
     stops: NDArray[np.int16]
     answers: NDArray[np.int16]
     weights: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """What is told of the questions of a large record: how many units stop at each round, by round.
-
-    ``undefined`` questions have no confidence there (``None``: the policy has none).
-    """
-
-    stops: Mapping[int, float]
-    undefined: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +64,6 @@ class PolicyResult:
     its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
     gives them. ``at_stops`` has the scores and costs of every question, and what of them lies past a cut:
     means that are not known for that are ``None``, ``mean_rounds`` and ``p95_rounds`` NaN.
-
-    Of more than :data:`~suffice.numbers.intervals.sums.SUMS_ABOVE` questions, none of them cut, no question's
-    figures are kept: ``taken`` and ``confidence`` are ``None``, ``at_stops`` is empty, and ``counted`` has
-    what is told of all of them.
     """
 
     name: str
@@ -96,7 +76,7 @@ class PolicyResult:
     mean_rounds: float
     costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
     beyond_record: int
-    taken: Taken | None = field(default=None, metadata=_ELSEWHERE)
+    taken: Taken = field(metadata=_ELSEWHERE)
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
@@ -114,7 +94,6 @@ class PolicyResult:
     label: str = field(default="", metadata=_ELSEWHERE)
     max_rounds: int | None = field(default=None, metadata=_ELSEWHERE)
     at_stops: AtStops = field(default_factory=AtStops, metadata=_ELSEWHERE)
-    counted: Counted | None = field(default=None, metadata=_ELSEWHERE)
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -134,24 +113,16 @@ class PolicyResult:
     @property
     def stops(self) -> NDArray[np.int16]:
         """The round taken, (n_questions,)."""
-        return self._taken.stops
+        return self.taken.stops
 
     @property
     def answers(self) -> NDArray[np.int16]:
         """The round whose answer is returned, (n_questions,)."""
-        return self._taken.answers
-
-    @property
-    def _taken(self) -> Taken:
-        if self.taken is None:
-            raise UsageError(NOT_KEPT.format(of="the stops of single questions"))
-        return self.taken
+        return self.taken.answers
 
     @property
     def undefined(self) -> int | None:
         """Questions at whose stop its confidence is undefined; ``None``: it has none."""
-        if self.counted is not None:
-            return self.counted.undefined
         return None if self.confidence is None else int(np.isnan(self.confidence).sum())
 
     def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
@@ -167,13 +138,11 @@ class PolicyResult:
 
         Those whose stop was not seen are not among them.
         """
-        if self.counted is not None:
-            return dict(self.counted.stops)
         rounds, at = np.unique(self.stops, return_inverse=True)
-        weights = np.nan_to_num(self._taken.weights)
+        weights = np.nan_to_num(self.taken.weights)
         return counts_by_round(rounds, np.bincount(at, weights, len(rounds)).astype(np.float64))
 
-    def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
+    def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
         entry = {
             **self.metric.unknown,
@@ -194,7 +163,7 @@ class PolicyResult:
             entry["answer_rounds"] = dict(zip(question_ids, self.answers.tolist(), strict=True))
         return entry
 
-    def _past_as_json(self, past: PastCuts, question_ids: tuple[str, ...] | None) -> dict[str, Any]:
+    def _past_as_json(self, past: PastCuts, question_ids: Sequence[str] | None) -> dict[str, Any]:
         """``range`` by the names of the entry, the weights in short, with ids also every question's."""
         document = fields_as_json(past)
         names: dict[str, str] = {name: self.metric.key(name) for name in SCORES}
@@ -216,8 +185,7 @@ class ReplayResult(Tabular):
     at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
     ``answer`` says which of the answers up to the stop is scored.
     ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
-    worth less than they look. ``question_ids`` is ``None`` where no question's figures are kept, see
-    :class:`PolicyResult`. ``cut`` says what questions were cut and what stands for them.
+    worth less than they look. ``cut`` says what questions were cut and what stands for them.
     """
 
     questions: int
@@ -232,7 +200,7 @@ class ReplayResult(Tabular):
     source: str = field(metadata={"json": "traces"})
     policies: tuple[PolicyResult, ...] = field(metadata=_ELSEWHERE)
     frontier: Frontier | None = field(metadata=_ELSEWHERE)
-    question_ids: tuple[str, ...] | None = field(metadata=_ELSEWHERE)
+    question_ids: Sequence[str] = field(metadata=_ELSEWHERE)
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
@@ -245,7 +213,7 @@ class ReplayResult(Tabular):
     @property
     def draws(self) -> str:
         """What its intervals are taken from, in words."""
-        return draws_in_words(self.questions if self.question_ids is None else self.labelled)
+        return draws_in_words(self.labelled)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -310,8 +278,6 @@ class ReplayResult(Tabular):
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
-        if per_question and self.question_ids is None:
-            raise UsageError(NOT_KEPT.format(of="the stops of single questions"))
         ids = self.question_ids if per_question else None
         spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {

@@ -26,7 +26,7 @@ _KEY = "suffice"
 _TENSORS = ("pole", "weights")
 _MOST_HEADER = 65_536  # bytes
 _KEPT_TEXTS = 4096  # vectors of words and steps come again and again; 6 MB with MiniLM
-_RETRAIN = "python -m suffice.bench.training.contradiction --out FILE"
+_RETRAIN = "python -m studies.training contradiction --out FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class CrossEncoderReranker:
     def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
         """Load a folder, or a model by its name on the Hub.
 
-        A folder that ``python -m suffice.bench.training.reranker`` wrote is an
+        A folder that ``python -m studies.training reranker`` wrote is an
         :class:`~suffice.retrieval.pairs.interaction_encoder.InteractionModel`; every other one, and a
         name, is a cross-encoder of sentence-transformers.
         """

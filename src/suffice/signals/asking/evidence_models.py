@@ -57,15 +57,7 @@ def consistencies(
 ) -> tuple[float, float, float]:
     """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1].
 
-    Notes
-    -----
     Without passages all three are 0, as published. A vector without length has cosine 0 with all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> consistencies(np.array([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]]))[1:]
-    (1.0, 0.5)
     """
     if len(passages) == 0:
         return 0.0, 0.0, 0.0

@@ -61,37 +61,7 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
     mean. Samples that normalise alike are always together; those that normalise to nothing are a
     cluster of their own, since they are no answer.
 
-    Notes
-    -----
     The encoder reads the answers as written: without commas and hyphens "8-36 hours" is another number.
-
-    Examples
-    --------
-    With ``cosine=0.8``, so cut at distance 0.2: "1912" and "in 1912" have cosine 0.95, distance 0.05,
-    and are joined first. "the year 1912" has cosine 0.85 with "1912" and 0.77 with "in 1912". Drawn once
-    each, its mean cosine with the two is 0.81, above 0.8, and it joins them. Were "in 1912" drawn three
-    times, the mean over the four samples would be (0.85 + 3 * 0.77) / 4 = 0.79, and it would stay alone.
-
-    >>> import numpy as np
-    >>> class Drawn:
-    ...     name = "three vectors with the cosines above"
-    ...     concurrency = 1
-    ...     vectors = {
-    ...         "1912": [1.0, 0.0, 0.0],
-    ...         "in 1912": [0.95, 0.3122499, 0.0],
-    ...         "the year 1912": [0.85, -0.1200961, 0.5129118],
-    ...     }
-    ...     def encode(self, texts, *, role="passage"):
-    ...         return np.array([self.vectors[text] for text in texts], np.float32)
-    >>> cluster_samples(["1912", "in 1912", "the year 1912"], Drawn(), cosine=0.8)
-    (0, 0, 0)
-    >>> cluster_samples(["1912", *["in 1912"] * 3, "the year 1912"], Drawn(), cosine=0.8)
-    (0, 0, 0, 0, 4)
-
-    >>> from suffice.testing.encoders import HashingEncoder
-    >>> samples = ["Oslo", "Oslo city", "the Oslo", "", "Bergen"]
-    >>> cluster_samples(samples, HashingEncoder(), cosine=0.6)
-    (0, 0, 0, 3, 4)
     """
     check_cosine(cosine)
     strings = [answer_form(sample) for sample in samples]
@@ -105,7 +75,9 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
         clusters |= {
             name: names[labels.index(label)] for name, label in zip(names, labels, strict=True)
         }
-    return tuple(_first_positions([clusters[string] for string in strings]))
+    firsts: dict[str, int] = {}
+    joined = enumerate(clusters[string] for string in strings)
+    return tuple(firsts.setdefault(name, position) for position, name in joined)
 
 
 def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
@@ -147,11 +119,6 @@ def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> lis
     labels = linkage.fit_predict(distance[np.ix_(drawn, drawn)])
     firsts = np.cumsum([0, *counts[:-1]])
     return [int(labels[first]) for first in firsts]
-
-
-def _first_positions(names: Sequence[str]) -> list[int]:
-    firsts: dict[str, int] = {}
-    return [firsts.setdefault(name, position) for position, name in enumerate(names)]
 
 
 def clustering_stated(encoder: Encoder, cosine: float) -> dict[str, Any]:

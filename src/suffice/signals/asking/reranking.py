@@ -20,9 +20,8 @@ from suffice.errors import BackendError
 from suffice.protocols import Absence, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
 from suffice.signals.columns.listings import listings, unrecorded_so_far
-from suffice.signals.columns.ragged import ranges
+from suffice.signals.columns.ragged import ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.sums import segment_means
 from suffice.signals.evidence import seen_passages
 from suffice.signals.retrieval_scores import Array, Finite, unless_equal
 from suffice.signals.spec import RERANKS, SignalSpec

@@ -60,7 +60,7 @@ def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> Array:
     ``texts`` are in a normal form: single blanks between words, and none around them.
     """
     scores = np.zeros(len(first))
-    bits = _bits_of_words(texts)
+    bits = np.concatenate([np.zeros(0, np.uint64), *map(_bits_of_words, slices(texts))])
     perhaps = np.flatnonzero(bits[first] & bits[second])
     first, second = first[perhaps], second[perhaps]
     used = np.zeros(len(texts), bool)
@@ -80,11 +80,6 @@ def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> Array:
 # --- words ------------------------------------------------------------------------------------------
 def _bits_of_words(texts: pa.Array) -> NDArray[np.uint64]:
     """A bit for every word, (n_texts,): texts without a common bit have no common word."""
-    bits = [np.zeros(0, np.uint64), *(_bits_of_slice(part) for part in slices(texts))]
-    return np.concatenate(bits)
-
-
-def _bits_of_slice(texts: pa.Array) -> NDArray[np.uint64]:
     lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = pa.array([0, len(texts)], pa.int32())
     whole = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b" ")[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.signals.columns.answers import normal_forms
 from suffice.signals.columns.ragged import Ragged
 from suffice.signals.columns.texts import Texts
 from suffice.trace.lazy import LazyTable
@@ -108,7 +110,8 @@ class RoundColumns:
         if not isinstance(table, LazyTable) or column not in table.column_names:
             return Ragged.of(self._cells(column))
         return Ragged.reading(
-            lambda field: table.column(column, (field,) if field else ()), table.slimmest(column)
+            lambda field: table.column(column, (field,) if field else ()),
+            "".join(table.slimmest(column)),
         )
 
     def numbers(self, column: str) -> NDArray[np.float64]:
@@ -125,3 +128,33 @@ class RoundColumns:
     def answered(self) -> NDArray[np.bool_]:
         """Rows whose loop was asked for an answer, (n_rows,)."""
         return self.texts("answer").codes >= 0
+
+
+AT_ONCE = 20_000
+"""Questions whose texts are worked on together."""
+
+
+def only_columns(traces: TraceSet, *columns: str) -> TraceSet:
+    """The record with these columns only, as far as it has them, without its closed-book rounds."""
+    names = [n for n in ("question_id", "round", *columns) if n in traces.table.column_names]
+    table = traces.table.select(names)
+    return replace(traces, table=table, closed_book=table.slice(0, 0))
+
+
+def blocks(traces: TraceSet, questions: int | None = None) -> Iterator[TraceSet]:
+    """What lies in memory of a record by so many consecutive questions at a time."""
+    questions = AT_ONCE if questions is None else questions
+    ends, start = np.cumsum(traces.last_rounds, dtype=np.int64), 0
+    for stop in [*ends[questions - 1 : -1 : questions].tolist(), *ends[-1:].tolist()]:
+        yield replace(traces, table=traces.table.slice(start, stop - start))
+        start = stop
+
+
+def asked_in_both(first: TraceSet, second: TraceSet) -> list[str]:
+    """The questions that both records ask, in normal form, each once; blank ones are left out."""
+    one, other = (
+        pc.unique(normal_forms(pc.unique(traces.first_rounds("question")).drop_null()))
+        for traces in (first, second)
+    )
+    shared = one.filter(pc.and_(pc.is_in(one, value_set=other), pc.not_equal(one, "")))
+    return list(shared.to_pylist())

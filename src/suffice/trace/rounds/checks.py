@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
+from suffice.trace.reader import StoredFile, first_error
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     STOPPED_BY,
@@ -22,7 +23,7 @@ from suffice.trace.rounds.records import (
     not_a_stop,
     wrong_logprob,
 )
-from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
+from suffice.trace.rounds.schema import QUESTIONS, REQUIRED, USAGE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,27 @@ def row_problems(table: pa.Table) -> Iterator[Problem]:
     """Those that a row shows by itself."""
     for check in _ROW_CHECKS:
         yield from check(table)
+
+
+def refuse_problems(file: StoredFile, table: pa.Table, first_row: int) -> None:
+    """Refuse what is wrong with some columns of a file, of which these rows are read."""
+    problems = [*unanswered(file.version, table), *row_problems(table)]
+    if problems:
+        name = str(file.file)
+        raise first_error([one.error(name, first_row + one.position) for one in problems])
+
+
+def unanswered(version: int, table: pa.Table) -> Iterator[Problem]:
+    """Null answers of a file of version 1, which knows none."""
+    if version > 1 or "answer" not in table.column_names:
+        return
+    for position in positions(pc.is_null(table.column("answer"))):
+        yield Problem(
+            int(position),
+            "answer",
+            "null where version 1 requires a value; write an empty string where the model gave none; where "
+            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata",
+        )
 
 
 def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]:
@@ -81,6 +103,8 @@ def _cells(table: pa.Table) -> Iterator[Problem]:
     for name, (wrong, said) in _WRONG_CELLS.items():
         if name in table.column_names:
             cells = table.column(name)
+            if cells.null_count == len(cells):
+                continue
             mask = wrong(cells)
             if not pc.any(mask).as_py():
                 continue

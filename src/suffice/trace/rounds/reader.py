@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, SufficeWarning
-from suffice.trace.lazy import Checks, Files, LazyTable, Readings, Runs, Span
+from suffice.errors import DataError, InternalError, SufficeWarning
+from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.parquet import complete, footer_of, opened, readable
+from suffice.trace.postgres import as_place
 from suffice.trace.reader import (
+    BATCH,
     EXAMPLE,
     StoredFile,
     agreed,
@@ -32,13 +34,12 @@ from suffice.trace.rounds.checks import (
     Keys,
     Problem,
     key_problems,
-    positions,
     row_problems,
+    unanswered,
 )
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.schema import MEASURED
 from suffice.trace.store import Store, StoredRun, exported, store_at
 
 READ_WHOLE = 32_000_000
@@ -106,7 +107,8 @@ def read_traces(
     Parameters
     ----------
     path
-        A ``.parquet`` file, a ``.db`` file, or a directory: every ``*.parquet`` in it, and ``record.db``.
+        A ``.parquet`` file, a ``.db`` file, the address of a database (``postgresql://...``), or a
+        directory: every ``*.parquet`` in it, and ``record.db``.
     columns
         Optional columns to load; the required ones always are. ``None``: all.
     keep_unknown
@@ -134,7 +136,7 @@ def read_traces(
     if not keep_unknown:
         wanted = _Wanted(columns, False)
         traces = _opened(
-            Path(path), wanted, lazily_above, skip_invalid=skip_invalid, progress=progress
+            as_place(path), wanted, lazily_above, skip_invalid=skip_invalid, progress=progress
         )
         if traces is not None:
             return traces
@@ -180,7 +182,7 @@ def _opened(
         return None
     sizes = [_size(file) for file in parquet_files(root)]
     small = sum(n_bytes for n_bytes, _ in sizes) <= above and sum(n for _, n in sizes) <= _MANY_ROWS
-    if small and not _is_measured(root):
+    if small:
         return None
     files: list[StoredFile] = []
     errors: list[DataError] = []
@@ -201,12 +203,14 @@ def _opened(
         loops=(seen := _seen(files)).loops,
     )
     if skip_invalid:
-        spans, problems = _screened(spans, seen)
+        table, problems = _screened(spans, seen)
         errors += problems
-        if not spans:
+        if table is None:
             raise nothing_read(root, errors, "no row can be read")
+    else:
+        table = LazyTable(spans)
     origin = replace(origin, skipped=tuple(errors))
-    traces = _of_spans(spans, origin, checked=skip_invalid, progress=progress)
+    traces = questions_of(table, origin, progress)
     if traces.n_questions == 0:
         raise nothing_read(root, errors, "the trace set is empty: no question to read")
     if wanted.everything:
@@ -243,16 +247,6 @@ def _apart(errors: Sequence[DataError], seen: LoopsSeen) -> list[DataError]:
     ]
 
 
-def _is_measured(root: Path) -> bool:
-    """Whether its first file holds columns that were measured, and perhaps not those they are of."""
-    try:
-        with opened(parquet_files(root)[0]) as parquet:
-            names = parquet.schema_arrow.names
-    except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
-        return False
-    return any(name.startswith(MEASURED) for name in names)
-
-
 def _size(file: Path) -> tuple[int, int]:
     """What its columns take, encoded and not compressed, and its rows; 0: it cannot be read."""
     try:
@@ -263,133 +257,94 @@ def _size(file: Path) -> tuple[int, int]:
     return sum(group.total_byte_size for group in groups), known.num_rows
 
 
-def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[list[Span], list[DataError]]:
-    """What is left of files without questions that have an invalid row, and what is wrong.
+def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None, list[DataError]]:
+    """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left.
 
-    Every column is read once, some rows at a time; of rows that cannot be decoded none is left.
+    Every column is read once, some rows at a time; of a row group that cannot be decoded none is left.
     """
-    problems: dict[tuple[Path, int, str, str], None] = {}
-
-    def note(file: StoredFile, table: pa.Table, first_row: int) -> None:
-        for problem in (*_unanswered(file.version, table), *row_problems(table)):
-            problems[file.file, first_row + problem.position, problem.column, problem.message] = (
-                None
-            )
-
     errors: list[DataError] = []
+    problems: dict[tuple[Path, int, str, str], None] = {}
     kept: list[Span] = []
-    readings: Readings = {}
-    for piece in (piece for span in spans for piece in span.pieces()):
+    bad: list[NDArray[np.int64]] = []
+    for span in (group for one in spans for group in one.groups()):
+        found: dict[tuple[Path, int, str, str], None] = {}
+        file, rows = span.file, np.arange(span.start, span.stop)
         try:
-            Files([piece], Checks(check=note, beside=CHECKED_WITH), readings).read_all()
+            for name in file.names:
+                beside = [*CHECKED_WITH.get(name, ())]
+                names = [name, *(one for one in beside if one != name and one in file.names)]
+                for start, table in file.batches(names, rows):
+                    for problem in (*unanswered(file.version, table), *row_problems(table)):
+                        row = start + problem.position
+                        found[file.file, row, problem.column, problem.message] = None
         except DataError as error:
-            lost = f"rows {piece.start:,} to {piece.stop - 1:,} are left out: {error.message}"
+            lost = f"rows {span.start:,} to {span.stop - 1:,} are left out: {error.message}"
             errors.append(DataError(lost, file=error.file, row=error.row, column=error.column))
-            readings = {}
         else:
-            kept.append(piece)
+            before = sum(one.rows for one in kept) - span.start
+            bad.append(np.array([before + row for _, row, *_ in found], np.int64))
+            kept.append(span)
+            problems |= found
     errors += [
         DataError(message, file=str(file), row=row, column=column)
         for file, row, column, message in problems
     ]
-    source = Files(kept, Checks(check=lambda *_: None, beside={}))
     if not kept:
-        return [], errors
-    read = LazyTable(source).select([name for name in _KEYS if name in source.names])
+        return None, errors
+    table = LazyTable(kept)
+    read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart([_placed(problem, source) for problem in wrong], seen)
-    rows = {problem.position for problem in wrong}
-    rows |= {source.row(file, row) for file, row, *_ in problems} - {-1}
-    bad = np.isin(keys.codes, keys.codes[sorted(rows)]) if rows else np.zeros(len(keys.codes), bool)
-    return source.without(bad), errors
+    errors += _apart([_placed(problem, table) for problem in wrong], seen)
+    rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
+    return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
 
-def _of_spans(
-    spans: Sequence[Span],
-    origin: TraceSetOrigin,
-    *,
-    checked: bool,
-    progress: Callable[[float], object] | None,
+def questions_of(
+    table: LazyTable, origin: TraceSetOrigin, progress: Callable[[float], object] | None = None
 ) -> TraceSet:
-    """The questions of some rows of files, read when asked for; ``checked``: their keys are right."""
-    source = Files(spans, Checks(check=_check, beside=CHECKED_WITH))
-    if progress is not None:
-        parts = len(spans) * len({*_KEYS} & {*source.names})
-        source.on_read = lambda read: progress(min(1.0, read / parts))
-    keys = Keys.of(LazyTable(source))
-    if not checked:
-        problems = [_placed(problem, source) for problem in _of_keys(source, keys)]
-        if problems:
-            raise first_error(_apart(problems, _seen([span.file for span in spans])))
+    """The questions of some rows of files; ``progress`` is told which share of their keys is read."""
+    names = [name for name in _KEYS if name in table.column_names]
+    for number, name in enumerate(names, start=1):
+        table.column(name)
+        if progress is not None:
+            progress(number / len(names))
+    keys = Keys.of(table)
+    problems = [_placed(problem, table) for problem in _of_keys(table.select(names), keys)]
+    if problems:
+        raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
     if keys.in_order:
-        source.runs = Runs(keys.starts, keys.place)
         lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
         known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.place)], dtype=np.int64))
-    source.on_read = None
-    whole_table = LazyTable(source)
     return TraceSet(
-        table=whole_table.taken(rows[is_round]),
-        closed_book=whole_table.taken(rows[~is_round]),
+        table=table.taken(rows[is_round]),
+        closed_book=table.taken(rows[~is_round]),
         origin=origin,
         known_starts=known_starts,
     )
 
 
-def _of_keys(source: Files, keys: Keys) -> Iterator[Problem]:
+def _of_keys(read: pa.Table, keys: Keys) -> Iterator[Problem]:
     """What is wrong among the keys of all rows; a block at a time where they lie in order."""
-    there = [name for name in _KEYS if name in source.names]
     if not keys.in_order:
-        yield from key_problems(LazyTable(source).select(there), keys)
+        yield from key_problems(read, keys)
         return
-    read = LazyTable(source).select(
-        [name for name in there if name not in ("question_id", "round")]
-    )
+    read = read.drop_columns(["question_id", "round"])
     for rows, block in keys.blocks():
         for problem in key_problems(read.slice(rows.start, rows.stop - rows.start), block):
             yield replace(problem, position=rows.start + problem.position)
 
 
-def of_shard(
-    span: Span, starts: NDArray[np.int64], origin: TraceSetOrigin, readings: Readings
-) -> TraceSet:
-    """The questions of some rows of a file that was checked, in the order in which they lie there."""
-    source = Files([span], Checks(check=_check_rows, beside=CHECKED_WITH), readings)
-    table = LazyTable(source)
-    is_round = np.asarray(table.column("round"), np.int64) > 0
-    ends = np.concatenate([[0], np.cumsum(is_round)])
-    rounds, zeros = np.flatnonzero(is_round), np.flatnonzero(~is_round)
-    return TraceSet(
-        table=table.taken(rounds),
-        closed_book=table.taken(zeros),
-        origin=origin,
-        known_starts=ends[starts],
-    )
-
-
-def _placed(problem: Problem, source: Files) -> DataError:
-    span, row = source.place(problem.position)
-    return problem.error(str(span.file.file), row)
-
-
-def _check(file: StoredFile, table: pa.Table, first_row: int) -> None:
-    """:func:`_check_rows` of a whole file, and what was read otherwise than it stands there."""
-    _check_rows(file, table, first_row)
-    for text in _empty_gold(table):
-        warnings.warn(f"{file.file}: {text}", SufficeWarning, stacklevel=2)
-
-
-def _check_rows(file: StoredFile, table: pa.Table, first_row: int) -> None:
-    """Refuse what is wrong with some columns of a file, of which these rows are read."""
-    problems = [*_unanswered(file.version, table), *row_problems(table)]
-    if problems:
-        name = str(file.file)
-        raise first_error(
-            [problem.error(name, first_row + problem.position) for problem in problems]
-        )
+def _placed(problem: Problem, table: LazyTable) -> DataError:
+    row = problem.position
+    for span in table.spans:
+        if row < span.rows:
+            return problem.error(str(span.file.file), span.start + row)
+        row -= span.rows
+    raise InternalError(f"row {problem.position} is in no file")
 
 
 def inspect_traces(
@@ -400,7 +355,7 @@ def inspect_traces(
     kept: Sequence[str] | None = None,
 ) -> TraceInspection:
     """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
-    root = Path(path)
+    root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
     parts: list[Part] = []
@@ -432,7 +387,7 @@ def inspect_traces(
             errors.append(error)
             continue
         table = read.table
-        for problem in _unanswered(read.version, table):
+        for problem in unanswered(read.version, table):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         unchecked.append(table)
@@ -515,19 +470,6 @@ def _of_run(run: StoredRun, wanted: _Wanted) -> _Read:
     )
 
 
-def _unanswered(version: int, table: pa.Table) -> Iterator[Problem]:
-    """Null answers of a file of version 1, which knows none."""
-    if version > 1 or "answer" not in table.column_names:
-        return
-    for position in positions(pc.is_null(table.column("answer"))):
-        yield Problem(
-            int(position),
-            "answer",
-            "null where version 1 requires a value; write an empty string where the model gave none; where "
-            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata",
-        )
-
-
 def _part_of(file: Path, read: _Read) -> Part:
     table = read.table
     empty = {name: table.column(name).null_count for name in table.column_names}
@@ -551,7 +493,7 @@ class _Wanted:
         self._known = known if keep_unknown else None
 
     def __contains__(self, name: object) -> bool:
-        if name in self._named or str(name).startswith(MEASURED):
+        if name in self._named:
             return True
         return self._known is not None and name not in self._known
 
@@ -605,12 +547,11 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
     if not asked.num_rows:
         return
     n_asked, beginning = asked.num_rows, ""
-    if isinstance(asked, LazyTable) and len(rows := asked.beginnings()) < n_asked:
-        columns = {name: asked.at(name, rows) for name in _RETRIEVED if name in asked.column_names}
-        asked, beginning = (
-            pa.table({"round": asked.at("round", rows), **columns}),
-            f" of the first {len(rows):,}",
-        )
+    if isinstance(asked, LazyTable):
+        rows = np.flatnonzero(asked.rows < BATCH)
+        names = ("round", *(name for name in _RETRIEVED if name in asked.column_names))
+        beginning = f" of the first {len(rows):,}" * (len(rows) < n_asked)
+        asked = pa.table({name: asked.at(name, rows) for name in names})
     retrieving = pa.array(np.zeros(asked.num_rows, bool))
     for name in _RETRIEVED:
         if name in asked.column_names:
@@ -649,7 +590,7 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
     """What must stand above any figure where rounds have no answer, or a blank one."""
     rounds = traces.table.num_rows
     unasked = blank = 0
-    for answers in traces.in_turn("answer"):
+    for answers in traces.batches("answer"):
         unasked += answers.null_count
         blank += pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
     if unasked:

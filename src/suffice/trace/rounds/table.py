@@ -35,7 +35,7 @@ from suffice.trace.rounds.schema import (
     record_from_rows,
     round_from_row,
 )
-from suffice.trace.schema import MEASURED
+from suffice.trace.store import store_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +173,6 @@ class TraceSet:
         return {}
 
     def _holds(self, column: str) -> bool:
-        if f"{MEASURED}length.{column}" in self.table.column_names:
-            column = f"{MEASURED}length.{column}"
         if column not in self.table.column_names or not self.table.num_rows:
             return False
         if isinstance(self.table, LazyTable):
@@ -189,8 +187,6 @@ class TraceSet:
 
     def lengths(self, column: str) -> NDArray[np.float64]:
         """How long each list of a column is, (n_questions, n_rounds); NaN: null, or no such round."""
-        if f"{MEASURED}length.{column}" in self.table.column_names:
-            return self.dense(self.table.column(f"{MEASURED}length.{column}"))
         if isinstance(self.table, LazyTable):
             return self.dense(self.table.lengths(column))
         return self.dense(pc.list_value_length(self.table.column(column)))
@@ -208,18 +204,11 @@ class TraceSet:
         """A numeric column as :meth:`dense` gives it; ``None`` when the trace lacks it."""
         return self.dense(self.table.column(name)) if self.has(name) else None
 
-    def in_turn(self, column: str) -> Iterator[pa.ChunkedArray]:
+    def batches(self, column: str) -> Iterator[pa.ChunkedArray]:
         """A column some rows at a time, in any order."""
         if isinstance(self.table, LazyTable):
-            return self.table.in_turn(column)
+            return self.table.batches(column)
         return iter([self.table.column(column)])
-
-    @cached_property
-    def measured_signals(self) -> frozenset[str]:
-        """Names of the signals that were measured and written."""
-        head = f"{MEASURED}signal."
-        names = self.table.column_names
-        return frozenset(name.removeprefix(head) for name in names if name.startswith(head))
 
     @cached_property
     def signal_names(self) -> tuple[str, ...]:
@@ -227,19 +216,15 @@ class TraceSet:
         if not self.has("signals"):
             return ()
         names: set[str] = set()
-        for chunk in (chunk for cells in self.in_turn("signals") for chunk in cells.chunks):
+        for chunk in (chunk for cells in self.batches("signals") for chunk in cells.chunks):
             names.update(pc.unique(pc.struct_field(_pairs(chunk), [0])).to_pylist())
         return tuple(sorted(names))
 
     def stored_signal(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """A signal of the ``signals`` map, or one that was measured and written.
-
-        Its values, and where it is stored, perhaps as undefined.
+        """The values of a signal of the ``signals`` map, and where it is stored, perhaps as undefined.
 
         Both are (n_questions, n_rounds); values are NaN where undefined or not stored.
         """
-        if name in self.measured_signals:
-            return self.dense(self.table.column(f"{MEASURED}signal.{name}")), self.exists
         values = pc.map_lookup(self.table.column("signals"), pa.scalar(name), "last")
         stored = np.zeros(self.table.num_rows)
         start = 0
@@ -336,7 +321,7 @@ class TraceSet:
     def at(self) -> str:
         """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
         source = self.origin.source
-        named = source == EXAMPLE.stem or Path(source).exists()
+        named = source == EXAMPLE.stem or store_at(source) is not None or Path(source).exists()
         return shlex.quote(source) if named else "TRACES"
 
     def only_questions(self, ids: Iterable[str]) -> TraceSet:

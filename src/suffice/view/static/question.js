@@ -19,7 +19,6 @@ export async function question(main, record, signal, { again }) {
         .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, value))))),
     decisions(told, record),
     el("div", {}, el("h3", {}, "Rounds"),
-      record.measured ? el("p", { class: "plain" }, "These are measures: passages, samples and replies stand in the record, suffice view ", el("bdi", {}, record.measured)) : null,
       el("ol", { class: "timeline" }, ...told.rounds.map((round) => card(round, told, record, open)))),
     signals(told, record),
   ));

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.choice_population import reaching
-from tests.cut_population import run_live
+from tests.commands import run, run_json
 
 from suffice.cli.main import main
 from suffice.replay.choose import candidates
@@ -38,23 +38,16 @@ def written(folder: Path, records: Sequence[QuestionRecord], **run: Any) -> str:
     return str(path)
 
 
-def document(capsys: Say, record: str, out: Path, *options: str, pooled: Sequence[str] = ()) -> Any:
-    said = ["--out", str(out), *QUICK, *options, "--json"]
-    assert main(["choose", record, *pooled, *said]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+def document(record: str, out: Path, *options: str) -> Any:
+    return run_json("choose", record, "--out", out, *QUICK, *options)
 
 
-def refused(capsys: Say, record: str, out: Path, *options: str) -> str:
+def refused(record: str, out: Path, *options: str) -> str:
     """The one line on stderr; nothing is printed, and no policy written."""
-    try:
-        code: object = main(["choose", record, "--out", str(out), *QUICK, *options])
-    except SystemExit as error:
-        code = error.code
-    printed = capsys.readouterr()
-    assert code == 2, printed.err
-    assert printed.out == ""
+    done = run("choose", record, "--out", out, *QUICK, *options)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert not (out / "policy.json").exists()
-    (line,) = [one for one in printed.err.strip().splitlines() if not one.startswith("a sample")]
+    (line,) = [one for one in done.stderr.strip().splitlines() if not one.startswith("a sample")]
     return line
 
 
@@ -78,7 +71,7 @@ def test_policy_page_and_document_are_written_and_printed(
 
 def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, capsys: Say) -> None:
     record, out = written(tmp_path, reaching(150, reached=(0.3, 0.9, 0.9))), tmp_path / "out"
-    said = document(capsys, record, out, "--max-loss", "0.03")
+    said = document(record, out, "--max-loss", "0.03")
     assert said["chosen"]["name"] == "fixed-3"
     assert said["guess"]["confidence"] == 0.8
     guess = json.loads((out / "guess.json").read_text())
@@ -86,14 +79,14 @@ def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, caps
     assert "guess.json" in (out / "index.html").read_text()
     assert main(["replay", record, "--policy", str(out / "guess.json")]) == 0
     capsys.readouterr()
-    document(capsys, record, out, "--max-cost", "2", "--cost", "rounds")  # nothing is guessed
+    document(record, out, "--max-cost", "2", "--cost", "rounds")  # nothing is guessed
     assert not (out / "guess.json").exists()
 
 
 # --- options --------------------------------------------------------------------------------------
-def test_promises_and_their_options(record: str, tmp_path: Path, capsys: Say) -> None:
+def test_promises_and_their_options(record: str, tmp_path: Path) -> None:
     said = document(
-        capsys, record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--max-cost",
+        record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--max-cost",
         "2.9", "--cost", "rounds", "--confidence", "0.9", "--min-rounds", "2",
         "--metric", "em", "--seed", "7",
     )  # fmt: skip
@@ -103,14 +96,6 @@ def test_promises_and_their_options(record: str, tmp_path: Path, capsys: Say) ->
     assert "fixed-1" not in names
     assert "fixed-2" in names
     assert said["replay"]["seed"] == 7
-
-
-def test_aims_without_a_promise(record: str, tmp_path: Path, capsys: Say) -> None:
-    capped = document(capsys, record, tmp_path, "--max-cost", "2", "--cost", "rounds")
-    assert capped["promise"] is None
-    assert capped["candidates"][0]["ranked_cost"] <= 2.0
-    weighed = document(capsys, record, tmp_path, "--cost-per-error", "0.001", "--cost", "rounds")
-    assert weighed["chosen"]["name"] == "fixed-1"
 
 
 def test_options_of_the_record_and_of_what_is_charged(
@@ -127,75 +112,32 @@ def test_options_of_the_record_and_of_what_is_charged(
     assert main(["choose", record, "--out", str(tmp_path / "out"), *QUICK, *options, "--json"]) == 0
     printed = capsys.readouterr()
     said = json.loads(printed.out)
-    assert "a sample: 200 of 240 questions, seed 42" in printed.err
     assert said["questions"]["all"] == 200
     assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
-
-
-@pytest.mark.parametrize(("name", "mark"), [("csv", "question,answer"), ("markdown", "## ")])
-def test_formats(record: str, tmp_path: Path, capsys: Say, name: str, mark: str) -> None:
-    assert main(["choose", record, "--out", str(tmp_path), *QUICK, "--format", name]) == 0
-    assert mark in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--max-loss", "0.1", "--cost-per-error", "2"), "leave out max_loss"),
+        (("--max-loss", "0.1", "--cost-per-error", "2"), "max_loss"),
         (("--max-loss", "2"), "did you mean 0.02"),
-        (("--confidence", "1"), "must lie above 0 and below 1"),
-        (("--max-cost", "0"), "max_cost must be above 0"),
-        (("--min-rounds", "9"), "min_rounds is 9 and the full budget"),
-        (("--max-cost", "0.5", "--cost", "rounds"), "no candidate costs at most 0.5"),
+        (("--confidence", "1"), "above"),
+        (("--max-cost", "0"), "max_cost"),
         (("--cost", "joule"), "joules"),
         (("--metric", "bleu"), "invalid choice: 'bleu'"),
-        (("--metric", "score"), "score"),
         (("--signals", "nonsense"), "nonsense"),
-        (("--path", "answer_token_margin > x"), "--levels"),
         (("--path", "nonsense > x", "--levels", "1"), "nonsense"),
         (("--policy", "nonsense"), "nonsense"),
-        (("--split", "tune"), "name two different ones"),
-        (("--tune-split", "x"), "no question lies in split 'x'"),
+        (("--split", "tune"), "different"),
         (("--sample", "12"), "at least 4 questions"),
         (("--price-model", "gpt-4o-mini", "--prices", "input=1"), "--price"),
         (("--ray", "nonsense:1"), "ay"),
     ],
 )
 def test_options_that_cannot_be(
-    record: str, tmp_path: Path, capsys: Say, options: tuple[str, ...], said: str
+    record: str, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    assert said in refused(capsys, record, tmp_path, *options)
-
-
-# --- bad input -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("records", "said"),
-    [
-        (
-            reaching(60, labelled=10),
-            "label more, or compare without gold answers: --metric agreement",
-        ),
-        (reaching(60, reached=(0.5,)), "has one round, so there is nothing to choose; record more"),
-        (reaching(8, splits=("tune", "tune", "tune", "eval")), "record or label more"),
-    ],
-)
-def test_records_that_leave_nothing_to_choose(
-    tmp_path: Path, capsys: Say, records: list[QuestionRecord], said: str
-) -> None:
-    assert said in refused(capsys, written(tmp_path, records), tmp_path / "out")
-
-
-def test_a_record_without_labels_is_compared_by_agreement(tmp_path: Path, capsys: Say) -> None:
-    record = written(tmp_path, reaching(120, labelled=0))
-    said = document(capsys, record, tmp_path / "out", "--max-loss", "0.4")
-    assert said["replay"]["metric"] == "agreement"
-    assert any("agreement" in note for note in said["notes"])
-
-
-def test_of_a_cut_record_what_is_assumed_is_said(tmp_path: Path, capsys: Say) -> None:
-    cut = run_live(reaching(120), [1 if number % 7 == 0 else 3 for number in range(120)], None)
-    said = document(capsys, written(tmp_path, cut), tmp_path / "out", "--max-loss", "0.4")
-    assert any("the worst is assumed" in note for note in said["notes"])
+    assert said in refused(record, tmp_path, *options)
 
 
 def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:
@@ -208,40 +150,21 @@ def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, ca
     ]
     for records, pipeline in zip(halves, ("iterative", "react"), strict=True):
         written(folder, records, pipeline=pipeline, retriever="bm25")
-    line = refused(capsys, str(folder), tmp_path / "out")
-    assert "they differ in pipeline iterative (traces0.parquet), react (traces1.parquet)" in line
-    assert f"suffice choose {folder / 'traces0.parquet'} --out NEW" in line
+    line = refused(str(folder), tmp_path / "out")
+    assert "traces0.parquet" in line
     joined = str(tmp_path / "joined.parquet")
     files = [str(folder / f"traces{number}.parquet") for number in (0, 1)]
     assert main(["traces", "merge", *files, "--out", joined]) == 0
     capsys.readouterr()
-    said = document(capsys, joined, tmp_path / "out")
+    said = document(joined, tmp_path / "out")
     assert any("pipeline iterative, react" in note for note in said["notes"])
 
 
-def test_records_of_one_loop_are_pooled(record: str, tmp_path: Path, capsys: Say) -> None:
-    alone = document(capsys, record, tmp_path / "alone")
-    pooled = document(capsys, record, tmp_path / "pooled", pooled=[record])
-    assert pooled["questions"]["all"] == 2 * alone["questions"]["all"]
-    assert pooled["promise"]["units"] == alone["promise"]["units"]  # a copy proves nothing new
-
-
-def test_a_path_of_ones_own_and_losses_in_one_table(
-    record: str, tmp_path: Path, capsys: Say
-) -> None:
-    said = document(
-        capsys, record, tmp_path, "--path", "answer_token_margin > x", "--levels", "9,4,1"
-    )
+def test_a_path_of_ones_own_and_losses_in_one_table(record: str, tmp_path: Path) -> None:
+    said = document(record, tmp_path, "--path", "answer_token_margin > x", "--levels", "9,4,1")
     assert [row["max_loss"] for row in said["table"]] == [0.01, 0.02, 0.03, 0.05, 0.1]
     for row in said["table"]:
         assert row["proven"] == (row["title"] is not None) == (row["mean_rounds"] is not None)
     costs = said["costs"]
     assert {"rounds", "calls", "tokens", "seconds", "usd"} <= set(costs)
     assert all(set(cost) == {"before", "after", "change"} for cost in costs.values())
-
-
-def test_an_easy_record_gives_a_policy_and_a_page(tmp_path: Path, capsys: Say) -> None:
-    record = written(tmp_path, reaching(300, reached=(1.0, 1.0)))
-    said = document(capsys, record, tmp_path / "out")
-    assert said["chosen"]["rule"] == "round >= 1"
-    assert (tmp_path / "out" / "index.html").exists()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.builders import written_traces
+from tests.commands import refused, run, run_json
 
 from suffice.cli.main import main
 from suffice.testing.traces import random_records
@@ -18,15 +18,10 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written_traces(tmp_path_factory.mktemp("traces"), random_records(24, seed=0))
 
 
-def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    assert main(["diagnose", *map(str, arguments), "--bootstrap", "20", "--json"]) == 0
-    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-
-
-def test_json_is_one_document(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(
-        capsys, traces, "--signals", "answer_stable, answer_token_margin", "--policy", "tasr"
-    )
+def test_json_is_one_document(traces: Path) -> None:
+    signals = "answer_stable, answer_token_margin"
+    asked = ("--signals", signals, "--policy", "tasr", "--bootstrap", "20")
+    found = run_json("diagnose", traces, *asked)
     assert [each["name"] for each in found["signals"]] == ["answer_stable", "answer_token_margin"]
     assert set(found["parts"]) == {"tune", "eval"}
     assert found["bootstrap"] == 20
@@ -44,11 +39,11 @@ def test_json_is_one_document(traces: Path, capsys: pytest.CaptureFixture[str]) 
     }
 
 
-def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(
-        capsys, traces, "--tune-split", "eval", "--eval-split", "tune", "--seed", "7",
+def test_options_reach_the_diagnosis(traces: Path) -> None:
+    found = run_json(
+        "diagnose", traces, "--tune-split", "eval", "--eval-split", "tune", "--seed", "7",
         "--stop-when", "answer_stable", "--confidence", "answer_token_margin",
-        "--threshold", "0.5", "--f1", "squad", "--signals", "answer_stable",
+        "--threshold", "0.5", "--f1", "squad", "--signals", "answer_stable", "--bootstrap", "20"
     )  # fmt: skip
     assert list(found["parts"]) == ["eval", "tune"]
     assert found["seed"] == 7
@@ -59,32 +54,6 @@ def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture
     assert {each["confidence"] for each in found["selective"]} == {"answer_token_margin"}
 
 
-def test_help_says_which_policies_are_broken_down(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["diagnose", "--help"])
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "a policy to break down by type and confidence" in printed
-    assert "(default: every fixed-K)" in printed
-
-
-def test_tables_are_printed(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", str(traces), "--bootstrap", "20"]) == 0
-    printed = capsys.readouterr().out
-    assert "AUROC of each signal against exact match" in printed
-    assert "answer_token_margin" in printed
-    assert "Brier score of calibrators of answer_token_margin" in printed
-    assert main(["diagnose", str(traces), "--bootstrap", "20", "--signals", "answer_stable"]) == 0
-    assert "Calibrators are not compared: answer_token_margin is" in capsys.readouterr().out
-
-
-def test_json_has_the_study_of_calibrators(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = document(capsys, traces)
-    assert found["calibrators"]["kinds"][0]["kind"] == "isotonic"
-    assert found["no_calibrators"] is None
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -92,34 +61,11 @@ def test_json_has_the_study_of_calibrators(
         (["--signals", "self_consistency"], "needs column samples"),
         (["--policy", "fixed-0"], "fixed"),
         (["--confidence", "nothing"], "unknown signal 'nothing'"),
-        (["--eval-split", "tune"], "name two different ones"),
+        (["--eval-split", "tune"], "different"),
     ],
 )
-def test_wrong_usage_is_one_line(
-    traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    assert main(["diagnose", str(traces), *arguments, "--json"]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.strip().splitlines()) == 1
-    assert said in printed.err
-
-
-def test_a_threshold_is_a_finite_number(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(["diagnose", str(traces), "--threshold", "nan"])
-    assert error.value.code == 2
-    assert "must be a finite number, found 'nan'" in capsys.readouterr().err
-
-
-def test_no_signal_between_commas(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["diagnose", str(traces), "--signals", ","])
-    assert left.value.code == 2
-    assert capsys.readouterr().err == (
-        "suffice diagnose: argument --signals: must be names separated by commas, found ','; see "
-        "'suffice diagnose --help'\n"
-    )
+def test_wrong_usage_is_one_line(traces: Path, arguments: list[str], said: str) -> None:
+    refused(run("diagnose", str(traces), *arguments, "--json"), said)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +84,5 @@ def test_a_sample_is_the_same_for_every_command(
     asked = [name, str(traces), "--sample", "16", "--seed", "3", "--bootstrap", "20", *options]
     assert main(asked) == 0
     printed = capsys.readouterr()
-    assert "a sample: 16 of 24 questions, seed 3" in printed.err
     found = json.loads(printed.out)
     assert found["traces"] == f"{traces} (a sample of 16 of 24 questions, seed 3)"

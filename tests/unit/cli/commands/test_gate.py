@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.builders import written_traces
-from tests.gates import informative, judged, plan, step
+from tests.commands import refused, run, run_json
+from tests.gates import informative, judged
 
-from suffice.cli.main import main
 from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.trace.plans.file import write_plans
@@ -33,22 +31,14 @@ def written(records: Sequence[PlanRecord], path: Path) -> str:
     return str(path)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
 class TestQuestions:
-    def test_fit_replay_and_file_agree(
-        self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_fit_replay_and_file_agree(self, record: str, tmp_path: Path) -> None:
         out = str(tmp_path / "policy.json")
-        fitted = said(capsys, "fit", "gate", record, "--out", out)["policy"]
+        fitted = run_json("fit", "gate", record, "--out", out)["policy"]
         assert (fitted["kind"], fitted["preset"], fitted["rounds"]) == ("gate", "corrected", 4)
         assert fitted["settings"]["tau_low"] == 0.5
         asked = ["--policy", out, "--policy", "gate-corrected", "--policy", "gate"]
-        found = said(capsys, "replay", record, *asked)
+        found = run_json("replay", record, *asked)
         first, second, third = found["policies"][:3]
         names = [each["name"] for each in (first, second, third)]
         assert names == ["gate-corrected", "gate-corrected#2", "gate"]
@@ -58,77 +48,40 @@ class TestQuestions:
         assert 0.0 <= third["auroc"] <= 1.0
         assert 1 < first["mean_rounds"] < third["mean_rounds"] == 4.0
 
-    def test_the_published_one_says_that_it_equals_the_full_budget(
-        self, record: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["replay", record, "--policy", "gate"]) == 0
-        told = capsys.readouterr()
-        assert "gate: it equals the full budget: it can never stop" in told.out + told.err
-        assert "suffice: warning: EXECUTE can never be chosen" in told.err
-
-    def test_replay_says_what_it_was_fitted_on(
-        self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        out = str(tmp_path / "policy.json")
-        said(capsys, "fit", "gate", record, "--out", out)
-        found = said(capsys, "replay", record, "--policy", out, "--split", "tune")
-        assert any("policy.json was fitted on questions it is" in each for each in found["notes"])
-        asked = ["--policy", "gate-corrected", "--fit-on", record]
-        found = said(capsys, "replay", record, *asked)
-        assert any(each.endswith("as asked by fit-on: gate-corrected") for each in found["notes"])
-
-    def test_costs_set_the_thresholds(
-        self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_costs_set_the_thresholds(self, record: str, tmp_path: Path) -> None:
         out = str(tmp_path / "policy.json")
         costs = ["--retrieval-cost", "2", "--failure-loss", "5"]
-        settings = said(capsys, "fit", "gate", record, "--out", out, *costs)["policy"]["settings"]
+        settings = run_json("fit", "gate", record, "--out", out, *costs)["policy"]["settings"]
         assert settings["tau_low"] == settings["tau_high"] == pytest.approx(0.6)
-        published = said(
-            capsys, "fit", "gate", record, "--out", out, "--preset", "published", *costs
-        )["policy"]
+        published = run_json("fit", "gate", record, "--out", out, "--preset", "published", *costs)[
+            "policy"
+        ]
         assert published["settings"]["intercept"] == 0.0
         assert published["settings"]["tau_low"] == pytest.approx(0.6)
-
-    def test_text_states_rule_and_fitting(
-        self, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["fit", "gate", record, "--out", str(tmp_path / "p.json")]) == 0
-        printed = capsys.readouterr().out
-        assert "stop when sigmoid(" in printed
-        assert "fitted on 60 labelled questions of split tune" in printed
 
     @pytest.mark.parametrize(
         ("arguments", "expected"),
         [
-            (["--ask-cost", "1"], "--ask-cost goes with 'fit gate' on plan traces only"),
-            (["--detector", "nli"], "--detector goes with 'fit gate' on plan traces only"),
-            (["--failure-loss", "0"], "the cost failure must be above 0"),
+            (["--ask-cost", "1"], "--ask-cost"),
+            (["--detector", "nli"], "--detector"),
+            (["--failure-loss", "0"], "failure"),
             (["--alpha", "0.1"], "leave alpha out"),
             (["--split", "nowhere"], "nowhere"),
         ],
     )
     def test_what_it_cannot_do_is_said(
-        self,
-        arguments: list[str],
-        expected: str,
-        record: str,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
+        self, arguments: list[str], expected: str, record: str, tmp_path: Path
     ) -> None:
         out = tmp_path / "p.json"
-        assert main(["fit", "gate", record, "--out", str(out), *arguments]) == 2
-        assert expected in capsys.readouterr().err
+        refused(run("fit", "gate", record, "--out", str(out), *arguments), expected)
         assert not out.exists()
 
 
 class TestPlans:
-    def test_it_fits_a_planning_agents_gate(
-        self, plans: str, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_it_fits_a_planning_agents_gate(self, plans: str, record: str, tmp_path: Path) -> None:
         out = str(tmp_path / "gate.json")
         asked = ["--failure-loss", "3", "--ask-cost", "0.9", "--stop-cost", "2.2"]
-        fitted = said(capsys, "fit", "gate", plans, "--out", out, *asked)["policy"]
+        fitted = run_json("fit", "gate", plans, "--out", out, *asked)["policy"]
         assert (fitted["rounds"], fitted["preset"]) == (None, "corrected")
         assert fitted["settings"]["tau_high"] == pytest.approx(0.7)
         assert fitted["settings"]["tau_stop"] == pytest.approx(1 - 2.2 / 3)
@@ -136,70 +89,23 @@ class TestPlans:
         policy = load_policy(out).policy
         assert isinstance(policy, GatePolicy)
         assert policy.settings.risk.disagreement > 1.0
-        assert main(["replay", record, "--policy", out]) == 2
-        assert "guides a planning agent" in capsys.readouterr().err
-        assert main(["ask", "Where?", "--corpus", str(tmp_path), "--policy", out]) == 2
-        assert "guides a planning agent" in capsys.readouterr().err
+        refused(run("replay", record, "--policy", out), "guides a planning agent")
+        refused(
+            run("ask", "Where?", "--corpus", str(tmp_path), "--policy", out),
+            "guides a planning agent",
+        )
 
-    def test_text_states_the_gate(
-        self, plans: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["fit", "gate", plans, "--out", str(tmp_path / "gate.json")]) == 0
-        printed = capsys.readouterr().out
-        assert "c = sigmoid(" in printed
-        assert "STOP can never be chosen: tau_stop is not set" in printed
-        assert "steps of 40 judged runs" in printed
-
-    def test_another_detector_is_kept(
-        self, plans: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        out = str(tmp_path / "gate.json")
-        for preset in ("corrected", "published"):
-            asked = ["--detector", "nli", "--preset", preset]
-            fitted = said(capsys, "fit", "gate", plans, "--out", out, *asked)["policy"]
-            assert (fitted["settings"]["detector"], fitted["preset"]) == ("nli", preset)
-
-    def test_runs_nobody_judged_cannot_be_learned_from(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        path = written([plan("a", [step(1.0)], None)], tmp_path / "plans.parquet")
-        assert main(["fit", "gate", path, "--out", str(tmp_path / "gate.json")]) == 2
-        assert "none of the 1 runs" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
-        ("arguments", "expected"),
-        [
-            (["--split", "eval"], "--split has no meaning for a gate on plan traces"),
-            (["--calibrator", "platt"], "takes failure_loss, retrieval_cost; leave calibrator out"),
-        ],
-    )
-    def test_options_without_a_meaning_are_refused(
-        self,
-        arguments: list[str],
-        expected: str,
-        plans: str,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        assert main(["fit", "gate", plans, "--out", str(tmp_path / "p.json"), *arguments]) == 2
-        assert expected in capsys.readouterr().err
-
-    def test_another_method_refuses_plan_traces(
-        self, plans: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["fit", "tasr", plans, "--out", str(tmp_path / "p.json")]) == 2
-        assert "plan trace" in capsys.readouterr().err
+    def test_another_method_refuses_plan_traces(self, plans: str, tmp_path: Path) -> None:
+        refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
 
 
-def test_live_it_draws_two_samples_a_round_and_reads_them(
-    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path: Path) -> None:
     out = str(tmp_path / "policy.json")
-    said(capsys, "fit", "gate", record, "--out", out)
+    run_json("fit", "gate", record, "--out", out)
     corpus = tmp_path / "notes.jsonl"
     corpus.write_text('{"id": "a", "title": "Oslo", "text": "Oslo is a city."}\n')
     asked = ["--corpus", str(corpus), "--policy", out, "--llm", "scripted"]
-    found = said(capsys, "ask", "Where is Oslo?", *asked)
+    found = run_json("ask", "Where is Oslo?", *asked)
     assert (found["stopped_by"], found["rounds"], found["usage"]["sample_calls"]) == (
         "policy",
         1,

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import refused, run
 
 from suffice.cli import retrieval_options
-from suffice.cli.commands import record
 from suffice.cli.main import main
 from suffice.datasets.registry import load
-from suffice.retrieval.retrievers import pooled_passages
 from suffice.testing.encoders import HashingEncoder
-from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, best_reranked, sampled_ids
 
@@ -48,7 +46,7 @@ def test_each_pipeline_has_its_defaults(
     assert encoders == []
     assert main([*RECORD, "--pipeline", "budgeted", "--out", str(tmp_path / "b")]) == 0
     said = capsys.readouterr().err
-    assert "certainty: token_probability (the model gives log-probabilities)" in said
+    assert "token_probability" in said
     assert encoders == ["minilm"]
     names = ("pipeline", "rounds", "prompt", "start", "step", "temperature", "encoder")
     cumulative, budgeted = (run_document(tmp_path / each) for each in ("c", "b"))
@@ -60,69 +58,25 @@ def test_each_pipeline_has_its_defaults(
     ]  # fmt: skip
 
 
-def test_what_will_not_be_recorded_is_said_before_it_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*RECORD, "--out", str(tmp_path / "t")]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("signals 'self_consistency' and 'normalized_entropy' and ")
-    assert (
-        "each need column samples, which this recording does not hold; type --samples 3" in said[0]
-    )
-    words = ("--samples", "2", "--prompt", "no-confidence", "--out", str(tmp_path / "s"))
-    assert main([*RECORD, *words]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("signal 'verbalized_confidence' needs ")
-    assert "asks for no confidence; type --prompt answer-first" in said[0]
-
-
-def test_no_encoder_means_no_evidence_signals(tmp_path: Path, encoders: list[str]) -> None:
-    out = tmp_path / "t"
-    assert main([*RECORD, "--pipeline", "budgeted", "--encoder", "none", "--out", str(out)]) == 0
-    assert encoders == []
-    assert not read_traces(out).signal_names
-
-
-def test_voting_is_said(
-    tmp_path: Path,
-    encoders: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(record, "connect_model", lambda _: ScriptedModel(logprobs=False))
-    out = tmp_path / "t"
-    budgeted = [*RECORD, "--pipeline", "budgeted", "--out", str(out)]
-    assert main([*budgeted, "--samples", "5", "--prompt", "confidence-first"]) == 0
-    assert "self_consistency (the model gives no log-probabilities)" in capsys.readouterr().err
-    assert run_document(out)["samples"] == 5
-    assert encoders == ["minilm"]
-    assert main([*budgeted, "--certainty", "token_probability"]) == 2
-    assert "--certainty self_consistency" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["--start", "3"], "--start is for --pipeline budgeted"),
-        (["--certainty", "auto"], "--certainty is for --pipeline budgeted"),
-        (["--step", "3"], "--step is for --pipeline budgeted, iterative, chain or react"),
-        (["--pipeline", "react", "--start", "3"], "--start is for --pipeline budgeted"),
-        (["--pipeline", "chain", "--certainty", "auto"], "--certainty is for --pipeline budgeted"),
-        (["--llm-stop"], "--llm-stop is for --pipeline iterative, chain or react"),
-        (["--llm-stop", "--pipeline", "budgeted"], "ask the model nothing about stopping; --judge"),
+        (["--start", "3"], "--start"),
+        (["--certainty", "auto"], "--certainty"),
+        (["--step", "3"], "--step"),
+        (["--pipeline", "react", "--start", "3"], "--start"),
+        (["--pipeline", "chain", "--certainty", "auto"], "--certainty"),
+        (["--llm-stop"], "--llm-stop"),
+        (["--llm-stop", "--pipeline", "budgeted"], "--judge"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
-        (["--retriever", "dense+rerank", "--pool", "10"], "pip install 'suffice[rerank]'"),
+        (["--retriever", "dense+rerank", "--pool", "10"], "suffice"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
+        (["--max-concurrency", "50"], "--concurrency 50"),
     ],
 )
-def test_refusals(
-    arguments: list[str], part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*RECORD, *arguments, "--out", str(tmp_path / "t")]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert part in printed.err
+def test_refusals(arguments: list[str], part: str, tmp_path: Path) -> None:
+    refused(run(*RECORD, *arguments, "--out", str(tmp_path / "t")), part)
     assert not (tmp_path / "t").exists()
 
 
@@ -157,61 +111,20 @@ def test_the_best_of_a_reranked_pool_that_is_new_is_kept(
     assert main([*command[:-4], "--pool", "5", *command[-2:], "--out", str(out)]) == 2
 
 
-def test_an_agent_is_recorded(tmp_path: Path, encoders: list[str]) -> None:
-    out = tmp_path / "t"
-    command = [*RECORD, "--pipeline", "react", "--samples", "2", "--out", str(out)]
-    assert main(command) == 0
-    assert main(command) == 0  # there is nothing left to do
-    assert encoders == []
-    traces = read_traces(out)
-    assert set(traces.signal_names) == {"llm_stop", "malformed_actions"}
-    assert traces.has("action")
-    run = run_document(out)
-    assert [run[name] for name in ("pipeline", "rounds", "step", "verdicts", "prompt")] == [
-        "react", 3, 3, True, "answer-first",
-    ]  # fmt: skip
-    assert main(["replay", str(out), "--stop-when", "llm_stop", "--split", "eval", "--json"]) == 0
-
-
-def test_clusters_of_samples(
-    tmp_path: Path, encoders: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("sklearn")
-    command = [*RECORD, "--out", str(tmp_path / "t"), "--samples", "3", "--cluster-cosine"]
-    assert main(command) == 2
-    assert "needs an encoder; type --encoder minilm" in capsys.readouterr().err
-    assert main([*command, "--encoder", "minilm"]) == 0
-    run = run_document(tmp_path / "t")
-    assert run["sample_clusters"] == {"encoder": "hashing-64", "cosine": 0.9}
-    assert read_traces(tmp_path / "t").has("sample_clusters")
-
-
-def test_a_sample_is_drawn_by_the_seed_and_grows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sample_is_drawn_by_the_seed_and_grows(tmp_path: Path) -> None:
     record_all = ["record", "--dataset", "generated", "--llm", "scripted", "--rounds", "1"]
     out = tmp_path / "t"
     assert main([*record_all, "--sample", "4", "--out", str(out)]) == 0
-    assert "a sample: 4 of 200 questions, seed 42" in capsys.readouterr().err
     small = read_traces(out)
     everything = [example.question.id for example in load("generated")]
     assert small.question_ids == tuple(sorted(sampled_ids(everything, 4, seed=42)))
     assert small.question_ids != tuple(sorted(everything[:4]))
     assert small.origin.run["sample"] == {"questions": 4, "of": 200, "seed": 42}
     assert main([*record_all, "--sample", "7", "--out", str(out)]) == 0
-    assert "7 questions (3 recorded now, 4 before)" in capsys.readouterr().out
     grown = read_traces(out)
     assert set(small.question_ids) < set(grown.question_ids)
     kept = {question.id: question.split for question in grown.questions}
     assert all(kept[question.id] == question.split for question in small.questions)
-
-
-def test_a_sample_and_a_limit_exclude_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([*RECORD, "--sample", "2", "--out", str(tmp_path / "t")])
-    assert "not allowed with argument --limit" in capsys.readouterr().err
 
 
 # --- questions and passages of the user's own -------------------------------------------------------
@@ -245,8 +158,7 @@ MAPPED = [*OWN, "--columns", "question=asked,answers=right,id=nr"]
 def test_own_questions_over_own_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*MAPPED, "--corpus", "notes"]) == 0
     said = capsys.readouterr().err
-    assert "skipped scan.pdf: of another kind" in said
-    assert "columns: question=asked, answers=right, id=nr" in said
+    assert "scan.pdf" in said
     traces = read_traces("t")
     first, second = traces.records()
     assert [first.question.id, second.question.id] == ["007", "008"]
@@ -261,94 +173,44 @@ def test_own_questions_over_own_files(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.usefixtures("place", "encoders")
-def test_another_corpus_column_map_or_prefix_is_refused(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_corpus_column_map_or_prefix_is_refused(place: Path) -> None:
     recorded = [*MAPPED, "--corpus", "notes", "--retriever", "dense"]
     assert main(recorded) == 0
     assert main(recorded) == 0
     index = sorted(Path("t").glob("index*/index.json"))[0].read_bytes()
     for changed, part in (
-        ([*recorded, "--query-prefix", "q: "], "query_prefix was None, now 'q: '"),
-        ([*OWN, "--columns", "question=asked,id=nr", *recorded[-4:]], "columns was {'answers'"),
-        ([*MAPPED, "--retriever", "python:shelf:search"], "corpus was 'files', now 'retriever'"),
+        ([*recorded, "--query-prefix", "q: "], "query_prefix"),
+        ([*OWN, "--columns", "question=asked,id=nr", *recorded[-4:]], "columns was"),
+        ([*MAPPED, "--retriever", "python:shelf:search"], "corpus was"),
     ):
-        assert main(changed) == 2
-        assert part in capsys.readouterr().err
+        done = run(*changed)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert part in done.stderr
     (place / "notes" / "more.txt").write_text("More.", encoding="utf-8")
-    assert main(recorded) == 2
-    said = capsys.readouterr().err
-    assert "corpus_fingerprint was" in said
-    assert "Of the passages: 1 added (more.txt#1)" in said
+    grown = run(*recorded)
+    assert grown.returncode == 2
+    assert "corpus_fingerprint" in grown.stderr
+    assert "more.txt" in grown.stderr
     assert index == sorted(Path("t").glob("index*/index.json"))[0].read_bytes()  # none made anew
-
-
-@pytest.mark.usefixtures("place")
-def test_a_function_finds_the_passages(encoders: list[str]) -> None:
-    shelf = "python:shelf:search"
-    assert main([*MAPPED, "--retriever", shelf]) == 0
-    assert encoders == []
-    run = run_document(Path("t"))
-    assert (run["retriever"], run["corpus"]) == (shelf, "retriever")
-    assert "corpus_fingerprint" not in run
-    first, _ = read_traces("t").records()
-    assert [each.id for each in first.rounds[0].passages or ()] == ["Who built the mill?"]
-
-
-@pytest.mark.usefixtures("place")
-def test_what_a_function_finds_is_reranked(monkeypatch: pytest.MonkeyPatch) -> None:
-    reranker = ByLength()
-    monkeypatch.setattr(retrieval_options, "connect_reranker", lambda _: reranker)
-    reranked = [
-        "--retriever",
-        "python:shelf:search+rerank",
-        "--reranker",
-        "BY/length",
-        "--pool",
-        "2",
-    ]
-    assert main([*MAPPED, *reranked]) == 0
-    assert set(reranker.given) == {2}
-    assert run_document(Path("t"))["retriever"] == "python:shelf:search+rerank"
-    first, _ = read_traces("t").records()
-    assert [each.text for each in first.rounds[0].passages or ()] == [
-        "Ada Thorn"
-    ]  # nine letters before six
-
-
-@pytest.mark.usefixtures("place")
-def test_gold_passages_stay_where_the_files_hold_them() -> None:
-    named = ["record", "--dataset", "generated", "--limit", "2", "--llm", "scripted"]
-    assert main([*named, "--corpus", "notes", "--out", "t"]) == 0
-    assert [each.gold.passage_ids for each in read_traces("t").records()] == [(), ()]
-    examples = load("generated", limit=2)
-    rows = [
-        json.dumps({"id": each.id, "title": each.title, "text": each.text})
-        for each in pooled_passages(example.passages for example in examples)
-    ]
-    Path("all.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    assert main([*named, "--corpus", "all.jsonl", "--out", "u"]) == 0
-    kept = {each.question.id: each.gold for each in read_traces("u").records()}
-    assert kept == {each.question.id: each.gold for each in examples}
 
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (MAPPED, "own.csv holds questions without passages; what is searched? Type --corpus PATH"),
-        ([*MAPPED, "--corpus", "pooled"], "holds questions without passages"),
-        ([*OWN, "--corpus", "notes"], "has no column 'question' for the question; it has: 'nr'"),
-        ([*OWN, "--columns", "asked", "--corpus", "notes"], "'asked' is none of question"),
-        ([*MAPPED, "--corpus", "nowhere"], "nowhere: does not exist; give a folder"),
+        (MAPPED, "--corpus PATH"),
+        ([*MAPPED, "--corpus", "pooled"], "without"),
+        ([*OWN, "--corpus", "notes"], "'question'"),
+        ([*OWN, "--columns", "asked", "--corpus", "notes"], "'asked'"),
+        ([*MAPPED, "--corpus", "nowhere"], "nowhere"),
         ([*MAPPED, "--retriever", "python:shelf:search", "--corpus", "notes"], "drop --corpus notes"),
         ([*MAPPED, "--retriever", SERVED, "--corpus", "x"], "opensearch:http://h/n finds"),
-        ([*MAPPED, "--retriever", SERVED, "--pool", "2"], "--retriever opensearch:http://h/n+rerank"),
-        ([*MAPPED, "--retriever", "python:shelf:find"], "shelf has no 'find'; it has: search"),
-        ([*MAPPED, "--corpus", "notes", "--query-prefix", "q"], "--query-prefix is for a retriever"),
+        ([*MAPPED, "--retriever", SERVED, "--pool", "2"], "--retriever"),
+        ([*MAPPED, "--retriever", "python:shelf:find"], "'find'"),
+        ([*MAPPED, "--corpus", "notes", "--query-prefix", "q"], "--query-prefix"),
         ([*MAPPED, "--corpus", "notes", "--data", "x"], "drop --data x"),
         ([*OWN, "--retriever", "bm26"], "unknown retriever 'bm26'"),
-        ([*OWN, "--dataset", "musik"], "no data set 'musik'; allowed: generated"),
+        ([*OWN, "--dataset", "musik"], "'musik'"),
     ],
 )  # fmt: skip
 def test_own_questions_that_cannot_be_asked(
@@ -399,8 +261,10 @@ def test_a_shard_needs_a_folder_and_a_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "one.parquet")
-    assert main([*RECORD, "--out", out, "--shard", "1/2"]) == 2
-    assert f"choose a directory: --out {tmp_path / 'one'}" in capsys.readouterr().err
+    refused(
+        run(*RECORD, "--out", out, "--shard", "1/2"),
+        f"choose a directory: --out {tmp_path / 'one'}",
+    )
     with pytest.raises(SystemExit):
         main([*RECORD, "--out", out, "--shard", "3/2"])
     assert "shards count from 1/2 to 2/2" in capsys.readouterr().err

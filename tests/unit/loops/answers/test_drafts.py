@@ -63,12 +63,6 @@ def test_a_draft_has_what_a_recorded_answer_has_and_its_part_of_the_costs() -> N
     assert answered.answer_completion_tokens == draft.usage.completion_tokens
 
 
-def test_samples_that_the_loop_drew_stay() -> None:
-    asked = Round(answer=None, samples=("Rome", "Rome"), sample_clusters=(0, 0))
-    draft = answer_probe(ScriptedModel(["Answer: Oslo"]))(LoopView("Where?", (asked,)))
-    assert with_draft(asked, draft, probed=True).sample_clusters == (0, 0)
-
-
 def test_settings_of_another_kind_are_refused() -> None:
     with pytest.raises(UsageError, match=r"suffice\.AnswerSettings"):
         answer_probe(ScriptedModel(), {"samples": 2})  # type: ignore[arg-type]

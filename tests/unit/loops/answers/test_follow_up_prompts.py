@@ -19,7 +19,6 @@ from suffice.loops.answers.follow_up_prompts import (
     render_reading,
 )
 from suffice.loops.answers.prompts import PROMPTS, Prompt, PromptName, SearchStep
-from suffice.loops.follow_up import parse_verdict
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
@@ -61,50 +60,6 @@ def messages(prompt: Prompt) -> tuple[Message, ...]:
     return prompt
 
 
-# --- what they show ---------------------------------------------------------------------------------
-def test_a_completion_model_continues_the_steps() -> None:
-    made = (
-        f"\n\nMain question: {QUESTION}\n"
-        "Follow-up: Who founded Brill Works?\n"
-        "Document: [Brill Works] Founded by Ada Thorn.\n"
-        "Intermediate answer: Ada Thorn\n"
-        "Follow-up: Who was the brother of Ada Thorn?\n"
-        "Document: (nothing new was found)\n"
-        "Intermediate answer: unknown\n"
-    )
-    asked = prompts("completion")
-    assert str(asked.next_query(QUESTION, STEPS)).endswith(f"{made}Follow-up:")
-    again = f"{made}Back to the main question: {QUESTION}\n"
-    assert str(asked.answer(QUESTION, STEPS)).endswith(again)
-    bare = prompts("completion", form="bare")
-    assert str(bare.answer(QUESTION, STEPS)).endswith(f"{again}Answer:")
-    assert str(asked.verdict(QUESTION, STEPS)).endswith(f"{made}Analysis:")
-    assert str(asked.next_query(QUESTION, ())).endswith(
-        f"\n\nMain question: {QUESTION}\nFollow-up:"
-    )
-
-
-def test_a_chat_model_asks_the_follow_up_questions_in_turns() -> None:
-    found = messages(prompts("chat").next_query(QUESTION, STEPS))
-    assert [(each.role, each.content) for each in found[-5:]] == [
-        ("user", f"Main question: {QUESTION}\nAsk the next follow-up question."),
-        ("assistant", "Who founded Brill Works?"),
-        (
-            "user",
-            "Document: [Brill Works] Founded by Ada Thorn.\nIntermediate answer: Ada Thorn\n"
-            "Ask the next follow-up question.",
-        ),
-        ("assistant", "Who was the brother of Ada Thorn?"),
-        (
-            "user",
-            "Document: (nothing new was found)\nIntermediate answer: unknown\n"
-            "Ask the next follow-up question.",
-        ),
-    ]
-    last = messages(prompts("chat").answer(QUESTION, STEPS))[-1]
-    assert last.content.endswith(f"\nAnswer the main question: {QUESTION}")
-
-
 @pytest.mark.parametrize("api", APIS)
 def test_turns_alternate_and_end_with_the_user(api: Api) -> None:
     asked = prompts(api)
@@ -122,19 +77,6 @@ def test_turns_alternate_and_end_with_the_user(api: Api) -> None:
         roles = [each.role for each in messages(prompt)]
         assert roles[0] == "system"
         assert roles[1:] == ["user", "assistant"] * ((len(roles) - 2) // 2) + ["user"]
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_a_question_is_read_from_its_documents_alone(api: Api) -> None:
-    other = Passage(id="c", title="Carrow", text="Ben.")
-    prompt = text_of(render_reading("Who founded\nit?", (BRILL, other), api=api))
-    asked = (
-        "Document: [Brill Works] Founded by Ada Thorn.\nDocument: [Carrow] Ben.\n"
-        "Question: Who founded it?"
-    )
-    assert prompt.endswith(asked if api == "chat" else f"{asked}\nAnswer:")
-    assert "Main question" not in prompt
-    assert "Follow-up" not in prompt
 
 
 RATED = ("answer-first", "confidence-first")
@@ -177,44 +119,6 @@ def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: Prom
         (thought,) = [line for line in each.splitlines() if SO_THE_ANSWER in line]
         assert thought.startswith("Reasoning: The ")
         assert thought.count(". ") >= 2
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_a_chain_of_thought_is_asked_for_after_the_same_beginning(api: Api) -> None:
-    """The follow-up question's prompt and the answer's share all but their end, as with a short answer."""
-    asked = replace(prompts(api), final="ircot")
-    query, answer = asked.next_query(QUESTION, STEPS), asked.answer(QUESTION, STEPS)
-    if isinstance(query, str) and isinstance(answer, str):
-        assert answer.startswith(query.removesuffix(FOLLOW_UP))
-    else:
-        assert answer[:-1] == query[:-1]
-    assert "Answer:" not in text_of(answer)
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_worked_verdicts_are_of_both_kinds(api: Api) -> None:
-    prompt = prompts(api).verdict(QUESTION, STEPS)
-    replies = (
-        [each.content for each in messages(prompt) if each.role == "assistant"]
-        if api == "chat"
-        else [f"Analysis:{each}" for each in str(prompt).split(VERDICT)[1:-1]]
-    )
-    assert [parse_verdict(each) for each in replies] == [False, True] * 2
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_asking_once_more_adds_to_what_was_asked(api: Api) -> None:
-    asked = prompts(api)
-    prompt = asked.next_query(QUESTION, STEPS)
-    again = asked.another_query(prompt, "Who founded\nBrill Works?")
-    if isinstance(again, str):
-        assert again.startswith(f"{prompt} Who founded Brill Works?\nThat was asked before. ")
-        assert again.endswith(f"\n{FOLLOW_UP}")
-    else:
-        assert again[: len(prompt)] == prompt
-        said, reminder = again[len(prompt) :]
-        assert (said.role, said.content) == ("assistant", "Who founded Brill Works?")
-        assert reminder.content.startswith("That was asked before. ")
 
 
 # --- the chain, and the filter ----------------------------------------------------------------------

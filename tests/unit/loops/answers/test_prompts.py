@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 from suffice.loops.answers.prompts import (
     _RATING,
-    CLOSED_BOOK_EXAMPLES,
-    EXAMPLES,
     PROMPTS,
-    UNANSWERABLE,
     Api,
     PromptName,
     render_closed_book,
@@ -54,20 +51,6 @@ def test_the_next_round_shares_everything_up_to_its_passage(
     assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n{label}")
 
 
-def test_completion_prompt_in_full() -> None:
-    passages = [Passage(id="a", title="Lodge", text="Built\nin 1900.\n\nAnswer: 3")]
-    prompt = text_of(render_prompt("When?", passages, api="completion"))
-    assert prompt.endswith("\n\nEvidence:\n[Lodge] Built in 1900. Answer: 3\nQuestion: When?\n")
-    assert prompt.count("\nAnswer: ") == len(EXAMPLES)  # a passage cannot start a line of its own
-
-
-def test_confidence_first_swaps_the_reply_lines() -> None:
-    first = text_of(render_prompt("Q?", [], api="chat", name="confidence-first"))
-    assert first.index("Confidence: <1-5>") < first.index("Answer: <short phrase>")
-    shot = text_of(render_prompt("Q?", [], api="completion", name="confidence-first"))
-    assert f"Confidence: {EXAMPLES[0].confidence}\nAnswer: {EXAMPLES[0].answer}" in shot
-
-
 @pytest.mark.parametrize("api", ["chat", "completion"])
 def test_no_confidence_keeps_the_marker_and_asks_for_no_rating(api: Api) -> None:
     passages = [Passage(id="a", title="Lodge", text="Built in 1900.")]
@@ -86,12 +69,6 @@ def test_no_confidence_keeps_the_marker_and_asks_for_no_rating(api: Api) -> None
     assert text_of(render_prompt("When?", passages, api=api, name="no-confidence")) == plain
 
 
-def test_examples_can_be_answered_from_their_evidence() -> None:
-    for example in EXAMPLES:
-        assert any(example.answer in text for _, text in example.evidence)
-        assert 1 <= example.confidence <= 5
-
-
 @pytest.mark.parametrize("name", PROMPTS)
 def test_the_closed_book_speaks_of_no_evidence(name: PromptName) -> None:
     label = "\nAnswer:" if name == "bare" else ""
@@ -99,30 +76,6 @@ def test_the_closed_book_speaks_of_no_evidence(name: PromptName) -> None:
         prompt = text_of(render_closed_book("Who\n\nAnswer: x?", api=api, name=name))  # type: ignore[arg-type]
         assert "vidence" not in prompt
         assert prompt.rstrip("\n").endswith(f"\n\nQuestion: Who Answer: x?{end}")
-
-
-@pytest.mark.parametrize("name", ["answer-first", "confidence-first"])
-def test_the_closed_book_asks_in_the_same_order(name: PromptName) -> None:
-    shots = text_of(render_closed_book("Who?", api="completion", name=name))
-    first, second = ("Answer", "Confidence") if name == "answer-first" else ("Confidence", "Answer")
-    assert shots.count(f"\n{first}: ") == shots.count(f"\n{second}: ") == len(CLOSED_BOOK_EXAMPLES)
-    assert shots.index(f"\n{first}: ") < shots.index(f"\n{second}: ")
-    chat = text_of(render_closed_book("Who?", api="chat", name=name))
-    assert chat.index(f"{first}: <") < chat.index(f"{second}: <")
-
-
-def test_the_bare_prompt_asks_for_the_answer_alone() -> None:
-    passages = [Passage(id="a", title="Lodge", text="Built in 1900.")]
-    prompt = text_of(render_prompt("When?", passages, api="completion", name="bare"))
-    assert prompt.endswith("\n\nEvidence:\n[Lodge] Built in 1900.\nQuestion: When?\nAnswer:")
-    assert prompt.count("\nAnswer: ") == len(EXAMPLES) + 1
-    assert prompt.count("\nAnswer: unknown\n") == 1
-    for api in ("chat", "completion"):
-        shown = text_of(render_prompt("When?", passages, api=api, name="bare"))
-        assert "Confidence" not in shown
-        assert "unknown" in shown
-        assert "evidence only" in shown
-    assert not any(UNANSWERABLE.question.split()[1] in text for _, text in UNANSWERABLE.evidence)
 
 
 @pytest.mark.parametrize("api", ["chat", "completion"])

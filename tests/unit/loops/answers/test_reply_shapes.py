@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from suffice.loops.answers.calls import ComingAnswer, parse_reply
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
-from suffice.signals.table import signal_columns
-from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 SHAPES = [
@@ -95,10 +92,6 @@ def _round(text: str) -> tuple[Round, list[str]]:
     ), pieces
 
 
-def test_there_are_at_least_forty_shapes() -> None:
-    assert len({text for text, *_ in SHAPES}) >= 40
-
-
 @each_shape
 def test_answer_and_rating_are_read(
     text: str, answer: str, rating: int | None, first: str | None
@@ -118,14 +111,6 @@ def test_the_margin_is_that_of_the_first_token_that_is_no_markup(
     else:
         assert pieces[round(margin)] == first
         assert "".join(pieces[: round(margin)]).count("Answer") == 1
-
-
-def test_all_columns_give_the_margins_of_single_rounds() -> None:
-    finished = [_round(text)[0] for text, *_ in SHAPES]
-    traces = to_trace_set([replace(make_record("q", ["x"]), rounds=tuple(finished))])
-    alone = [ANSWER_TOKEN_MARGIN(LoopView("q", (each,))) for each in finished]
-    (together,) = signal_columns(traces, [ANSWER_TOKEN_MARGIN])
-    np.testing.assert_array_equal(np.asarray(together).ravel(), alone)
 
 
 @each_shape

@@ -14,7 +14,6 @@ from suffice.errors import BackendError, UsageError
 from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
 from suffice.loops.planning.controls import AGENTS
 from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
-from suffice.loops.record.session import Progress
 from suffice.protocols import GenerationRequest, Verdict
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.plans.file import read_plans
@@ -75,9 +74,7 @@ def test_a_failed_run_is_kept_and_tried_again_last(tmp_path: Path) -> None:
 
 def test_a_model_that_is_down_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
     down = ScriptedModel(reply, api="chat", failures=Failures(first=99))
-    with pytest.raises(
-        BackendError, match="all of the last 5 runs failed, the last with: scripted failure"
-    ):
+    with pytest.raises(BackendError, match="scripted"):
         record_plans(jobs(down, 9), tmp_path / "plans", PlanRecorderSettings(run=RUN))
 
 
@@ -122,26 +119,6 @@ def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     twice = jobs(model, 1) * 2
     with pytest.raises(UsageError, match="two jobs are the run"):
         record_plans(twice, tmp_path / "plans", PlanRecorderSettings(run=RUN))
-
-
-def test_other_settings_are_refused(tmp_path: Path) -> None:
-    model = ScriptedModel(reply, api="chat")
-    record_plans(jobs(model, 1), tmp_path / "plans", PlanRecorderSettings(run=RUN))
-    with pytest.raises(UsageError, match="made was 'in a test', now 'elsewhere'"):
-        record_plans(
-            jobs(model), tmp_path / "plans", PlanRecorderSettings(run={"made": "elsewhere"})
-        )
-
-
-def test_progress_counts_every_run_under_several_threads(tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    settings = PlanRecorderSettings(run=RUN, concurrency=4, on_progress=seen.append)
-    found = record_plans(
-        jobs(ScriptedModel(reply, api="chat"), 12), tmp_path / "p.parquet", settings
-    )
-    assert found.recorded == 12
-    assert seen[-1] == Progress(finished=12, failed=0, planned=12)
-    assert len(read_plans(tmp_path / "p.parquet").records) == 12
 
 
 _KILLED = """

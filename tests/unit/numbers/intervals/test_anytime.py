@@ -67,14 +67,6 @@ def test_an_end_is_where_bets_have_won_enough() -> None:
         assert math.exp(capital[0]) == pytest.approx(slow_capital(side, end), rel=1e-9)
 
 
-def test_order_and_range_do_not_matter() -> None:
-    values = np.array([1.0] * 9 + [-1.0] * 3 + [0.0] * 40)
-    found, backwards = (taken(part, -1.0, 1.0).at(0.05) for part in (values, values[::-1]))
-    wide = taken(values * 5.0, -5.0, 5.0).at(0.05)
-    assert found == backwards
-    assert (wide.low, wide.high) == pytest.approx((5.0 * found.low, 5.0 * found.high))
-
-
 def test_without_values_everything_is_possible() -> None:
     nothing = MeanSequence(-1.0, 1.0).at(0.05)
     assert (nothing.count, nothing.low, nothing.high) == (0, -1.0, 1.0)

@@ -43,21 +43,6 @@ def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch, cells: 
     np.testing.assert_allclose(resampled_means(values), whole, rtol=0, atol=1e-12)
 
 
-def test_columns_share_their_draws() -> None:
-    values = np.random.default_rng(1).normal(size=(30, 1))
-    both = resampled_means(np.hstack([values, values + 1.0]))
-    np.testing.assert_allclose(both[:, 1] - both[:, 0], 1.0)
-
-
-def test_seed_and_number_of_resamples() -> None:
-    values = np.random.default_rng(2).normal(size=(30, 1))
-    assert resampled_means(values, resamples=10).shape == (10, 1)
-    np.testing.assert_allclose(
-        resampled_means(values, resamples=10), resampled_means(values)[:10], atol=1e-12
-    )
-    np.testing.assert_allclose(resampled_means(values, seed=7), published_loop(values, 7))
-
-
 def test_rare_weights_widen_what_is_weighted_alone() -> None:
     """A rate of which nothing was seen lies below 2.5 events (Jeffreys), not at 0."""
     plain, none = np.random.default_rng(3).random(200), np.zeros(200)

@@ -26,16 +26,6 @@ def test_too_many_undefined_draws_leave_no_interval() -> None:
     assert from_draws(1.0, np.full(3, np.nan)).low is None
 
 
-def test_json_says_why_only_where_something_is_undefined() -> None:
-    assert from_draws(1.0, np.ones(9)).to_json() == {"estimate": 1.0, "low": 1.0, "high": 1.0}
-    assert undefined("nothing there").to_json() == {
-        "estimate": None,
-        "low": None,
-        "high": None,
-        "reason": "nothing there",
-    }
-
-
 def test_differences_are_of_independent_draws_and_pass_reasons_on() -> None:
     later = from_draws(3.0, np.array([2.0, 4.0])), np.array([2.0, 4.0])
     earlier = from_draws(1.0, np.array([1.0, 0.0])), np.array([1.0, 0.0])

@@ -15,7 +15,7 @@ from suffice.numbers.intervals.simultaneous import (
     paired_p_values_from_sums,
     simultaneous_bands,
 )
-from suffice.numbers.intervals.sums import Sums, question_blocks
+from suffice.numbers.intervals.sums import Sums
 from suffice.replay.run.frontier import best_mix, interpolate
 
 Array = NDArray[np.float64]
@@ -83,17 +83,6 @@ def test_sums_do_not_depend_on_how_they_are_split(monkeypatch: pytest.MonkeyPatc
     assert np.abs((drawn - covariance[:12, :12]) / scale).max() < 0.05
 
 
-def test_columns_without_spread_stay_and_unknown_ones_are_unknown() -> None:
-    values = replayed(3000)[:, :3]
-    values = np.column_stack([values, np.full(3000, 0.1), np.where(values[:, 0] == 1, np.nan, 1.0)])
-    draws = Sums.of(values).draws(resamples=50)
-    assert np.unique(draws[:, 3]) == pytest.approx([0.1], abs=1e-15)
-    assert np.ptp(draws[:, 3]) == 0
-    assert np.isnan(draws[:, 4]).all()
-    assert not np.isnan(draws[:, :4]).any()
-    assert np.ptp(Sums.of(values[:, [3]]).draws()) == 0
-
-
 def test_bands_and_p_values_from_sums() -> None:
     values = replayed(4000)[:, :6]
     sums = Sums.of(np.column_stack([values, values[:, 2]]))
@@ -108,11 +97,3 @@ def test_bands_and_p_values_from_sums() -> None:
             np.testing.assert_allclose(getattr(one, end), getattr(other, end), atol=2e-3)
     p_values = paired_p_values(values - values[:, [2]])
     np.testing.assert_allclose(paired_p_values_from_sums(sums, 6)[:6], p_values, rtol=1e-7)
-
-
-def test_questions_are_worked_on_together_up_to_the_bound() -> None:
-    assert list(question_blocks(50_000, 10**6)) == [slice(0, 50_000)]
-    blocks = list(question_blocks(50_001, 1000))
-    assert blocks[0] == slice(0, 3968)
-    assert blocks[-1].stop == 50_001
-    assert sum(rows.stop - rows.start for rows in blocks) == 50_001

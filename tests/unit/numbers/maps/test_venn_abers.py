@@ -52,19 +52,6 @@ def test_a_fit_by_hand() -> None:
     assert at(fitted, 9.0) == pytest.approx(1 / (1 - 2 / 3 + 1))
 
 
-def test_it_is_never_certain() -> None:
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=200)
-    fitted = fit_venn_abers(x, x > 0)
-    assert isinstance(fitted, StepMap)
-    found = fitted.predict(np.linspace(-5, 5, 1001))
-    assert 0 < found.min() < 0.02
-    assert 0.98 < found.max() < 1
-    wrong = fit_venn_abers(range(8), [0] * 8)
-    assert at(wrong, -1.0) == pytest.approx(1 / 10)
-    assert at(wrong, 99.0) == pytest.approx(0.5)
-
-
 def test_degenerate_rows_fall_back_to_the_mean() -> None:
     assert fit_venn_abers([1, 2, 3, 4, NAN], [0, 0, 1, 0, 1]) == IsotonicMap(x=(0.0,), y=(0.4,))
     assert fit_venn_abers([7] * 5, [0, 0, 1, 0, 1], undefined=0.5) == constant_map(0.4, 0.5)
@@ -109,16 +96,6 @@ def test_json_gives_back_the_same_map(fitted: StepMap) -> None:
     assert StepMap.from_json(json.loads(json.dumps(fitted.to_json(), allow_nan=False))) == fitted
 
 
-def test_points_where_nothing_changes_are_left_out() -> None:
-    y = [0.0, 1.0, 1.0, 0.0] * 10
-    fitted = fit_venn_abers(range(40), y)
-    assert isinstance(fitted, StepMap)
-    assert len(fitted.x) < 30
-    for value in np.arange(-1, 41, 0.5):
-        expected = by_definition([float(n) for n in range(40)], y, float(value))
-        assert at(fitted, float(value)) == pytest.approx(expected, abs=1e-12)
-
-
 GOOD = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))
 
 
@@ -144,10 +121,3 @@ def test_a_broken_map_is_named_by_its_field(changes: dict[str, object], column: 
     with pytest.raises(DataError) as caught:
         StepMap.from_json({**GOOD.to_json(), **changes})
     assert caught.value.column == column
-
-
-def test_shapes_are_kept() -> None:
-    values = np.linspace(-1, 2, 12).reshape(3, 4).T
-    assert GOOD.predict(values).shape == (4, 3)
-    assert GOOD.predict(np.array(1.0)).shape == ()
-    assert GOOD.predict(np.empty((0, 3))).shape == (0, 3)

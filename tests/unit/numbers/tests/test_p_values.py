@@ -51,13 +51,6 @@ def test_fewer_losses_and_a_laxer_limit_make_it_smaller(test: object) -> None:
     assert (laxer < p).all()
 
 
-def test_many_members_are_the_same_as_one_at_a_time() -> None:
-    losses = np.random.default_rng(1).random((50, 4100)) * 0.2
-    together = betting_p_values(losses, 0.15)
-    alone = [betting_p_values(losses[:, [n]], 0.15)[0] for n in (0, 2047, 2048, 4099)]
-    assert together[[0, 2047, 2048, 4099]].tolist() == alone
-
-
 def by_hand(losses: list[float], limit: float, target: float) -> tuple[float, float]:
     """A gambler's last and greatest capital, question by question."""
     capital, greatest, total, squares = 1.0, 1.0, 0.0, 0.03 * 20
@@ -86,20 +79,6 @@ def test_betting_follows_its_definition(seed: int) -> None:
     assert found == pytest.approx(min(1.0, 1 / max(means)))
 
 
-def test_several_orders_hang_less_on_the_order() -> None:
-    """Of 40 shuffles of one sample that is hard to tell, fewer disagree."""
-    generator = np.random.default_rng(0)
-    disagree = np.zeros(2)
-    for _ in range(30):
-        losses = generator.choice([0.0, 0.5, 1.0], size=200, p=[0.12, 0.83, 0.05])[:, None]
-        orders = [np.stack([generator.permutation(200) for _ in range(10)]) for _ in range(20)]
-        for number, some in enumerate((1, 10)):
-            p = [betting_p_values(losses, 0.51, orders=each[:some])[0] for each in orders]
-            share = np.mean(np.array(p) <= 0.05)
-            disagree[number] += share * (1 - share)
-    assert disagree[1] < 0.8 * disagree[0]
-
-
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 1.0), (0.4, 0.6)])
 @pytest.mark.parametrize("gamblers", [1, 10])
 def test_betting_is_valid_at_the_limit(values: tuple[float, ...], gamblers: int) -> None:
@@ -111,10 +90,6 @@ def test_betting_is_valid_at_the_limit(values: tuple[float, ...], gamblers: int)
     for delta in (0.05, 0.1, 0.2):
         error = np.sqrt(delta * (1 - delta) / 4000)
         assert (p <= delta).mean() <= delta + 3 * error
-
-
-def test_no_member_is_no_p_value() -> None:
-    assert betting_p_values(np.zeros((3, 0)), 0.5).shape == (0,)
 
 
 def test_holm_and_fixed_sequence_keep_their_order() -> None:

@@ -18,7 +18,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method, method_and_preset
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round

@@ -21,7 +21,7 @@ from suffice.policies.gate.fit import (
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts
 from suffice.policies.registry import fit_method, method_and_preset
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.plans.plan_set import PlanSet
 

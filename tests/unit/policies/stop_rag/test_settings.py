@@ -123,8 +123,3 @@ def test_long_documents_make_batches_smaller() -> None:
 def test_nonsense_is_refused_when_built(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         TrainSettings(**given)
-
-
-def test_the_signal_network_has_a_width() -> None:
-    with pytest.raises(UsageError, match="width must be at least 1"):
-        SignalTrainSettings(width=0)

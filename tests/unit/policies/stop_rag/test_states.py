@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from suffice.errors import UsageError
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -42,18 +40,6 @@ def test_a_reward_is_the_mean_over_a_rounds_samples() -> None:
     assert found.notes == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("f1", 2 / 3), ("f1-hotpotqa", 0.0), ("em", 0.0), ("acc", 1.0)]
-)
-def test_scores_by_name(name: str, value: float) -> None:
-    found = read_rewards(trace_set(sampled_record("a", [["yes indeed"]])), REWARDS[name])
-    assert found.values.tolist() == [[value]]
-
-
-def test_there_are_no_other_scores() -> None:
-    assert list(REWARDS) == ["f1", "f1-hotpotqa", "em", "acc"]
-
-
 def test_who_is_left_out_is_said() -> None:
     found = read_rewards(
         trace_set(
@@ -75,14 +61,6 @@ def test_who_is_left_out_is_said() -> None:
         "2 of 5 questions are left out for a round without samples, the first 'b' in round 2: "
         "record with suffice record --samples 8",
     )
-
-
-def test_one_question_is_left_out() -> None:
-    found = read_rewards(
-        trace_set(sampled_record("a", [["yes"]]), sampled_record("b", [["yes"]], gold=())),
-        REWARDS["em"],
-    )
-    assert found.notes == ("1 of 2 questions is left out for want of gold answers",)
 
 
 def test_every_sample_of_a_question_is_scored_once() -> None:
@@ -131,29 +109,3 @@ def test_rows_of_a_slice_keep_their_samples() -> None:
     assert read_rewards(part, length_of).values.tolist() == [[0.3], [0.4]]
     sliced = replace(whole, table=whole.table.slice(2))
     assert read_rewards(sliced, length_of).values.tolist() == [[0.3], [0.4]]
-
-
-def test_without_samples_it_says_what_to_type() -> None:
-    with pytest.raises(UsageError, match=r"holds no column samples; record with .*--samples 8"):
-        read_rewards(trace_set(sampled_record("a", [None, None])), REWARDS["f1"])
-
-
-def test_no_usable_question() -> None:
-    made = trace_set(sampled_record("a", [["yes"]], gold=()), sampled_record("b", [["yes"], []]))
-    said = r"no question of memory has rewards: 1 of 2 .* gold answers; 1 of 2 .* 'b' in round 2"
-    with pytest.raises(UsageError, match=said):
-        read_rewards(made, REWARDS["f1"])
-
-
-@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
-def test_a_score_that_is_none_is_named(value: float) -> None:
-    def odd(prediction: str, gold_answers: Iterable[str]) -> float:
-        return {"yes": 1.0, "odd two": value}.get(prediction, -9.0)
-
-    made = trace_set(
-        sampled_record("a", [["yes"], ["odd"]], gold=()),
-        sampled_record("b", [["yes"], ["yes", "odd two"], ["odd one"]]),
-    )
-    said = rf"score odd gave {value} for a sample of question 'b', round 2; .* from 0 to 1"
-    with pytest.raises(UsageError, match=said):
-        read_rewards(made, odd)

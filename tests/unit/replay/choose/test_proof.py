@@ -14,7 +14,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.learn_then_test import CertifySettings
-from suffice.replay.choose.paths import COINS, OwnPath, Path, Step, budgets_below, paths_of
+from suffice.replay.choose.paths import COINS, OwnPath, Path, Step, paths_of
 from suffice.replay.choose.proof import POWER, Along, prove, walk
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
@@ -107,20 +107,6 @@ def test_min_rounds_holds_every_policy_of_every_path() -> None:
             assert Measures.of(traces).wanted_rounds(policy).min() >= 3
 
 
-def test_long_loops_have_paths_of_bounded_length() -> None:
-    assert len(budgets_below(1000, 1)) <= 24
-    assert budgets_below(1000, 1)[0] == 999
-    assert budgets_below(1000, 1)[-1] == 1
-    assert budgets_below(1, 1) == []
-
-
-def test_words_of_a_mixture() -> None:
-    sure, unsure = Step("p > 0.9", "when p is above 0.9"), Step("p > 0.5", "when p is above 0.5")
-    assert unsure.mixed(sure, 1.0) is unsure
-    assert unsure.mixed(sure, 0.25).when == "when p is above 0.9 (0.5 on one question in four)"
-    assert unsure.mixed(None, 0.5).rule == "coin() < 0.5 and (p > 0.5)"
-
-
 # --- the walk --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(40))
 def test_what_a_walk_rejects_does_not_hang_on_the_order_of_its_paths(seed: int) -> None:
@@ -136,14 +122,6 @@ def test_what_a_walk_rejects_does_not_hang_on_the_order_of_its_paths(seed: int) 
         assert [found[n] for n in order] == [*again]
 
 
-def test_a_learned_family_is_given_to_and_gives_nothing() -> None:
-    fails, ends = np.array([0.9]), np.array([0.01])
-    assert walk([ends, np.array([0.04])], [0.025, 0.025], [True, True]) == (1, 1)
-    assert walk([ends, np.array([0.04])], [0.025, 0.025], [False, True]) == (1, 0)
-    assert walk([ends, np.array([0.04])], [0.025, 0.025], [True, False]) == (1, 0)
-    assert walk([ends, fails], [0.025, 0.025], [True, True]) == (1, 0)
-
-
 # --- proofs ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(3))
 def test_proofs_equal_their_slow_twin(seed: int) -> None:
@@ -154,17 +132,6 @@ def test_proofs_equal_their_slow_twin(seed: int) -> None:
     rows = prove(found, None, promises)
     by_hand = rejected_by_hand(Measures.of(traces), found, LOSSES)
     assert [row.rejected for row in rows] == [sum(of_promise) for of_promise in by_hand]
-
-
-def test_a_larger_loss_saves_no_less_and_together_prove_no_more_than_alone() -> None:
-    found = along(to_trace_set(reaching(300, reached=(0.5, 0.8, 0.85))))
-    rows = prove(found, None, [promise(loss) for loss in LOSSES])
-    saved = [0.0 if row.proven is None else row.proven.saved for row in rows]
-    assert saved == sorted(saved)
-    assert saved[-1] > 0
-    for loss, together in zip(LOSSES, saved, strict=True):
-        alone = prove(found, None, [promise(loss)])[0].proven
-        assert (0.0 if alone is None else alone.saved) >= together - 0.05
 
 
 def test_copies_of_questions_prove_nothing_more() -> None:
@@ -207,10 +174,3 @@ def test_as_many_questions_as_were_named_prove_it_about_as_often_as_was_said(
         prove(sample(wanted), None, [promise(loss)])[0].rejected == len(COINS) for _ in range(60)
     ]
     assert POWER - 0.25 <= np.mean(proven) <= POWER + 0.19
-
-
-def test_without_a_policy_below_the_bound_no_number_of_questions_is_named() -> None:
-    found = along(to_trace_set(reaching(60, reached=(0.0, 0.0, 0.9))))
-    row = prove(found, None, [promise(0.02)])[0]
-    assert row.proven is None
-    assert row.needed is None or row.needed > 60

@@ -36,12 +36,6 @@ def test_a_cap_comes_before_the_full_budget(most: float, number: int | None) -> 
     assert (None if found is None else found[0]) == number
 
 
-def test_within_the_cap_what_kept_all_that_was_asked_comes_first() -> None:
-    found = within_cap(estimates(kept=np.array([True, False, False, True])), 2.7)
-    assert found is not None
-    assert found[0] == 0
-
-
 def test_candidates_are_ordered_by_proof_then_by_what_they_kept() -> None:
     none = np.zeros(4, np.bool_)
     assert in_order(estimates(), none).tolist() == [2, 3, 1, 0]

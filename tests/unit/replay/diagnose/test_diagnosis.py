@@ -40,29 +40,6 @@ def test_policies_are_replayed_on_the_eval_split() -> None:
     assert document["types"][0]["labelled"] == 15
 
 
-def test_a_named_confidence_and_other_splits() -> None:
-    signals = DiagnosticsSettings(
-        signals=("answer_stable",), tune_split="eval", eval_split="tune", resamples=20
-    )
-    settings = DiagnosisSettings(signals=signals, confidence="answer_token_margin", threshold=0.5)
-    found = diagnosis(random_traces(), settings)
-    assert found.replayed.split == "tune"
-    assert [part.name for part in found.signals.parts] == ["eval", "tune"]
-    assert [each.threshold for each in found.selective] == [0.5] * 3
-
-
-def test_calibrators_are_compared_where_margins_are_looked_at() -> None:
-    found = diagnosis(random_traces(), DiagnosisSettings(signals=SIGNALS))
-    assert found.calibrators is not None
-    assert found.no_calibrators is None
-    assert found.calibrators.tune_questions == 15
-    narrow = DiagnosticsSettings(signals=("answer_stable",), resamples=20)
-    none = diagnosis(random_traces(), DiagnosisSettings(signals=narrow))
-    assert none.calibrators is None
-    assert none.no_calibrators == "answer_token_margin is not among the signals asked for"
-    assert none.to_json()["calibrators"] is None
-
-
 def test_closed_book_is_no_round_of_the_breakdown() -> None:
     made = []
     for number in range(20):

@@ -12,7 +12,6 @@ from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.replay.diagnose.overconfidence import (
     StableRound,
     calibrated_margins,
-    margin_means,
     wrong_and_stable,
 )
 from suffice.replay.diagnose.signal_diagnostics import diagnose
@@ -61,10 +60,6 @@ def test_without_labels_nothing_is_wrong_or_right() -> None:
     found = wrong_and_stable(np.array([[NAN, 1.0]]), np.full((1, 2), NAN))
     assert found.overall == StableRound(round=None, answers=0, stable=None, wrong_and_stable=None)
     assert (found.questions, found.first_wrong) == (0, None)
-
-
-def test_one_round_repeats_nothing() -> None:
-    assert wrong_and_stable(np.array([[NAN]]), np.array([[1.0]])).rounds == ()
 
 
 def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
@@ -118,24 +113,3 @@ def test_what_is_not_looked_at_has_no_figures() -> None:
     found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
     assert all(part.margins is None and part.wrong_and_stable is None for part in found.parts)
     assert {"margins", "wrong and stable"}.isdisjoint(table.name for table in found.tables())
-
-
-def test_no_margin_no_mean() -> None:
-    nothing = np.full((2, 2), NAN)
-    assert margin_means(nothing, nothing, nothing, None) is None
-
-
-def test_tables_say_whose_margins_they_are() -> None:
-    found = diagnose(recorded(), DiagnosticsSettings(resamples=5))
-    tables = {table.name: table for table in found.tables()}
-    assert [column.name for column in tables["wrong and stable"].columns] == [
-        "part",
-        "answers",
-        "stable",
-        "wrong_and_stable",
-        "round_2",
-        "round_3",
-        "first_wrong",
-    ]
-    assert [row[0] for row in tables["margins"].rows] == ["tune", "eval"]
-    assert [row[0] for row in tables["pearson"].rows] == [signal.name for signal in found.by_use]

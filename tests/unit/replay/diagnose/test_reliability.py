@@ -60,13 +60,6 @@ def test_buckets_partition_and_never_split_ties(values: list[float], count: int)
         start += each.count
 
 
-def test_buckets_are_of_equal_size_without_ties() -> None:
-    found = buckets(np.linspace(0, 1, 50)[::-1], np.ones(50), count=5)
-    assert [each.count for each in found] == [10] * 5
-    assert [each.predicted for each in found] == sorted(each.predicted for each in found)
-    assert all(each.right == 1.0 for each in found)
-
-
 def test_reliability_by_round_counts_the_undefined() -> None:
     made = [
         make_record("a", ["x", "y"], gold=["x"], margins=[1.0, 1.0]),

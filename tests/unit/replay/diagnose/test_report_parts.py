@@ -13,7 +13,7 @@ from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, report_pa
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -68,60 +68,14 @@ def test_without_splits_or_margins_the_reason_is_given(
     assert found["diagnostics"] is not None
 
 
-def test_without_gold_answers_nothing_fails() -> None:
-    traces = to_trace_set([replace(each, gold=Gold()) for each in oslo_records()])
-    found = report_parts(traces, compared(traces, "fixed-1"))
-    assert found.left_out["selective"].startswith(
-        "it needs gold answers, and the full budget's own"
-    )
-    assert "gold" in found.left_out["calibrators"]
-
-
-@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
-def test_beside_scores_of_ones_own_the_reason_names_them() -> None:
-    records = [
-        replace(record, gold=Gold(), scores=dict.fromkeys(range(1, len(record.rounds) + 1), n % 2))
-        for n, record in enumerate(oslo_records())
-    ]
-    traces = to_trace_set(records)
-    found = report_parts(traces, compared(traces, "fixed-1"))
-    assert found.left_out["selective"] == (
-        "it needs gold answers, and policies are compared by the record's own scores here"
-    )
-
-
-@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
-def test_one_question_each() -> None:
-    made = oslo_records()
-    traces = to_trace_set(made[:2])
-    found = report_parts(traces, compared(traces, "fixed-1"))
-    assert "sweep" in found.left_out
-    assert found["diagnostics"] is not None
-
-
-def test_a_search_that_cannot_be_is_left_out() -> None:
-    traces = to_trace_set(oslo_records())
-    search = SearchSettings(signals=("nonsense",))
-    found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(search=search))
-    assert found["search"] is None
-    assert "nonsense" in found.left_out["search"]
-
-
 def test_only_the_parts_asked_for() -> None:
     traces = to_trace_set(oslo_records())
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
     assert found["costs"]
     assert (found["diagnostics"], found["sweep"], found.left_out) == (None, None, {})
-    with pytest.raises(UsageError, match="unknown part 'cost'; known: guarantees"):
+    with pytest.raises(UsageError, match="'cost'"):
         PartsSettings(parts=("cost",))
     assert PartsSettings().parts == PARTS
-
-
-def test_a_named_confidence_serves_every_policy() -> None:
-    traces = to_trace_set(oslo_records())
-    settings = PartsSettings(confidence="answer_token_margin")
-    found = report_parts(traces, compared(traces, "fixed-1"), settings)
-    assert [each.policy for each in found["selective"]] == ["fixed-1", "fixed-3"]
 
 
 def with_round_zero(each: QuestionRecord) -> QuestionRecord:
@@ -140,4 +94,4 @@ def test_closed_book_has_no_scores_of_a_round() -> None:
     assert [each.policy for each in found["types"][0].policies] == ["fixed-1", "fixed-3"]
     against = compared(traces, "fixed-1", baseline="closed-book")
     left_out = report_parts(traces, against).left_out
-    assert "'closed-book' takes none of the recorded rounds" in left_out["question types"]
+    assert "'closed-book'" in left_out["question types"]

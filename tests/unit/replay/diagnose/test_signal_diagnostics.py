@@ -97,34 +97,6 @@ def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
         assert (first.low, first.high) == pytest.approx((low, high), abs=1e-12)
 
 
-def test_drift_is_eval_minus_tune() -> None:
-    (signal,) = diagnose(
-        to_trace_set(uneven_records()),
-        DiagnosticsSettings(signals=("answer_token_margin",), resamples=200),
-    ).signals
-    tune, evaluated = (signal.parts[name].pooled for name in ("tune", "eval"))
-    assert signal.drift_auroc is not None
-    assert signal.drift_d is not None
-    assert signal.drift_auroc.estimate == pytest.approx(
-        (evaluated.auroc.estimate or 0) - (tune.auroc.estimate or 0)
-    )
-    assert signal.drift_d.estimate == pytest.approx(
-        (evaluated.d_signed.estimate or 0) - (tune.d_signed.estimate or 0)
-    )
-    assert signal.drift_auroc.low is not None
-    assert signal.drift_auroc.low < (signal.drift_auroc.estimate or 0)
-
-
-@pytest.mark.parametrize("settings", [FEW, DiagnosticsSettings(tune_split="dev", resamples=50)])
-def test_without_a_split_all_questions_are_taken_together(settings: DiagnosticsSettings) -> None:
-    found = diagnose(to_trace_set(uneven_records(splits=settings is not FEW)), settings)
-    assert [part.name for part in found.parts] == ["all"]
-    assert found.parts[0].questions == 40
-    assert found.signals[0].drift_auroc is None
-    said = "tune or eval" if settings is FEW else "dev"
-    assert found.notes == (f"no question lies in split {said}: all questions are taken together",)
-
-
 def test_concentration_in_nats() -> None:
     made = uneven_records()
     found = diagnose(to_trace_set(made), FEW)
@@ -157,15 +129,6 @@ def test_what_is_skipped_says_why_and_json_is_strict() -> None:
     assert [each["name"] for each in document["signals"]] == names
     assert document["parts"]["tune"]["correlations"]["signals"] == names
     assert set(found.flags) == set(names)
-
-
-def test_unlabelled_questions_have_no_separation_but_a_concentration() -> None:
-    made = [replace(each, gold=replace(each.gold, answers=())) for each in uneven_records()]
-    found = diagnose(to_trace_set(made), FEW)
-    on = found.signals[0].parts["tune"]
-    assert on.pooled.auroc.estimate is None
-    assert on.pooled.auroc.reason == "defined in no labelled round"
-    assert on.distinct > 0
 
 
 def test_wrong_settings_are_refused() -> None:
@@ -209,8 +172,3 @@ def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
     assert found.rho[0] == (1.0, -1.0, None)
     assert found.rho[2] == (None, None, None)
     assert as_json(found)["rho"][1] == [-1.0, 1.0, None]
-
-
-def test_too_few_rounds() -> None:
-    for few in (np.ones(1), np.zeros(0)):
-        assert correlations({"a": few, "b": few}).rho == ((None, None), (None, None))

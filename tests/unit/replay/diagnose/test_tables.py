@@ -63,26 +63,6 @@ def test_every_figure_is_the_result_s() -> None:
     )
 
 
-def test_collapse_flags_and_types_are_told() -> None:
-    text = found().text()
-    line = line_of(text, "verbalized_confidence", "Signals of at most 12 values")
-    assert line.split() == ["verbalized_confidence", "tune", "1", "0.00", "5", "100.0"]
-    line = line_of(text, "constant ", "What speaks against signals:")
-    assert line.split()[:4] == ["constant", "verbalized_confidence", "is", "5"]
-    assert "comparison (few)" in text
-    assert "\u202e" not in text
-    assert "bridge[U+202E]" in text
-    assert f"is in full: {RULE}" in " ".join(text.split())
-    assert "drift: eval minus tune" in text
-
-
-def test_lines_fit_and_are_bare() -> None:
-    text = found().text()
-    assert all(line == line.rstrip() for line in text.splitlines())
-    assert max(map(len, text.splitlines())) <= 80
-    assert "\x1b" not in text
-
-
 def test_the_verdict_comes_first_and_the_most_useful_signals_after_it() -> None:
     result = found()
     table = result.table("signals")
@@ -101,24 +81,3 @@ def test_the_verdict_comes_first_and_the_most_useful_signals_after_it() -> None:
         if low is not None:
             assert (use == "uninformative") == (low <= 0.5 <= high), name
     assert f"{uses.count('uninformative')} uninformative" in result.signals.verdict
-
-
-def test_few_signals_are_shown_round_by_round() -> None:
-    text = found(("answer_token_margin", "answer_stable")).text()
-    assert "answer_token_margin by round on tune, mean (SD)." in text
-    assert line_of(text, "1 ", "answer_stable by round on eval").split()[1] == "0"
-    assert "by round on tune, mean (SD)" not in found().text()
-
-
-def test_one_part_has_no_drift() -> None:
-    text = found(split=False, rules=()).text()
-    assert "drift" not in text
-    assert "AUROC all" in text
-    assert "Note: no question lies in split tune or eval" in text
-    assert "Selective" not in text
-
-
-def test_a_record_without_a_signal_says_so() -> None:
-    result = found(rules=())
-    bare = replace(result, signals=replace(result.signals, signals=()))
-    assert bare.text().startswith("No signal is defined in these traces.")

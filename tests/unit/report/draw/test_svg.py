@@ -40,29 +40,10 @@ def test_ticks_enclose_the_values_at_even_round_steps(low: float, high: float) -
     assert min(abs(mantissa - round_step) for round_step in (1, 2, 5)) < 1e-6
 
 
-def test_a_scale_maps_its_ends() -> None:
-    scale = Scale(2, 4, 100, 50)
-    assert (scale(2), scale(3), scale(4)) == (100, 75, 50)
-
-
 def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
     axes = enclosing([1.05, 4.6], [0.231, 0.557])
     assert FRAME.left < axes.x(1.05) < axes.x(4.6) < FRAME.right
     assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
-
-
-def test_one_value_still_has_axes() -> None:
-    axes = enclosing([2.0], [0.5])
-    drawn = "".join(axes.drawn("rounds", "F1, %"))
-    assert FRAME.top < axes.y(0.5) < FRAME.bottom
-    assert ">40</text>" in drawn
-    assert ">rounds</text>" in drawn
-
-
-def test_shares_are_in_percent_and_others_are_not() -> None:
-    axes = enclosing([0.0, 1.0], [2.5, 3.5])
-    assert ">3.5</text>" in "".join(axes.drawn("x", "y", shares=False))
-    assert ">350</text>" in "".join(axes.drawn("x", "y"))
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 40.0), (0.003, 0.9), (120.0, 4300.0), (7.0, 9e6)])

@@ -6,22 +6,21 @@ import json
 import re
 from dataclasses import replace
 
-import pytest
 from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
 from tests.html_reader import Page
 from tests.studies.micp import sampled_records
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
+from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.report.draw.marks import marked
 from suffice.report.page.report import render_report
 from suffice.report.page.section import Shown
 from suffice.report.sections.answer_sets import answer_sets_section
 from suffice.report.sections.questions import explorer
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 
 def test_the_table_holds_what_the_sets_are_worth() -> None:
@@ -45,27 +44,6 @@ def test_the_table_holds_what_the_sets_are_worth() -> None:
 def _section(records: list[QuestionRecord]) -> Shown | None:
     result = told(records).result
     return answer_sets_section(result, marked(result))
-
-
-def test_an_interval_below_the_promise_is_marked() -> None:
-    wrong = [drawn(f"q{n}", ("Rome",) * 4, AGREE, AGREE) for n in range(4)]
-    for records, marks in ((wrong, True), (RECORDS, False)):
-        section = _section(records)
-        assert section is not None
-        assert ("below the promise" in section.html()) == marks
-
-
-def test_without_gold_answers_the_coverage_is_unknown() -> None:
-    bare = [replace(each, gold=Gold()) for each in RECORDS]
-    data = told(bare)
-    section = answer_sets_section(data.result, marked(data.result))
-    assert section is not None
-    row = Page.of(section.html()).tables["What the answer sets are worth"][1]
-    assert (row[2], row[5]) == ("-", "-")
-    assert "none measured" in str(section.finding)
-    own = data.result.table("answer sets").data()
-    assert own["coverage"] == [None]
-    assert own["promised"] == [pytest.approx(0.8)]
 
 
 def test_what_the_filter_keeps_is_shown() -> None:
@@ -117,15 +95,6 @@ def test_the_explorer_holds_every_set() -> None:
     }
 
 
-def test_long_sets_are_cut_and_counted() -> None:
-    many = tuple(f"answer {n}" for n in range(30))
-    policy = replace(POLICY, final=0.0, samples=30)
-    data = told([drawn("q", many, many, many)], policy)
-    found = explorer(data, marked(data.result))
-    assert len(found.document["questions"][0][5][1][2]) == 20
-    assert "Not shown here: 10 answers past the first 20 of a set." in found.cuts
-
-
 def test_hostile_answers_stay_text() -> None:
     evil = [drawn(f"q{n}", (HOSTILE,) * 4, AGREE, AGREE) for n in range(3)]
     policy = replace(POLICY, notes=(HOSTILE,))
@@ -137,18 +106,3 @@ def test_hostile_answers_stay_text() -> None:
     assert embedded is not None
     document = json.loads(embedded.group(1))
     assert document["questions"][0][5][1][2][0][0] == HOSTILE
-
-
-def test_the_text_has_a_table_of_them() -> None:
-    said = told(RECORDS).result.text()
-    row = next(line for line in said.splitlines()[10:] if line.startswith("sets"))
-    assert re.match(r"sets +0\.80  0\.75 \[\d\.\d\d, \d\.\d\d\]  1\.5 \[.*\] +0\.50 ", row)
-    narrow = told(RECORDS).result.text(40).splitlines()
-    assert max(map(len, narrow)) <= 40
-
-
-@pytest.mark.parametrize("name", ["two\nlines", "esc\x1b[31m"])
-def test_names_cannot_break_the_line(name: str) -> None:
-    table = told(RECORDS, name=name).result.text()
-    assert "\x1b" not in table
-    assert re.search(r"^(two lines|esc\[U\+001B\]\[31m) +0\.80", table, re.MULTILINE)

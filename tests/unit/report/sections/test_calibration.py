@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tests.html_reader import Page
@@ -42,32 +41,6 @@ def test_every_figure_is_the_studys(gathered: Any) -> None:
             percent(each.em),
             decimal(each.mean_rounds),
         ]
-
-
-def test_the_finding_counts_kinds_that_differ(gathered: Any) -> None:
-    study = gathered.parts["calibrators"]
-    same = [
-        replace(
-            each,
-            eval=replace(each.eval, delta_brier=replace(each.eval.delta_brier, low=-1.0, high=1.0)),
-        )
-        for each in study.results
-    ]
-    section = calibration_section(replace(study, results=tuple(same)))
-    assert str(section.finding).endswith("none of 4 other kinds differs from isotonic")
-    far = replace(
-        same[1],
-        eval=replace(same[1].eval, delta_brier=replace(same[1].eval.delta_brier, high=-0.5)),
-    )
-    section = calibration_section(replace(study, results=(same[0], far, *same[2:])))
-    assert str(section.finding).endswith("1 of 4 other kinds differs from isotonic")
-
-
-def test_notes_are_sentences_and_text(gathered: Any) -> None:
-    study = replace(gathered.parts["calibrators"], notes=("a <b> note",), rule="x > ? <i>")
-    html = calibration_section(study).html()
-    assert "<li>A &lt;b&gt; note.</li>" in html
-    assert "<code>x &gt; ? &lt;i&gt;</code>" in html
 
 
 def _scored(interval: Interval, sign: str = "") -> str:

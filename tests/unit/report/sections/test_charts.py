@@ -8,9 +8,8 @@ from suffice.replay.diagnose.question_histories import ReportData
 from suffice.report.draw.marks import marked
 from suffice.report.page.section import Chart
 from suffice.report.sections.charts import cost_chart, score_charts, stops_chart
-from suffice.report.sections.reliability import reliability_charts
 from suffice.results.formats import points
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
 
@@ -41,15 +40,6 @@ def test_points_lie_where_cost_and_score_say(
     assert len(re.findall('class="frontier"', drawn)) == 2
 
 
-def test_em_has_no_whiskers_and_a_line_through_the_fixed_budgets(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
-    drawn = html_of(score_charts(data.result, marked(data.result))[1])
-    assert "whisker" not in drawn
-    assert drawn.count('class="frontier"') == 1
-
-
 def test_cost_is_in_rounds_where_calls_are_unknown(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -69,23 +59,6 @@ def test_cost_is_in_rounds_where_calls_are_unknown(
     assert "model calls" not in drawn
 
 
-def test_a_policy_of_which_only_a_range_of_the_cost_is_known_has_no_mark(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    """Scores of the labelled questions are known, what the unlabelled one would have paid is not."""
-    first = records[0]
-    cut = replace(
-        first,
-        question=replace(first.question, id="cut"),
-        gold=Gold(),
-        rounds=first.rounds[:1],
-        stopped_by="error",
-    )
-    data = build_report([*records, cut], ["fixed-1", "fixed-3"])
-    drawn = html_of(score_charts(data.result, marked(data.result))[0])
-    assert len(re.findall('class="dot fixed"', drawn)) == 1
-
-
 def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"], cost="usd")
     for chart in score_charts(data.result, marked(data.result)):
@@ -103,23 +76,6 @@ def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_rep
     assert "mean price, USD and mean tokens" in bars
 
 
-def test_a_long_name_of_a_cost_is_cut_in_the_picture_only(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"], cost="evaluated_tokens")
-    bars = html_of(cost_chart(data.result, marked(data.result)))
-    assert ">uncached</text>" in bars
-    assert ">uncached prompt tokens</th>" in bars
-
-
-def test_where_all_cost_the_same_a_chart_is_drawn(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"], cost="judge_calls")
-    assert len(score_charts(data.result, marked(data.result))) == 2
-    assert "judge calls" in html_of(cost_chart(data.result, marked(data.result)))
-
-
 def test_stop_bars_grow_with_their_share(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -128,16 +84,6 @@ def test_stop_bars_grow_with_their_share(
     assert heights(drawn, "fixed") == [24.0]
     counts = data.result.policies[1].to_json()["stop_rounds"].values()
     assert heights(drawn, "oracle") == [24 * number / 12 for number in counts]
-
-
-def test_of_many_policies_fixed_budgets_are_in_the_table_only(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-2", "fixed-3", *["oracle-f1"] * 10])
-    drawn = html_of(stops_chart(data.result, marked(data.result)))
-    assert drawn.count('class="row-name"') == 11
-    assert drawn.count('<th scope="row">') == 13
-    assert "Fixed budgets but the baseline are in the table only" in drawn
 
 
 def test_tokens_are_split_by_what_is_known(
@@ -155,22 +101,6 @@ def test_tokens_are_split_by_what_is_known(
     unknown = replace(third, costs={**third.costs, "cached_tokens": None})
     policies = marked(replace(data.result, policies=(data.result.policies[0], unknown)))
     assert "prompt, cached share not recorded" in html_of(cost_chart(data.result, policies))
-
-
-def test_policies_with_the_same_calibration_share_a_figure(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    rules = ["calibrated(answer_token_margin) > 0.1", "calibrated(answer_token_margin) > 0.2"]
-    data = build_report(records, ["fixed-1", "tasr"], rules)
-    charts = reliability_charts(data.reliability, marked(data.result))
-    assert len(charts) == 1
-    assert html_of(charts[0]).count('class="who"') == 3
-    first = data.reliability["tasr"][0]
-    other = replace(first, undefined=first.undefined + 4)
-    changed = {**data.reliability, "tasr": (other, *data.reliability["tasr"][1:])}
-    apart = reliability_charts(changed, marked(data.result))
-    assert len(apart) == 2
-    assert "Answers without a value: 4 in round 1" in html_of(apart[0])
 
 
 def test_whiskers_are_paired_with_the_line_that_is_drawn(

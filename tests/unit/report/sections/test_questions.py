@@ -71,14 +71,6 @@ def test_passages_and_reasons_are_stored_once(
     assert len(document["reasons"]) == len(set(document["reasons"])) == 4
 
 
-def test_invisible_characters_are_spelled_out(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    hostile = with_passages(records[0], ["left\u202eright", "</script><!--"])
-    document = made(build_report([hostile, *records[1:]])).document
-    assert [text for _, text in document["passages"][:2]] == ["left[U+202E]right", "</script><!--"]
-
-
 def test_long_texts_are_cut_and_the_cut_is_stated(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -87,41 +79,6 @@ def test_long_texts_are_cut_and_the_cut_is_stated(
     texts = [text for _, text in found.document["passages"][:2]]
     assert texts == ["x" * 2_000 + "…", "y" * 2_000]
     assert found.cuts == ("1 passage cut after 2,000 characters, marked with …",)
-
-
-def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
-    long = with_passages(records[0], [f"text {i}" for i in range(25)])
-    found = made(build_report([long, *records[1:]]))
-    assert len(found.document["questions"][0][4][0][3]) == 20
-    assert found.cuts == ("Not shown here: 15 passages past the first 20 of a round.",)
-
-
-def test_passages_are_cut_shorter_before_the_file_grows_too_large(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    story = data.stories[0]
-    first = story.rounds[0]
-    stories = tuple(
-        replace(
-            story,
-            id=f"q{n}",
-            rounds=(
-                replace(
-                    first,
-                    passages=tuple(
-                        Passage(id=f"{n}-{i}", title="T", text=f"{n} {i} " + "word " * 400)
-                        for i in range(10)
-                    ),
-                ),
-            ),
-        )
-        for n in range(500)
-    )
-    found = made(replace(data, stories=stories))
-    assert len(found.document["questions"]) == 500
-    assert len(json.dumps(found.document)) < 4_500_000
-    assert found.cuts[0].startswith("5,000 passages cut after 500 characters")
 
 
 def test_questions_that_do_not_fit_are_left_out_and_counted(
@@ -151,24 +108,8 @@ def test_numbers_json_cannot_hold_become_words_or_null(
     assert document["questions"][0][4][0][4] == ["inf", "-inf", None, None]
 
 
-def test_the_list_opens_with_the_first_policy_that_adapts(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "oracle-em"], ["round >= 2", "round >= 3"])
-    assert made(data).document["main"] == 2
-    assert made(build_report(records)).document["main"] == 0
-
-
-def test_the_questions_of_the_first_turns_stay_in_the_order_of_the_record(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    wide = replace(data.stories[0].rounds[0], answer="x" * 400, parse_failure="y" * 600)
-    stories = tuple(
-        replace(story, id=f"q{n:03d}", turn=(37 * n) % 100, rounds=(wide,) * 50)
-        for n, story in enumerate(data.stories[:1] * 100)
-    )
-    names = [row[0] for row in made(replace(data, stories=stories)).document["questions"]]
-    assert names == sorted(names)
-    turns = sorted(story.turn for story in stories if story.id in names)
-    assert turns == list(range(len(names)))
+def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
+    long = with_passages(records[0], [f"text {i}" for i in range(25)])
+    found = made(build_report([long, *records[1:]]))
+    assert len(found.document["questions"][0][4][0][3]) == 20
+    assert found.cuts == ("Not shown here: 15 passages past the first 20 of a round.",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tests.html_reader import Page
@@ -32,14 +31,6 @@ def test_every_figure_is_the_results(gathered: Any) -> None:
         assert row[1:] == expected
 
 
-def test_answers_without_a_confidence_are_counted(gathered: Any) -> None:
-    first, *others = gathered.parts["selective"]
-    html = selective_section([replace(first, undefined=3), *others], ()).html()
-    head, *rows = Page.of(html).tables["What each confidence is worth"]
-    assert head[-1] == "without confidence"
-    assert [row[-1] for row in rows] == ["3", ""]
-
-
 def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any) -> None:
     found = gathered.parts["selective"]
     rows = Page.of(selective_section(found, ()).html()).tables[
@@ -54,36 +45,3 @@ def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any) -> Non
             for share, risk in zip(curve["coverage"], curve["risk_em"], strict=True)
         }
         assert all(shown[row[1]] == row[3] for row in own)
-
-
-def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> None:
-    found = gathered.parts["selective"]
-    best = max(found, key=lambda each: each.auroc.estimate)
-    finding = str(selective_section(found, ()).finding)
-    assert finding.startswith(f"highest AUROC: {best.policy}, {estimated(best.auroc)}")
-    assert f"EM {percent(best.above.em.estimate)}% where it is confident" in finding
-    blank = [replace(each, auroc=replace(each.auroc, estimate=None)) for each in found]
-    assert "none with an AUROC" in str(selective_section(blank, ()).finding)
-
-
-def test_abstentions_are_counted_or_said_to_be_none(gathered: Any) -> None:
-    found = gathered.parts["selective"]
-    assert "No answer at a stop says that it is none." in selective_section(found, ()).html()
-    some = replace(found[0], abstentions=replace(found[0].abstentions, count=3, share=0.075))
-    rows = Page.of(selective_section([some], ()).html()).tables["Abstentions at the stop"]
-    assert rows[1][1] == "7.5"
-
-
-def test_hostile_names_stay_text(gathered: Any) -> None:
-    evil = "<img src=x>"
-    found = [replace(each, policy=evil, confidence=evil) for each in gathered.parts["selective"]]
-    html = selective_section(found, ()).html()
-    assert "img" not in Page.of(html).names
-    assert "signal &lt;img src=x&gt;" in html
-
-
-def test_an_auroc_whose_interval_holds_a_half_is_called_uninformative(gathered: Any) -> None:
-    first, *_ = gathered.parts["selective"]
-    vague = replace(first, auroc=replace(first.auroc, estimate=0.6, low=0.45, high=0.75))
-    assert str(selective_section([vague], ()).finding).startswith("uninformative: the interval")
-    assert "uninformative" in selective_section([vague], ()).html()

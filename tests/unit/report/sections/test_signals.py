@@ -8,7 +8,7 @@ from typing import Any
 from tests.html_reader import Page
 
 from suffice.report.draw.marks import marked
-from suffice.report.sections.signals import SECTION, signals_section
+from suffice.report.sections.signals import signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
 AREAS = "AUROC of every signal, all rounds pooled; low: low values speak for stopping; "
@@ -44,16 +44,6 @@ def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
             assert by_round[signal.name] == [
                 decimal(on.separation.auroc.estimate) for on in signal.parts[part].rounds
             ]
-
-
-def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
-    found = gathered.parts["diagnostics"]
-    best = max(found.signals, key=lambda each: each.parts["eval"].pooled.auroc.estimate or 0.0)
-    section = signals_section(found, (), ())
-    assert str(section.finding).startswith(
-        f"highest AUROC on eval: {best.name}, {estimated(best.parts['eval'].pooled.auroc)}"
-    )
-    assert not SECTION.opened
 
 
 def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
@@ -117,26 +107,3 @@ def test_hostile_names_stay_text(gathered: Any) -> None:
 
 def _flag(found: Any) -> Any:
     return next(flag for each in found.signals for flag in each.flags)
-
-
-def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any) -> None:
-    found = gathered.parts["diagnostics"]
-    part = found.parts[-1].name
-    blank = replace(found.signals[0].parts[part].pooled.auroc, estimate=None, low=None, high=None)
-    signals = tuple(
-        replace(
-            each,
-            parts={
-                part: replace(
-                    each.parts[part], pooled=replace(each.parts[part].pooled, auroc=blank)
-                )
-            },
-        )
-        for each in found.signals
-    )
-    alone = replace(found, parts=found.parts[-1:], signals=signals)
-    section = signals_section(alone, (), ())
-    assert "none with an AUROC" in str(section.finding)
-    tables = Page.of(section.html()).tables
-    assert tables[AREAS][0][-2:] == ["AUROC eval", "% def. eval"]
-    assert tables[DISTANCES][0] == ["signal", "d eval"]

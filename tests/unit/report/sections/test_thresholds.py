@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
-import pytest
 from tests.html_reader import Page
 
 from suffice.report.sections.thresholds import thresholds_section
-from suffice.results.formats import decimal, percent, points, signed
+from suffice.results.formats import decimal, percent, signed
 
 
 def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
@@ -32,17 +30,6 @@ def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
         ]
 
 
-def test_gaps_and_choice_are_stated(gathered: Any) -> None:
-    sweep = gathered.parts["sweep"]
-    section = thresholds_section(sweep)
-    for gap in (sweep.selection_gap, sweep.split_gap):
-        assert points(gap) in section.html()
-    chosen = next(each for each in sweep.points if each.threshold == sweep.chosen)
-    assert str(section.finding).startswith(
-        f"{sweep.chosen:g} chosen on tune: F1 {percent(chosen.eval_score)}% at {decimal(chosen.eval_rounds)}"
-    )
-
-
 def test_the_band_encloses_tune_f1(gathered: Any) -> None:
     html = thresholds_section(gathered.parts["sweep"]).html()
     band, curve = (
@@ -56,19 +43,3 @@ def test_the_band_encloses_tune_f1(gathered: Any) -> None:
     for (x, y), (x_top, high), (x_low, low) in zip(curve, top, bottom, strict=True):
         assert x == x_top == x_low
         assert high < y < low
-
-
-@pytest.mark.parametrize(
-    ("knee", "warning", "said"),
-    [
-        (0.25, None, "knee at 0.25"),
-        (0.25, "no single knee", "no clear knee"),
-        (None, "flat", "no clear knee"),
-    ],
-)
-def test_a_knee_that_is_not_clear_is_not_claimed(
-    gathered: Any, knee: float | None, warning: str | None, said: str
-) -> None:
-    sweep = gathered.parts["sweep"]
-    found = replace(sweep.knee, threshold=knee, warning=warning, share=0.9)
-    assert str(thresholds_section(replace(sweep, knee=found)).finding).endswith(said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
@@ -12,7 +11,6 @@ from suffice.report.page.report import first_screen, render_report
 from suffice.report.page.section import Material
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
-from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
@@ -50,23 +48,3 @@ def test_the_difference_to_the_full_budget_is_paired(
     assert result.full_costs["rounds"] == 3.0
     assert rule.adaptive
     assert not first.adaptive
-
-
-def test_banners_warn_of_small_and_unlabelled_records(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    assert "A small record: 12 questions with gold answers. Differences below about" in screen(data)
-    assert "fixed budgets and oracles are all" in screen(data)
-    assert "no policy here carries a promise" in screen(data)
-    large = replace(data, result=replace(data.result, labelled=100))
-    assert "banner" not in screen(large)
-    none = replace(data, result=replace(data.result, labelled=0))
-    assert "nothing here says whether answers are right" in screen(none)
-
-
-def test_a_banner_warns_of_blank_answers(build_report: Build) -> None:
-    blank = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
-    assert "8 of 12 rounds have an empty answer, which is scored as wrong" in screen(
-        build_report(blank)
-    )

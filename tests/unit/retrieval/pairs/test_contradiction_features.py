@@ -72,27 +72,6 @@ def test_single_features(first: str, second: str, name: str, value: float) -> No
     assert lexical(first, second)[name] == pytest.approx(value)
 
 
-def test_poles_point_apart_where_the_directions_do() -> None:
-    vectors = {"open": [1.0, 0.0], "close": [-1.0, 0.0], "it": [0.0, 1.0], "": [0.0, 1.0]}
-
-    def vector_of(text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        return np.array(vectors.get(text, [0.0, 1.0]))
-
-    def features(first: str, second: str) -> dict[str, float]:
-        found = pair_features(first, second, vector_of, np.array([2.0, 0.0, 0.0]))
-        return dict(zip(FEATURES, found, strict=True))
-
-    apart = features("open it", "close it")
-    assert apart["difference_poles"] == pytest.approx(-(np.tanh(2.0) ** 2))
-    assert apart["difference_opposed"] == pytest.approx(np.tanh(2.0) ** 2)
-    assert apart["weaker_pole"] == pytest.approx(np.tanh(np.tanh(2.0)))
-    turned = features("open it", "do not close it")
-    assert turned["difference_poles_turned"] == pytest.approx(np.tanh(2.0) ** 2)
-    assert turned["difference_opposed"] == 0.0
-    assert turned["one_turned"] == 1.0
-    assert features("open it", "leave it unopened")["one_turned"] == 1.0
-
-
 @given(texts, texts)
 def test_order_makes_no_difference_and_everything_is_finite(first: str, second: str) -> None:
     found = pair_features(first, second, VECTOR, POLE)

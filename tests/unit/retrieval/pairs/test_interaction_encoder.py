@@ -90,18 +90,6 @@ def test_it_equals_the_slow_twin(model: InteractionModel) -> None:
     np.testing.assert_allclose(doubled, 2 * model.predict(PAIRS), rtol=1e-5)
 
 
-def test_untrained_it_is_the_two_cosines(tmp_path: Path) -> None:
-    untrained = InteractionModel.start(write_bert(tmp_path), max_length=16)
-    same, other = untrained.predict([("mill one", "mill one"), ("mill one", "three four")])
-    assert same > other
-    assert -30 <= other < same <= 10
-
-
-def test_a_long_pair_is_cut_at_the_longer_text(model: InteractionModel) -> None:
-    short = model.predict([("mill one", "two " * 11)])
-    assert model.predict([("mill one", "two " * 200)]) == pytest.approx(short, abs=1e-5)
-
-
 def test_a_saved_one_is_loaded_as_it_was(model: InteractionModel, tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     assert not InteractionModel.is_saved_in(folder)
@@ -144,10 +132,10 @@ def test_damaged_folders_are_named(model: InteractionModel, tmp_path: Path) -> N
         assert caught.value.file == str(header)
     header.write_text(good)
     (tmp_path / "head.safetensors").write_bytes(b"x" * 100)
-    with pytest.raises(DataError, match="not the head of this reranker"):
+    with pytest.raises(DataError, match="reranker"):
         CrossEncoderReranker.load(tmp_path)
     (tmp_path / "head.safetensors").unlink()
-    with pytest.raises(DataError, match="not the head of this reranker"):
+    with pytest.raises(DataError, match="reranker"):
         InteractionModel.load(tmp_path)
 
 

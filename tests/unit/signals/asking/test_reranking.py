@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.errors import BackendError
 from suffice.signals.asking.reranking import (
     RERANK_MEAN,
     RERANK_TOP_SCORE,
@@ -85,13 +84,6 @@ def test_a_question_without_anything_to_score_is_not_asked_about() -> None:
         to_trace_set([with_passages("p", [SCORED], [BARE])]), reranker, ALL, lambda _: None
     )
     assert (reranker.asked, reranking.by_row, reranking.calls) == ([], {}, {})
-
-
-def test_a_reranker_that_drops_a_passage_is_refused() -> None:
-    with pytest.raises(BackendError, match="no score for passage 'b' of 'What is p\\?'"):
-        rerank_passages(
-            to_trace_set([with_passages("p", [A], [B])]), ByLength(drop="b"), ALL, lambda _: None
-        )
 
 
 STATISTICS = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE, RERANK_VARIANCE_RAW)

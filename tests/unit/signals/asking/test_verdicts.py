@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError
 from suffice.protocols import Generation, GenerationRequest
 from suffice.signals.asking.judge_support import JUDGING
 from suffice.signals.asking.verdicts import Judging
@@ -134,8 +134,3 @@ def test_an_interrupt_keeps_what_was_said() -> None:
     assert judging.interrupted
     assert 6 <= len(judging.by_row) < 30
     assert judging.left == 90 - len(judging.by_row)
-
-
-def test_a_wrong_use_is_raised_and_ends_it() -> None:
-    with pytest.raises(UsageError, match="used up"):
-        ask(numbered_traces(), ScriptedModel(["1", "2"]))

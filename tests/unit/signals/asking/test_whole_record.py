@@ -37,14 +37,6 @@ def test_replies_by_row_in_order() -> None:
     assert seen[-1] == Asked(what="encoded", finished=8, planned=8)
 
 
-def test_the_error_of_a_model_that_never_replies_names_it() -> None:
-    def broken(_: LoopView) -> int:
-        raise BackendError("out of paper")
-
-    with pytest.raises(BackendError, match="calls of the clerk failed, the first: out of paper"):
-        ask_rounds(TRACES, question(broken), ALL, lambda _: None)
-
-
 def test_a_reply_without_a_call_does_not_say_that_the_model_is_up() -> None:
     def half(view: LoopView) -> int:
         if len(view.rounds) == 2:

@@ -1,1 +1,0 @@
-"""Published experiments and training scripts: seed in, table out."""

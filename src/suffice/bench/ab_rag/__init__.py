@@ -1,1 +1,0 @@
-"""The evaluation of AB-RAG (paper 2, V)."""

@@ -1,1 +1,0 @@
-"""Recall of retrievers on a data set."""

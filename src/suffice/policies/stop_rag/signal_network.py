@@ -1,0 +1,393 @@
+"""The network over signals: how it is learned, and how a policy uses it; deciding needs no PyTorch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._optional import require
+from suffice.errors import DataError, UsageError, first_line
+from suffice.numbers.fields import Fields
+from suffice.policies.stop_rag.encoder import torch_module
+from suffice.policies.stop_rag.settings import SignalTrainSettings
+from suffice.policies.stop_rag.training import (
+    BatchValues,
+    RewardTable,
+    Trained,
+    TrainingProgress,
+    train,
+)
+from suffice.protocols import Signal
+from suffice.signals.available import given_signals
+from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+    from suffice.trace.rounds.table import TraceSet
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SignalNetwork:
+    """Values of a state from the signals of its round.
+
+    A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
+    after the other, so that a state's values do not depend on what stands beside it.
+    """
+
+    names: tuple[str, ...]
+    tensors: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise UsageError("a network over signals needs at least one signal")
+        width = len(self.tensors.get("trunk.bias", ()))
+        expected = weight_shapes(len(self.names), width)
+        shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
+        if not width or shapes != expected:
+            wrong = sorted(
+                name for name in {*shapes, *expected} if shapes.get(name) != expected.get(name)
+            )
+            raise DataError(
+                f"not the weights of a network over {len(self.names)} signals: {', '.join(wrong[:3])}"
+            )
+
+    def values(
+        self, columns: Mapping[str, NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of stopping and of going on, each of the columns' shape, float32 numbers."""
+        signals = [np.asarray(columns[name], np.float64) for name in self.names]
+        shape = np.broadcast_shapes(*(column.shape for column in signals))
+        flat = np.stack([np.broadcast_to(column, shape).reshape(-1) for column in signals], axis=1)
+        layer = self._layer
+        inputs = inputs_of(flat, self.tensors["centre"], self.tensors["spread"])
+        trunk = np.maximum(layer("trunk", inputs), 0.0)
+        values = []
+        for name in ("stop", "cont"):
+            value = layer(f"{name}.out", np.maximum(layer(f"{name}.hidden", trunk), 0.0))[:, 0]
+            values.append(value.astype(np.float32).astype(np.float64).reshape(shape))
+        return values[0], values[1]
+
+    def _layer(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        weight = self.tensors[f"{name}.weight"].astype(np.float64)
+        total = np.broadcast_to(
+            self.tensors[f"{name}.bias"].astype(np.float64), (len(inputs), len(weight))
+        )
+        for column in range(weight.shape[1]):  # a matrix product would add in an order of its own
+            total = total + inputs[:, column : column + 1] * weight[:, column]
+        return total
+
+
+def inputs_of(
+    values: NDArray[np.float64], centre: NDArray[np.float32], spread: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """Standardised signals, 0 where undefined, then which are undefined: (N, 2 k) from (N, k)."""
+    undefined = ~np.isfinite(values)
+    scaled = (np.where(undefined, 0.0, values) - centre) / spread
+    return np.concatenate([np.where(undefined, 0.0, scaled), undefined], axis=1)
+
+
+def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors of a network over so many signals."""
+    sizes = {"trunk": (width, 2 * signals)}
+    for name in ("stop", "cont"):
+        sizes |= {f"{name}.hidden": (width, width), f"{name}.out": (1, width)}
+    shapes: dict[str, tuple[int, ...]] = {"centre": (signals,), "spread": (signals,)}
+    for name, size in sizes.items():
+        shapes |= {f"{name}.weight": size, f"{name}.bias": size[:1]}
+    return shapes
+
+
+ALL = "all"
+"""Names every signal that a record gives."""
+_PURPOSE = "Stop-RAG's network over signals"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalModel:
+    """A network over signals; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
+
+    network: SignalNetwork
+    data: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, network: SignalNetwork) -> SignalModel:
+        """A trained network."""
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in network.tensors.items()}
+        return cls(network=network, data=_safetensors().save(tensors))
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """The signals it was trained on."""
+        names = self.network.names
+        return tuple(resolve(name, also=names) for name in names)
+
+    @property
+    def summary(self) -> str:
+        """What it reads."""
+        return f"a small network over {len(self.network.names)} signals"
+
+    def values(
+        self, columns: Mapping[str, NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of stopping and of going on, each of the columns' shape."""
+        return self.network.values(columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
+        return {
+            "features": "signals",
+            "signals": list(self.network.names),
+            "weights_sha256": hashlib.sha256(self.data).hexdigest(),
+        }
+
+    @classmethod
+    def read(cls, part: Fields, data: bytes) -> SignalModel:
+        """What :meth:`to_json` wrote, with its weights."""
+        names = part.strings("signals")
+        if not names:
+            raise DataError("is missing", column=part.column("signals"))
+        errors = require("safetensors", extra="learn", purpose=_PURPOSE)
+        try:
+            tensors = _safetensors().load(data)
+        except errors.SafetensorError as error:
+            raise DataError(
+                f"the weights are damaged ({first_line(error)})", column="network.weights_sha256"
+            ) from error
+        for name, tensor in tensors.items():
+            if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+                raise DataError(
+                    f"{name} must hold finite float32 numbers", column="network.weights_sha256"
+                )
+        return cls(network=SignalNetwork(names=names, tensors=tensors), data=data)
+
+    def weights(self) -> bytes:
+        """The weights as a safetensors file."""
+        return self.data
+
+
+def _safetensors() -> Any:
+    return require("safetensors.numpy", extra="learn", purpose=_PURPOSE)
+
+
+def free_inputs(
+    questions: TraceSet | Measures, wanted: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """The signals to learn from: those named, else all that take two values and cost no further call.
+
+    Left out are the values of a network itself, what needs sampled answers, a reranker's scores or
+    a judge's verdict, for a policy that reads those pays for them in every round, and the record's own
+    signals, which the loop must give. :data:`ALL` alone names these too, as far as the record has them.
+    """
+    from suffice.measures.measures import Measures
+
+    measures = Measures.of(questions)
+    traces = measures.traces
+    everything = wanted is not None and tuple(wanted) == (ALL,)
+    if wanted is not None and not everything:
+        return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
+    own = (Q_STOP.name, Q_CONT.name)
+    possible = [
+        name
+        for name in given_signals(traces)
+        if name not in own and (everything or (name in SIGNALS and not SIGNALS[name].charges))
+    ]
+    table = measures.signals(possible)
+    return tuple(name for name in possible if _varies(table.signal(name)))
+
+
+def _varies(values: NDArray[np.float64]) -> bool:
+    defined = values[np.isfinite(values)]
+    return bool(defined.size) and bool(defined.min() < defined.max() or len(defined) < values.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalTrajectories:
+    """Recorded questions to learn from: signals (n, T, k), NaN undefined; rewards (n, T); lengths (n,)."""
+
+    signals: NDArray[np.float64]
+    rewards: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        same = self.signals.ndim == 3 and self.signals.shape[:2] == self.rewards.shape
+        if not same or len(self.lengths) != len(self.rewards):
+            raise UsageError(
+                "signals (n, T, k), rewards (n, T) and lengths (n,) must be of the same questions, found "
+                f"{self.signals.shape}, {self.rewards.shape} and {self.lengths.shape}"
+            )
+
+    @property
+    def table(self) -> RewardTable:
+        """The rewards alone."""
+        return RewardTable(rewards=self.rewards, lengths=self.lengths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedSignals:
+    """A trained network and what validation found."""
+
+    network: SignalNetwork
+    fitted: Trained
+
+
+def train_signal_network(
+    names: tuple[str, ...],
+    training: SignalTrajectories,
+    validation: SignalTrajectories,
+    settings: SignalTrainSettings,
+    *,
+    progress: Callable[[TrainingProgress], None] | None = None,
+    checkpoint: Path | None = None,
+) -> TrainedSignals:
+    """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
+    learner = _SignalLearner(names, (training, validation), settings)
+    with _on_one_thread():
+        fitted = train(
+            learner,
+            (training.table, validation.table),
+            settings,
+            asdict(settings) | {"signals": list(names)},
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+    return TrainedSignals(network=learner.network(), fitted=fitted)
+
+
+@contextmanager
+def _on_one_thread() -> Iterator[None]:
+    """Layers this small take as long on one thread; several wait for one another where cores are busy."""
+    torch = torch_module()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _SignalLearner:
+    """A :class:`suffice.policies.stop_rag.training.Learner` over arrays."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        parts: tuple[SignalTrajectories, SignalTrajectories],
+        settings: SignalTrainSettings,
+    ) -> None:
+        torch = torch_module()
+        self._names = names
+        self._dropout = settings.dropout
+        self.device = torch.device("cpu")
+        self.tokens = 0.0
+        self._centre, self._spread = _scale(parts[0], names)
+        self._validation = parts[1].signals
+        self._inputs = torch.from_numpy(self._scaled(parts[0].signals))
+        generator = torch.Generator().manual_seed(settings.seed)
+        self._weights = {
+            name: _initial(torch, shape, name, generator)
+            for name, shape in weight_shapes(len(names), settings.width).items()
+            if name not in ("centre", "spread")
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the signals learned from."""
+        digest = hashlib.sha256(self._inputs.numpy().tobytes())
+        digest.update(self._scaled(self._validation).tobytes())
+        return digest.hexdigest()
+
+    def parameters(self) -> tuple[list[Any], list[Any]]:
+        """Everything starts untrained."""
+        return [], list(self._weights.values())
+
+    def tensors(self) -> dict[str, Any]:
+        """The weights that training changes."""
+        return {name: tensor.detach() for name, tensor in self._weights.items()}
+
+    def load_tensors(self, tensors: dict[str, Any]) -> None:
+        """Take weights over."""
+        torch = torch_module()
+        with torch.no_grad():
+            for name, own in self._weights.items():
+                own.copy_(tensors[name])
+
+    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+        """Those of the training trajectories ``rows``."""
+        torch = torch_module()
+        inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
+        with torch.no_grad():
+            estimates = self._values(inputs, dropout=0.0)
+        return BatchValues(learned=self._values(inputs, dropout=self._dropout), estimates=estimates)
+
+    def validation_values(
+        self, shape: tuple[int, int]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Those of validation as deciding computes them, each (n, T)."""
+        signals = self._validation[:, : shape[1]]
+        return self.network().values(
+            {name: signals[..., number] for number, name in enumerate(self._names)}
+        )
+
+    def network(self) -> SignalNetwork:
+        """The network as it is now, without PyTorch."""
+        tensors = {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
+        return SignalNetwork(
+            names=self._names,
+            tensors=tensors | {"centre": self._centre, "spread": self._spread},
+        )
+
+    def _scaled(self, signals: NDArray[np.float64]) -> NDArray[np.float32]:
+        """The network's inputs, (n, T, 2 k)."""
+        flat = signals.reshape(-1, signals.shape[2])
+        inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
+        return inputs.reshape(*signals.shape[:2], -1)
+
+    def _values(self, inputs: Any, *, dropout: float) -> tuple[Any, Any]:
+        torch = torch_module()
+        functional = torch.nn.functional
+
+        def layer(name: str, layer_inputs: Any) -> Any:
+            return functional.linear(
+                layer_inputs, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
+            )
+
+        trunk = functional.relu(layer("trunk", inputs))
+        values = []
+        for name in ("stop", "cont"):
+            hidden = functional.relu(layer(f"{name}.hidden", trunk))
+            hidden = functional.dropout(hidden, dropout)
+            values.append(layer(f"{name}.out", hidden)[..., 0])
+        return values[0], values[1]
+
+
+def _scale(
+    training: SignalTrajectories, names: tuple[str, ...]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of each signal over the training states, (k,); 1 where constant."""
+    signals = training.signals.reshape(-1, training.signals.shape[2])
+    if signals.shape[1] != len(names):
+        raise UsageError(f"{len(names)} names for {signals.shape[1]} signals")
+    defined = np.isfinite(signals)
+    if not defined.any():
+        raise UsageError(f"none of the signals {', '.join(names)} is defined in any training state")
+    known = np.where(defined, signals, 0.0)
+    count = np.maximum(defined.sum(axis=0), 1)
+    centre = known.sum(axis=0) / count
+    variance = (np.where(defined, signals - centre, 0.0) ** 2).sum(axis=0) / count
+    spread = np.where(variance > 0.0, np.sqrt(variance), 1.0)
+    return centre.astype(np.float32), spread.astype(np.float32)
+
+
+def _initial(torch: Any, shape: tuple[int, ...], name: str, generator: Any) -> Any:
+    """Weights as He et al. draw them; biases start at 0."""
+    weights = torch.zeros(shape)
+    if name.endswith("weight"):
+        weights.normal_(0.0, (2.0 / shape[1]) ** 0.5, generator=generator)
+    return weights.requires_grad_()

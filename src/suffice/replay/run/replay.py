@@ -1,0 +1,464 @@
+"""Replay policies on recorded rounds: stop rounds, outcomes and costs there, paired intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import CostModel, CostReads
+from suffice.errors import UsageError
+from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen
+from suffice.numbers.fields import known
+from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
+from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.units import unit_means, unit_weights
+from suffice.protocols import CoveragePolicy, StopPolicy
+from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
+from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
+from suffice.replay.run.answer_sets import Resampling, answer_sets
+from suffice.replay.run.cuts import (
+    SCORES,
+    AtStops,
+    CutRecord,
+    PastCuts,
+    Reader,
+    cut_notes,
+    seen_beside,
+)
+from suffice.replay.run.frontier import EQUAL_COSTS
+from suffice.replay.run.named_policies import NamedPolicy, measure_together
+from suffice.replay.run.paired import Layout, PairedIntervals
+from suffice.replay.run.references import (
+    CLOSED_BOOK,
+    ORACLES,
+    closed_book_costs,
+    closed_book_rounds,
+    settled,
+)
+from suffice.replay.run.results import (
+    PolicyResult,
+    ReplayResult,
+    Taken,
+    policy_notes,
+    unscored_notes,
+)
+from suffice.scoring import AnswerChoice, F1Kind, Weights
+from suffice.trace.rounds.table import QuestionIds, TraceSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySettings:
+    """How a replay is scored.
+
+    ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
+    results, ``notes`` and ``banners`` are carried there. ``cost`` is what policies are compared at, a name of
+    :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
+    that tells fixed budgets apart); ``cost_model`` prices usage. ``answer`` says which of the answers up to
+    the stop is scored, see :class:`suffice.scoring.AnswerChoice`; ``weights`` how explored questions stand
+    for cut ones.
+    """
+
+    baseline: str
+    split: str | None = None
+    f1_kind: F1Kind = "hotpotqa"
+    resamples: int = 1000
+    seed: int = 42
+    notes: tuple[str, ...] = ()
+    banners: tuple[str, ...] = ()
+    cost: str | None = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    answer: str = "latest"
+    weights: Weights = "augmented"
+
+    def __post_init__(self) -> None:
+        if self.resamples < 1 or self.seed < 0:
+            raise UsageError(
+                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
+                f"{self.seed}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there.
+
+    ``answers`` is the round whose answer is returned: the one taken, unless an earlier one is chosen.
+    """
+
+    candidate: NamedPolicy
+    wanted: NDArray[np.int16]
+    stops: NDArray[np.int16]
+    answers: NDArray[np.int16]
+    read: AtStops
+
+
+def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np.float64]:
+    """``values`` (n_questions, n_rounds) at each question's stop round, (n_questions,)."""
+    return values[np.arange(len(stops)), stops - 1]
+
+
+class Runner:
+    """Replays candidates on the questions of ``measures``."""
+
+    def __init__(
+        self,
+        measures: Measures,
+        candidates: Sequence[NamedPolicy],
+        settings: ReplaySettings,
+    ) -> None:
+        self._measures, self._settings = measures, settings
+        self.candidates = candidates
+        measure_together(measures, candidates, settings.f1_kind)
+        self.scored = measures.scores(settings.f1_kind)
+        self.choice = AnswerChoice.parse(settings.answer)
+        of_fixed = answer_rounds(measures, self.choice, None)
+        self.answers: Mapping[str, AnswerRounds] = {
+            candidate.name: answer_rounds(measures, self.choice, candidate.policy)
+            for candidate in candidates
+        }
+        self.reads: Mapping[str, CostReads] = {
+            candidate.name: paid_together(
+                self._reads(candidate), self.answers[candidate.name].reads
+            )
+            for candidate in candidates
+        }
+        self.returned = of_fixed.returned(self.scored)
+        """What stopping after each round scores for fixed budgets."""
+        self.draws = Resampling(settings.resamples, settings.seed)
+        seen = seen_beside(measures, [candidate.policy for candidate in candidates])
+        labelled, units = self.scored.labelled, measures.units
+        self.reader = Reader(seen, settings.weights, labelled, units, self.draws)
+        self.book = measures.costs(settings.cost_model, of_fixed.reads)
+
+    @property
+    def seen(self) -> Seen:
+        """How far the questions were seen."""
+        return self.reader.seen
+
+    def beside(self) -> CostBook | None:
+        """The costs of the closed book, where it is among the candidates."""
+        if all(candidate.kind != CLOSED_BOOK for candidate in self.candidates):
+            return None
+        return closed_book_rounds(self._measures).costs(self._settings.cost_model)
+
+    def run(self, candidate: NamedPolicy, axis: str | None) -> Run:
+        """One candidate's stops, scores and costs; ``axis`` is the cost that must be known."""
+        if candidate.kind == CLOSED_BOOK:
+            return self._closed_book(candidate, axis)
+        last, seen, reader = self._measures.traces.last_rounds, self.seen, self.reader
+        if candidate.policy is None:
+            name = candidate.name.partition("#")[0]
+            ends = np.where(seen.cut | seen.explored, seen.budget, last).astype(np.int16)
+            wanted = ORACLES[name](self.returned, ends)
+            reader = reader.looking_ahead(settled(name, self.returned, seen))
+        else:
+            wanted = self._measures.wanted_rounds(candidate.policy)
+        if candidate.max_rounds is not None:
+            most = min(candidate.max_rounds, np.iinfo(np.int16).max)
+            wanted = np.minimum(wanted, most).astype(np.int16)
+        stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
+        read = reader.read(
+            answers.returned(self.scored), wanted, self.book, self.reads[candidate.name]
+        )
+        return Run(candidate, wanted, stops, answers.at(stops), read)
+
+    def _closed_book(self, candidate: NamedPolicy, axis: str | None) -> Run:
+        rounds = closed_book_rounds(self._measures)
+        costs = closed_book_costs(rounds, self._settings.cost_model, axis)
+        at = rounds.traces.last_rounds
+        none = np.zeros(self._measures.traces.n_questions, np.int16)
+        scored = rounds.scores(self._settings.f1_kind)
+        read = AtStops(
+            scores={name: at_stop(getattr(scored, name), at) for name in SCORES},
+            costs={
+                name: None if paid is None else at_stop(paid, at) for name, paid in costs.items()
+            },
+        )
+        return Run(candidate, none, none, none, read)
+
+    def _reads(self, candidate: NamedPolicy) -> CostReads:
+        """What a candidate pays for; an oracle must have seen the answers that it chooses among."""
+        n_rounds = self._measures.traces.n_rounds
+        budget = min(candidate.max_rounds or n_rounds, n_rounds)
+        if candidate.policy is None:
+            return CostReads(answers=True, until=budget)
+        return policy_reads(candidate.policy, budget)
+
+    def unscored(self, run: Run) -> int:
+        """Labelled questions of which it is not known what the run scores."""
+        unknown = np.isnan(run.read.scores[self.scored.metric.score]) & self.scored.labelled
+        if run.read.past is not None:
+            unknown &= run.read.past.weights > 0
+        return int(unknown.sum())
+
+    def beyond(self, run: Run) -> int:
+        """Questions that end before the round that the run wanted."""
+        return int(((run.wanted > self.seen.last) & ~self.seen.cut).sum())
+
+    def fixed_scores(self) -> NDArray[np.float64]:
+        """What fixed-1 .. fixed-R score, (n_questions, n_rounds), NaN where that is not known."""
+        returned, name = self.returned, self.returned.metric.score
+        return self._fixed(returned.compared, lambda at: self.reader.score(returned, name, at)[0])
+
+    def fixed_cost(self, name: str) -> NDArray[np.float64] | None:
+        """What fixed-1 .. fixed-R cost, alike; ``None``: unknown."""
+        paid, floors = self.book.at_stops(CostReads())[name], self.book.at_least(CostReads())
+        if paid is None:
+            return None
+        return self._fixed(paid, lambda at: self.reader.cost(name, paid, at, floors)[0])
+
+    def _fixed(
+        self,
+        values: NDArray[np.float64],
+        at: Callable[[NDArray[np.int16]], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        seen = self.seen
+        if not seen.cut.any():
+            return seen.matrix(values)
+        every = np.arange(1, values.shape[1] + 1, dtype=np.int16)
+        return np.column_stack([at(np.full_like(seen.last, k)) for k in every])
+
+
+def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
+    """The round each question stops at, clamped to its last recorded one, (n_questions,)."""
+    return Measures.of(traces).stop_rounds(policy)
+
+
+def replay(
+    traces: TraceSet | Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
+) -> ReplayResult:
+    """Score the candidates on every question of ``traces``, by the metric of their measures.
+
+    A candidate that wants a round past a question's last recorded one takes that last one; how often
+    is counted in ``beyond_record``.
+    """
+    names = [candidate.name for candidate in candidates]
+    if settings.baseline not in names:
+        raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
+    measures = Measures.of(traces)
+    n_rounds = measures.traces.n_rounds
+    runner = Runner(measures, candidates, settings)
+    scored, reader, book = runner.scored, runner.reader, runner.book
+    axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
+    runs = [runner.run(candidate, axis.name) for candidate in candidates]
+    intervals = _intervals(runner, runs, axis, settings)
+    policies = tuple(
+        _with_sets(
+            _with_retrieval(_with_confidence(result, measures, scored), measures),
+            measures,
+            runner.draws,
+        )
+        for result in (_result(run, runner, intervals) for run in runs)
+    )
+    cut = CutRecord.of(measures, reader.seen, settings.weights)
+    unscored = {run.candidate.label: runner.unscored(run) for run in runs}
+    labelled = int(scored.labelled.sum())
+    return ReplayResult(
+        questions=measures.traces.n_questions,
+        labelled=labelled,
+        max_rounds=n_rounds,
+        baseline=settings.baseline,
+        split=settings.split,
+        metric=measures.metric,
+        f1_kind=settings.f1_kind,
+        seed=settings.seed,
+        resamples=settings.resamples,
+        source=measures.traces.origin.source,
+        policies=policies,
+        frontier=intervals.frontier,
+        full_costs=_full_costs(book, reader),
+        question_ids=QuestionIds(measures.traces),
+        banners=settings.banners,
+        notes=(
+            *settings.notes,
+            *measures.unit_notes,
+            *cut_notes(cut, {one.label: one.at_stops.past for one in policies}),
+            *unscored_notes(unscored, labelled, measures.metric),
+            *answer_notes(
+                runner.choice,
+                {
+                    candidate.label: runner.answers[candidate.name].reads is not None
+                    for candidate in candidates
+                    if candidate.kind != CLOSED_BOOK
+                },
+                {candidate.label: candidate.policy for candidate in candidates},
+            ),
+            *policy_notes(policies, measures.traces.n_questions, measures.metric),
+            *book.notes(axis),
+        ),
+        cost=axis,
+        cost_model=settings.cost_model,
+        answer=settings.answer,
+        cut=cut,
+    )
+
+
+def _intervals(
+    runner: Runner, runs: Sequence[Run], axis: CostAxis, settings: ReplaySettings
+) -> PairedIntervals:
+    """From the questions themselves; past cuts as wide as what a few of great weight leave open."""
+    fixed = {name: runner.fixed_cost(name) for name in dict.fromkeys((axis.name, *EQUAL_COSTS))}
+    layout = Layout(
+        candidates=tuple(run.candidate.name for run in runs),
+        n_rounds=runner.seen.budget,
+        costs=tuple(name for name, paid in fixed.items() if paid is not None),
+    )
+    seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
+    of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
+    chosen = np.flatnonzero(labelled)
+
+    def columns(some: slice) -> NDArray[np.float64]:
+        rows = chosen[some]
+
+        def some_of(values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+            return None if values is None else values[rows]
+
+        costs = {
+            name: ([some_of(run.read.costs[name]) for run in runs], some_of(fixed[name]))
+            for name in layout.costs
+        }
+        return layout.columns(
+            ([run.read.scores[score][rows] for run in runs], of_fixed[rows]), costs
+        )
+
+    units = runner.reader.units[labelled]
+    if from_sums(len(chosen)) and not seen.cut.any() and len(np.unique(units)) == len(units):
+        sums = Sums.by_blocks(len(chosen), layout.n_columns, columns)
+        return PairedIntervals(
+            layout,
+            baseline=settings.baseline,
+            axis=axis.name,
+            means=sums.mean,
+            draws=lambda: sums.draws(resamples=settings.resamples, seed=settings.seed),
+        )
+    values = unit_means(columns(slice(None)), units)
+
+    def draws() -> NDArray[np.float64]:
+        drawn = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
+        past = [
+            one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)
+        ]
+        weighted = np.arange(1, seen.budget + 1) > seen.until[seen.weight != 1.0].min(
+            initial=seen.budget
+        )
+        largest = np.array([*past, *weighted]) * seen.reach
+        if not largest.any():
+            return drawn
+        scores, others = np.split(drawn, [layout.scores.stop], axis=1)
+        wider = with_rare_weights(
+            scores,
+            values[:, layout.scores],
+            largest,
+            centred=settings.weights != "ht",
+            seed=settings.seed,
+        )
+        return np.hstack([wider, others])
+
+    rounds = np.arange(1, of_fixed.shape[1] + 1)
+    past = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
+    return PairedIntervals(
+        layout,
+        baseline=settings.baseline,
+        axis=axis.name,
+        means=values.mean(axis=0) if labelled.any() else None,
+        draws=draws,
+        against=not np.isnan(of_fixed[past]).any(),
+    )
+
+
+def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
+    """What the full budget costs a question, as it would be run."""
+    full = np.full_like(reader.seen.last, reader.seen.budget)
+    paid, floors = book.at_stops(CostReads()), book.at_least(CostReads())
+    return {
+        name: None if of is None else known(reader.mean(reader.cost(name, of, full, floors)[0]))
+        for name, of in paid.items()
+    }
+
+
+def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResult:
+    candidate, name, read = run.candidate, run.candidate.name, run.read
+    scored = runner.scored
+    labelled = scored.labelled
+    mean = runner.reader.mean
+    means = {one: known(mean(values, labelled)) for one, values in read.scores.items()}
+    score = means[scored.metric.score]
+    full = intervals.full_budget()
+    rounds = read.costs["rounds"]
+    weights = unit_weights(runner.reader.units)
+    weights = weights if read.past is None else weights * read.past.weights
+    taken = Taken(stops=run.stops, answers=run.answers, weights=weights)
+    return PolicyResult(
+        name=name,
+        kind=candidate.kind,
+        preset=candidate.preset,
+        hash=candidate.hash,
+        em=means["em"],
+        f1=means["f1"],
+        acc=means["acc"],
+        mean_rounds=np.nan if rounds is None else mean(rounds),
+        costs={
+            name: None if paid is None else known(mean(paid)) for name, paid in read.costs.items()
+        },
+        taken=taken,
+        beyond_record=runner.beyond(run),
+        metric=scored.metric,
+        interval=intervals.score(name),
+        delta=intervals.delta(name),
+        retained=score / full if score is not None and full else None,
+        delta_full=intervals.delta_full(name),
+        frontier_gain=intervals.gain(name),
+        against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
+        p95_rounds=_p95(taken, read.past),
+        policy=candidate.policy,
+        label=candidate.label,
+        max_rounds=candidate.max_rounds,
+        at_stops=read,
+    )
+
+
+def _p95(taken: Taken, past: PastCuts | None) -> float:
+    """The 95th percentile of stop rounds; of weighted ones the first that so much weight stops by."""
+    if past is None and (taken.weights == 1.0).all():
+        return float(np.percentile(taken.stops, 95))
+    if past is not None and past.unseen:
+        return np.nan
+    order = np.argsort(taken.stops, kind="stable")
+    passed = np.cumsum(taken.weights[order])
+    return float(taken.stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
+
+
+def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes) -> PolicyResult:
+    if result.policy is None:
+        return result
+    table = measures.signals(result.policy.specs)
+    confidence = stop_confidence(result.policy, table, result.answers)
+    if confidence is None:
+        return result
+    past = result.at_stops.past
+    if past is not None:
+        return replace(result, confidence=np.where(past.weights > 0, confidence, np.nan))
+    area = None
+    if scored.metric.gold:
+        area = confidence_auroc(confidence, at_stop(scored.em, result.answers))
+    return replace(result, confidence=confidence, auroc=area)
+
+
+def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
+    if result.kind == CLOSED_BOOK or result.at_stops.past is not None:
+        return result
+    precision, recall = measures.retrieval().at(result.stops, unit_weights(measures.units))
+    return replace(result, precision=precision, recall=recall)
+
+
+def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> PolicyResult:
+    policy = result.policy
+    if not isinstance(policy, CoveragePolicy) or result.at_stops.past is not None:
+        return result
+    return replace(result, sets=answer_sets(policy, measures, result.stops, draws))

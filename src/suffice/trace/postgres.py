@@ -1,0 +1,271 @@
+"""A PostgreSQL server as the store of several machines: its address, its connection, what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path, PosixPath, WindowsPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from suffice._optional import require
+from suffice.errors import DataError, StorageError, UsageError, first_line, keep_secret
+from suffice.trace.sqlite import SCHEMA, VERSION, NothingThere, Refused, refuse_newer
+
+if TYPE_CHECKING:
+    import psycopg
+
+_KEY = 0x53756666
+"""Of advisory locks: with 0 of the writer that is alone, with a run's number of its process."""
+_TABLES = ("suffice", *re.findall(r"CREATE TABLE (\w+)", SCHEMA))
+_TYPES = {
+    "INTEGER PRIMARY KEY AUTOINCREMENT": "INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "INTEGER PRIMARY KEY": "INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "REAL": "DOUBLE PRECISION",
+}
+_FORM = "postgresql://USER@HOST:PORT/DATABASE"
+
+# --- addresses -------------------------------------------------------------------------------------
+_passwords: dict[str, str] = {}  # of this process, by address without it
+_ADDRESS = re.compile(r"postgres(?:ql)?:(/+)(.*)", re.DOTALL)
+_HOSTS = re.compile(r"(?:(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?,?)*")
+_PASSWORD = re.compile(r"(?<![^?&])password=([^&]*)&?")
+
+
+class Address(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[misc]
+    """The address of a database on a server, where a path is wanted; no password stands in it."""
+
+    def __str__(self) -> str:
+        rest = super().__str__().replace("\\", "/").partition(":/")[2]
+        host = "/" in rest.partition("?")[0]
+        return f"postgresql:{'//' if host else '///'}{rest}"
+
+
+def as_place(record: str | Path) -> Path:
+    """A path, or the address of a database, whose password is kept apart.
+
+    >>> str(as_place("postgres://ann:secret@db.example/loops"))
+    'postgresql://ann@db.example/loops'
+    """
+    found = _ADDRESS.fullmatch(str(record))
+    if found is None:
+        return Path(record)
+    head, mark, query = found[2].partition("?")
+    authority, slash, database = head.partition("/")
+    if not slash and found[1] != "//":  # a server of this machine, by its socket
+        authority, database = "", authority
+    user, at, hosts = authority.rpartition("@")
+    user, _, password = user.partition(":")
+    if not database or "/" in database or not _HOSTS.fullmatch(hosts):
+        raise UsageError(
+            f"the address of a database is {_FORM}, and what follows its scheme is none; in a user or a "
+            "password write / as %2F, @ as %40, and : as %3A"
+        )
+    if stated := _PASSWORD.search(query):
+        password, query = stated[1], _PASSWORD.sub("", query).rstrip("&")
+    rest = f"{user}{at}{hosts}/{database}".lstrip("/")
+    address = Address(f"postgresql:/{rest}{mark and query and '?'}{query}")
+    if password:
+        keep_secret(password)
+        keep_secret(unquote(password))
+        _passwords[str(address)] = unquote(password)
+    return address
+
+
+# --- connections -----------------------------------------------------------------------------------
+class Connection:
+    """A connection that takes the statements of SQLite."""
+
+    def __init__(self, raw: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self.raw = raw
+
+    def execute(self, statement: str, row: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run a statement; texts lose what PostgreSQL cannot hold."""
+        cells = [cell.replace("\0", "�") if isinstance(cell, str) else cell for cell in row]
+        return self.raw.execute(_statement(statement), cells or None)
+
+
+@cache
+def _statement(text: str) -> bytes:
+    return (text.replace("%", "%%").replace("?", "%s") if "?" in text else text).encode()
+
+
+class PostgreSQL:
+    """One connection to a server, made anew after each :meth:`close`, and once where it was cut."""
+
+    shared = True
+    silent_s = 3_600.0
+    """After how long without a round a process elsewhere counts as gone, once its connection is."""
+
+    def __init__(self, address: Address, *, durable: bool) -> None:
+        self.address, self._durable = address, durable
+        self._driver: Any = require(
+            "psycopg", extra="postgres", purpose="recording into PostgreSQL"
+        )
+        self.connection: Connection | None = None
+        self._wait_s = 0.0
+        self._held: set[int] = set()
+
+    def begin(self, *, write: bool, alone: bool, wait_s: float) -> Connection:
+        """A connection in a transaction; of those that write ``alone`` one does at a time."""
+        self._wait_s = wait_s
+        if self.connection is not None:
+            try:
+                return self._begun(self.connection, write=write, alone=alone)
+            except self._driver.errors.LockNotAvailable:
+                raise
+            except self._driver.OperationalError:  # cut since
+                self.close()
+        self.connection = self._opened(write=write)
+        return self._begun(self.connection, write=write, alone=alone)
+
+    def _begun(self, connection: Connection, *, write: bool, alone: bool) -> Connection:
+        begin = "BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        if write and alone:
+            wait_ms = max(1, round(1000 * self._wait_s))
+            begin += (
+                f"; SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({_KEY}, 0)"
+            )
+        try:
+            connection.execute(begin)
+        except BaseException:
+            with suppress(self._driver.Error):
+                connection.execute("ROLLBACK")
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.connection is not None:
+            with suppress(self._driver.Error):
+                self.connection.raw.close()
+            self.connection = None
+        self._held.clear()
+
+    def removed(self) -> None:
+        """Nothing: a server's tables are not removed under a connection."""
+
+    def hold(self, run: int) -> None:
+        """Show others that the process of a run is there, as long as it is connected."""
+        if self.connection is not None and run not in self._held:
+            self.connection.execute("SELECT pg_advisory_lock_shared(?, ?)", (_KEY, run))
+            self._held.add(run)
+
+    def holds(self, run: int) -> bool:
+        """Whether the process of a run is connected."""
+        found = self.connection and self.connection.execute(
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = ? AND objid = ? AND granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            (_KEY, run),
+        )
+        return bool(found and found.fetchone())
+
+    def size(self, connection: Connection) -> int:
+        """Bytes of rounds: what PostgreSQL takes for them falls later, and it uses that room again."""
+        rows = connection.execute("SELECT coalesce(sum(length(content)), 0) FROM rounds")
+        return int((rows.fetchone() or (0,))[0])
+
+    def shrink(self, connection: Connection) -> None:
+        """Nothing: the server does so by itself."""
+
+    def _opened(self, *, write: bool) -> Connection:
+        own = str(self.address)
+        secret = {"password": _passwords[own]} if own in _passwords else {}
+        raw = self._driver.connect(
+            own, **secret, autocommit=True, client_encoding="utf8", fallback_application_name="suffice",
+            connect_timeout=max(2, round(self._wait_s)), keepalives_idle=10, keepalives_interval=5,
+            keepalives_count=3, tcp_user_timeout=10_000,
+        )  # fmt: skip
+        try:
+            self._prepare(Connection(raw), write=write)
+        except BaseException:
+            raw.close()
+            raise
+        return Connection(raw)
+
+    def _prepare(self, connection: Connection, *, write: bool) -> None:
+        encoding = connection.raw.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise DataError(
+                f"is a database of encoding {encoding}; make one of UTF8: createdb -T template0 -E UTF8 NAME",
+                file=str(self.address),
+            )
+        commit = "on" if self._durable else "off"
+        wait_ms = round(1000 * max(1.0, self._wait_s))
+        connection.execute(f"SET synchronous_commit = {commit}; SET lock_timeout = {wait_ms}")
+        if not self._is_ours(connection):
+            if not write:
+                raise NothingThere(
+                    "holds no record yet; it does once a loop is recorded there",
+                    file=str(self.address),
+                )
+            self._begun(connection, write=True, alone=True)
+            if not self._is_ours(connection):
+                connection.execute(_schema())
+            connection.execute("COMMIT")
+        version = connection.execute("SELECT version FROM suffice").fetchone()
+        refuse_newer(0 if version is None else version[0], self.address)
+
+    def _is_ours(self, connection: Connection) -> bool:
+        """Whether our tables stand there; tables of others beside them are nobody's harm."""
+        rows = connection.execute(
+            "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+            "WHERE nspname = current_schema() AND relname = ANY (?)",
+            [[*_TABLES]],
+        ).fetchall()
+        there = {name for (name,) in rows}
+        if there and _TABLES[0] not in there:
+            raise DataError(
+                f"holds a table {min(there)} that is not of suffice; name another "
+                "database, or a schema of its own: CREATE SCHEMA loops, then "
+                f"{self.address}{'&' if '?' in str(self.address) else '?'}options=-csearch_path%3Dloops",
+                file=str(self.address),
+            )
+        return bool(there)
+
+    # --- errors --------------------------------------------------------------------------------------
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors of PostgreSQL as ours, with the address."""
+        errors = self._driver.errors
+        try:
+            yield
+        except errors.LockNotAvailable as error:
+            raise StorageError(
+                f"{self.address}: another process held the lock for more than {self._wait_s:g} s; end it, or "
+                "try again"
+            ) from error
+        except (self._driver.IntegrityError, self._driver.DataError, OverflowError) as error:
+            raise Refused(f"refuses a row: {first_line(error)}", file=str(self.address)) from error
+        except self._driver.Error as error:
+            self.close()
+            said = " ".join(str(error).split())
+            if isinstance(error, errors.InsufficientPrivilege):
+                said += "; let this user: GRANT CREATE ON SCHEMA public TO the user"
+            elif "authentication failed" in said or "no password supplied" in said:
+                raise UsageError(
+                    f"{self.address}: {said}; give the password in PGPASSWORD, in ~/.pgpass, or in the "
+                    "address: postgresql://USER:PASSWORD@HOST/DATABASE"
+                ) from error
+            elif "does not exist" in said and "FATAL" in said:
+                name = str(self.address).partition("?")[0].rpartition("/")[2]
+                raise UsageError(
+                    f"{self.address}: {said}; make it there: createdb {name}, or name another"
+                ) from error
+            elif isinstance(error, self._driver.ProgrammingError) and self.connection is None:
+                said += f"; the address of a database is {_FORM}"
+            else:
+                said += "; look whether the server runs and lets this machine in"
+            raise StorageError(f"{self.address}: {said}") from error
+
+
+@cache
+def _schema() -> str:
+    """The tables in PostgreSQL's words, and one that tells whose they are."""
+    text = SCHEMA
+    for own, theirs in _TYPES.items():
+        text = text.replace(own, theirs)
+    return f"CREATE TABLE suffice AS SELECT {VERSION} AS version;{text}"

@@ -1,0 +1,193 @@
+"""Documents about services: overviews, procedures, limits, troubleshooting, release notes, references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from studies.hidden_constraints.corpus.material import CorpusMaterial, Service, Topic, draw
+from suffice.errors import InternalError
+
+GENRES = ("overview", "procedure", "limits", "trouble", "release", "reference")
+FEWEST_WORDS, MOST_WORDS = 60, 120
+_WANTED = (60, 96)
+_DRAWS = 200
+_SLOT = re.compile(r"(?:\b([Aa]) )?#([A-Za-z]+)")
+_START = re.compile(r"(^|[.?!] )([a-z])")
+_SENTENCE = re.compile(r"(?<=[.?!]) +(?=[A-Z])")
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_FIRST_YEAR, _YEARS = 2021, 4
+
+
+def one_of(options: Sequence[str], rng: np.random.Generator) -> str:
+    """One of the texts, each as likely as the others."""
+    return options[int(rng.random() * len(options))]  # a quarter of the time of integers()
+
+
+def months(rng: np.random.Generator) -> tuple[str, str]:
+    """Two months with their years, the second later: ``("March 2023", "May 2024")``."""
+    first = int(rng.integers(12 * _YEARS))
+    later = first + int(rng.integers(3, 24))
+    return _month(first), _month(later)
+
+
+def _month(number: int) -> str:
+    return f"{_MONTHS[number % 12]} {_FIRST_YEAR + number // 12}"
+
+
+def fill(text: str, values: Mapping[str, str], rng: np.random.Generator) -> str:
+    """Settle the alternatives of a frame and fill its slots; sentences begin with a capital.
+
+    A slot's article follows what fills it: ``a #unit`` becomes ``an index``.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        article, filled = match[1], values[match[2]]
+        if article is None:
+            return filled
+        return f"{article}{'n' if filled[0].lower() in 'aeio' else ''} {filled}"
+
+    filled = _SLOT.sub(value, draw(text, rng))
+    return _START.sub(lambda match: match[1] + match[2].upper(), filled)
+
+
+def paragraph(sentences: Sequence[str], spare: Sequence[str], rng: np.random.Generator) -> str:
+    """The sentences joined, with spare ones behind them up to a drawn number of words."""
+    kept = [sentence for sentence in sentences if sentence]
+    wanted = int(rng.integers(*_WANTED))
+    count = sum(len(sentence.split()) for sentence in kept)
+    for sentence in spare:
+        if count >= wanted:
+            break
+        words = len(sentence.split())
+        if sentence and sentence not in kept and count + words <= MOST_WORDS:
+            kept.append(sentence)
+            count += words
+    return " ".join(kept)
+
+
+class _Writer:
+    """Draws documents about one service."""
+
+    def __init__(
+        self, material: CorpusMaterial, service: Service, rng: np.random.Generator
+    ) -> None:
+        self._frames = material.frames
+        self._service = service
+        self._rng = rng
+
+    def document(self, genre: str, topic: Topic, second: Topic) -> tuple[str, str]:
+        """Title and text; ``second`` is another topic that is looked at in passing."""
+        frames, rng = self._frames[genre], self._rng
+        said = {name: draw(getattr(topic, name), rng) for name in ("what", "how", "bound", "fail")}
+        values = self._values(topic, second, said["what"])
+        opening = fill(one_of(frames["openings"], rng), values, rng)
+        body = self._body(genre, said, draw(second.what, rng), values)
+        closings = self._frames["topical"]["closings"]
+        closing, last, third = (fill(one_of(closings, rng), values, rng) for _ in range(3))
+        own = said[one_of(("fail", "how"), rng)]
+        other = self._frame("limits", "other", values)
+        spare = [closing, own, other, last] if rng.random() < 0.4 else [own, other, closing, last]
+        if any(own in sentence for sentence in body) or genre == "procedure":
+            spare.remove(own)
+        if genre in ("limits", "overview"):  # they have looked at the other topic already
+            spare[spare.index(other)] = third
+        pattern = one_of(frames["titles"], rng)
+        head = topic.name if pattern.startswith("#topic") else self._lowered(topic.name)
+        title = fill(pattern, {**values, "topic": head}, rng)
+        return title, paragraph([opening, *body], spare, rng)
+
+    def _values(self, topic: Topic, second: Topic, what: str) -> dict[str, str]:
+        rng = self._rng
+        month, later = months(rng)
+        return {
+            "product": self._service.product,
+            "unit": self._service.unit,
+            "topic": self._lowered(topic.name),
+            "second": self._lowered(second.name),
+            "Second": second.name,
+            "bound": self._lowered(draw(second.bound, rng)),
+            "what": self._lowered(what),
+            "month": month,
+            "later": later,
+        }
+
+    def _body(
+        self, genre: str, said: Mapping[str, str], second: str, values: Mapping[str, str]
+    ) -> list[str]:
+        rng = self._rng
+        what, how, bound, fail = (said[name] for name in ("what", "how", "bound", "fail"))
+        first = _first(what)
+        even = rng.random() < 0.5
+        if genre == "overview":
+            related = [self._frame("overview", "related", values), _first(second)]
+            return [what, bound, *related] if even else [what, how, *related]
+        if genre == "procedure":
+            then = self._frame("procedure", "then", values)
+            return [*_numbered(how, then), bound] if even else [first, how, then]
+        if genre == "limits":
+            other = self._frame("limits", "other", values)
+            return [first, bound, other, fail] if even else [bound, how, other, fail]
+        if genre == "trouble":
+            background = self._frame("trouble", "background", values)
+            return [fail, background] if even else [first, fail, how]
+        if genre == "release":
+            return [what, how] if even else [how, bound, first]
+        return [what, how, bound] if even else [first, bound, how, fail]
+
+    def _frame(self, table: str, entry: str, values: Mapping[str, str]) -> str:
+        return fill(one_of(self._frames[table][entry], self._rng), values, self._rng)
+
+    def _lowered(self, text: str) -> str:
+        """Text as it reads within a sentence."""
+        if text.startswith(self._service.product) or (text[:2].isalpha() and text[:2].isupper()):
+            return text
+        return text[0].lower() + text[1:]
+
+
+def _first(text: str) -> str:
+    return _SENTENCE.split(text)[0]
+
+
+def _numbered(how: str, then: str) -> list[str]:
+    steps = [*_SENTENCE.split(how), then]
+    return [f"{number}. {step}" for number, step in enumerate(steps, start=1)]
+
+
+def service_documents(
+    material: CorpusMaterial, count: int, rng: np.random.Generator
+) -> Iterator[tuple[str, str]]:
+    """Titles and texts about all services by turns, ``count`` of them, no text twice.
+
+    Every topic is written about before one comes again, in a genre that it was not in before as long
+    as there is one.
+    """
+    topics = [
+        (_Writer(material, service, rng), topic, [x for x in service.topics if x is not topic])
+        for service in material.services
+        for topic in service.topics
+    ]
+    shift = rng.integers(len(GENRES), size=len(topics)).tolist()
+    seen: set[str] = set()
+    turn = 0
+    while True:
+        for place in rng.permutation(len(topics)).tolist():
+            if len(seen) == count:
+                return
+            writer, topic, others = topics[place]
+            genre = GENRES[(shift[place] + turn) % len(GENRES)]
+            for _ in range(_DRAWS):
+                second = others[int(rng.integers(len(others)))]
+                title, text = writer.document(genre, topic, second)
+                if text not in seen:
+                    break
+            else:
+                raise InternalError(f"no new text about {topic.name!r} after {len(seen)} documents")
+            seen.add(text)
+            yield title, text
+        turn += 1

@@ -1,0 +1,162 @@
+"""What the hidden-constraint benchmark is made of: its settings, its tasks and their corpus."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from suffice.errors import UsageError
+from suffice.options import Option
+from suffice.trace.plans.records import PlanGold, PlanTask
+from suffice.trace.rounds.records import Passage
+
+DEFAULT_GAP = 0.97
+"""Where a lexical query with goal and context finds few of the constraint documents."""
+
+_FEWEST_DOCUMENTS = 6
+"""Documents a task needs at least: up to 3 with the constraint, 2 that resemble them, 1 beside."""
+_MOST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A control that a plan has to meet and that goal and context do not mention.
+
+    A plan step meets the ``requirement``, one plain sentence, when it has a word of every group of
+    ``concepts`` and is not negated. ``token``: words and the task's number, unique in a benchmark.
+    """
+
+    token: str
+    requirement: str
+    concepts: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningTask:
+    """A task with its hidden constraint. An agent is given :attr:`visible` alone.
+
+    ``outline`` has ``depth`` steps of a plan that ignores the constraint; ``depends`` are the 1 or 2 of them,
+    from 1, that the constraint bears on. ``document_ids`` are the 1 to 3 documents that carry its token.
+    """
+
+    id: str
+    goal: str
+    context: str
+    depth: int
+    small: bool
+    constraint: Constraint
+    document_ids: tuple[str, ...]
+    depends: tuple[int, ...]
+    outline: tuple[str, ...]
+
+    @property
+    def visible(self) -> PlanTask:
+        """All an agent may see."""
+        return PlanTask(id=self.id, goal=self.goal, context=self.context, total_steps=self.depth)
+
+    @property
+    def gold(self) -> PlanGold:
+        """What only scoring and oracles read."""
+        return PlanGold(constraints=(self.constraint.token,), passage_ids=self.document_ids)
+
+    @property
+    def query(self) -> str:
+        """The canonical query: goal and context."""
+        return f"{self.goal} {self.context}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSettings:
+    """How a benchmark is drawn.
+
+    Parameters
+    ----------
+    seed
+        0 to 2**63 - 1; the same seed gives the same benchmark on every machine.
+    tasks
+        At least 1. The published size is 50.
+    hard_small
+        How many of them, among those of smaller depth, form the subset hard-small; 0 to ``tasks``.
+    documents
+        Size of the shared corpus, at least 6 a task.
+    gap
+        Lexical gap between a task and its constraint documents, in [0, 1]: 0 says the surroundings in
+        the words of the context, 1 in other words throughout. See
+        :func:`studies.hidden_constraints.corpus.generate.generate`.
+    """
+
+    seed: Annotated[
+        int,
+        Option(name="benchmark-seed", metavar="S", at_least=0, help="of tasks and documents"),
+    ] = 42
+    tasks: int = 50
+    hard_small: int = 20
+    documents: int = 450
+    gap: Annotated[
+        float,
+        Option(
+            metavar="G",
+            help="how far the documents that matter are from their task in words, in [0, 1]",
+        ),
+    ] = DEFAULT_GAP
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "tasks", "hard_small", "documents"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UsageError(f"{name} must be a whole number, found {value!r}")
+        if not 0 <= self.seed <= _MOST_SEED:
+            raise UsageError(f"seed must be between 0 and 2**63 - 1, found {self.seed}")
+        if self.tasks < 1:
+            raise UsageError(f"tasks must be at least 1, found {self.tasks}")
+        if not 0 <= self.hard_small <= self.tasks:
+            raise UsageError(
+                f"hard_small must be between 0 and tasks ({self.tasks}), found {self.hard_small}; "
+                "the subset is drawn from the tasks"
+            )
+        if self.documents < _FEWEST_DOCUMENTS * self.tasks:
+            raise UsageError(
+                f"{self.documents} documents are too few for {self.tasks} tasks; ask for at least "
+                f"{_FEWEST_DOCUMENTS * self.tasks} ({_FEWEST_DOCUMENTS} a task)"
+            )
+        if not _is_share(self.gap):
+            raise UsageError(f"gap must be a number in [0, 1], found {self.gap!r}")
+
+
+def _is_share(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and 0 <= value <= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """Tasks and the corpus they share. The order of the documents tells nothing."""
+
+    settings: BenchmarkSettings
+    tasks: tuple[PlanningTask, ...]
+    documents: tuple[Passage, ...]
+
+    def subset(self, name: Literal["hard", "hard-small"]) -> tuple[PlanningTask, ...]:
+        """The tasks of a subset, in order: ``hard`` has all of them."""
+        if name == "hard":
+            return self.tasks
+        if name == "hard-small":
+            return tuple(task for task in self.tasks if task.small)
+        raise UsageError(f"no subset {name!r}; name 'hard' or 'hard-small'")
+
+    def write(self, folder: str | Path) -> None:
+        """Write ``tasks.jsonl`` and ``documents.jsonl`` (UTF-8) for other programs to read."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        tasks = (asdict(task) for task in self.tasks)
+        documents = (
+            {"id": document.id, "title": document.title, "text": document.text}
+            for document in self.documents
+        )
+        for name, rows in (("tasks", tasks), ("documents", documents)):
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            (target / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")

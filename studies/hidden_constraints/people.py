@@ -1,0 +1,445 @@
+"""Judges of plans against people, for each record and over all of them; and the paper's Table 7."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studies.hidden_constraints.judge import Agreement, JudgeSettings, LLMJudge, agreement
+from studies.hidden_constraints.sheet import (
+    NEEDED,
+    Labels,
+    Recorded,
+    Run,
+    drawn_runs,
+    read_labels,
+    read_records,
+    write_sheet,
+)
+from studies.hidden_constraints.table7 import table7
+from suffice.cli.main import main as run_parsed
+from suffice.cli.options import add_model, connect_model, natural, out_path, positive
+from suffice.cli.output import ProgressLine, add_format, print_result, say
+from suffice.cli.parser import Parser
+from suffice.concurrency import at_once, width_of
+from suffice.errors import UsageError
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.protocols import ChatModel, Verdict
+from suffice.results.as_json import as_json
+from suffice.results.formats import counted
+from suffice.results.table import Column, Table, notes_table
+from suffice.results.tabular import Tabular
+
+_RECORDS = "a folder of 'python -m studies.hidden_constraints --out', or a plan record"
+COMMANDS = ("sheet", "judge", "table7")
+TOGETHER = "together"
+PEOPLE, JUDGE, CHECKER = "people", "judge", "checker"
+PAIRS = ((PEOPLE, JUDGE), (PEOPLE, CHECKER), (CHECKER, JUDGE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """A run and what each rater says of it; ``None``: nothing."""
+
+    run: Run
+    verdicts: Mapping[str, bool | None]
+    unreadable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreed:
+    """Two raters on the runs of a record that both rated; the judge's or the checker's is ``second``.
+
+    Intervals are 95%, of resampled tasks. ``undefined`` is the share of resamples without a kappa.
+    """
+
+    record: str
+    first: str
+    second: str
+    counts: Agreement
+    tasks: int
+    share: Interval
+    kappa: Interval | None
+    undefined: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Judging(Tabular):
+    """What raters say of every record and of all."""
+
+    rated: Mapping[str, Sequence[Rated]]
+    judges: Mapping[str, str]
+    agreements: Sequence[Agreed]
+    notes: Sequence[str]
+
+    def tables(self) -> Sequence[Table]:
+        """Satisfied plans, then agreement."""
+        agreed = [_agreements(self.agreements)] if self.agreements else []
+        return (_satisfied(self), *agreed, *notes_table(self.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "satisfied": _satisfied(self).data(),
+            "agreement": [
+                {
+                    "record": one.record,
+                    "raters": [one.first, one.second],
+                    "runs": one.counts.plans,
+                    "tasks": one.tasks,
+                    "both": one.counts.both,
+                    "first_alone": one.counts.checker_only,
+                    "second_alone": one.counts.judge_only,
+                    "neither": one.counts.neither,
+                    "share": as_json(one.share),
+                    "kappa": as_json(one.kappa),
+                    "undefined": one.undefined,
+                }
+                for one in self.agreements
+            ],
+            "notes": list(self.notes),
+        }
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+def recorded_verdicts(records: Sequence[Recorded], labels: Labels | None) -> dict[str, list[Rated]]:
+    """The recorded judge's verdicts by record; where the checker was the judge, the checker's alone."""
+    rated: dict[str, list[Rated]] = {}
+    for record in records:
+        alone = record.judge == CHECKER
+        rated[record.name] = [
+            _rated(run, labels, judged=None if alone else run.recorded, unreadable=run.unreadable)
+            for run in record.runs
+        ]
+    return rated
+
+
+def new_verdicts(
+    records: Sequence[Recorded],
+    labels: Labels | None,
+    model: ChatModel,
+    told: Literal["token", "requirement"],
+    show: Callable[[int, int], None],
+) -> dict[str, list[Rated]]:
+    """A model's verdicts, each plan and constraint asked about once, by the published protocol."""
+    runs = [run for record in records for run in record.runs]
+    requirements = {run.constraint: run.requirement for run in runs if run.requirement}
+    if told == "requirement" and any(run.constraint not in requirements for run in runs):
+        raise UsageError(
+            "--told requirement needs records of 'python -m studies.hidden_constraints'; type --told token"
+        )
+    judge = LLMJudge(model, requirements=requirements, settings=JudgeSettings(constraint_text=told))
+    asked = list(dict.fromkeys((run.constraint, run.record.outcome.plan) for run in runs))
+    said: dict[tuple[str, str], Verdict] = {}
+    with ThreadPoolExecutor(at_once(width_of(model))) as pool:
+        for number, (question, verdict) in enumerate(
+            zip(asked, pool.map(lambda pair: judge.judge(*pair), asked), strict=True), start=1
+        ):
+            said[question] = verdict
+            show(number, len(asked))
+    rated: dict[str, list[Rated]] = {}
+    for record in records:
+        rated[record.name] = []
+        for run in record.runs:
+            verdict = said[run.constraint, run.record.outcome.plan]
+            rated[record.name].append(
+                _rated(run, labels, judged=verdict.ok, unreadable=verdict.parsed is None)
+            )
+    return rated
+
+
+def _rated(run: Run, labels: Labels | None, *, judged: bool | None, unreadable: bool) -> Rated:
+    people = None if labels is None else labels.by_run.get(run.id)
+    verdicts = {PEOPLE: people, JUDGE: judged, CHECKER: run.checked}
+    return Rated(run=run, verdicts=verdicts, unreadable=unreadable)
+
+
+# --- agreement ------------------------------------------------------------------------------------
+def judging(
+    rated: Mapping[str, Sequence[Rated]],
+    judges: Mapping[str, str],
+    *,
+    resamples: int,
+    seed: int,
+    notes: Sequence[str] = (),
+) -> Judging:
+    """What raters say of every record, and of all together where there are several."""
+    shown = dict(rated)
+    if len(rated) > 1:
+        shown[TOGETHER] = [one for of_record in rated.values() for one in of_record]
+    agreements = [
+        agreed
+        for name, runs in shown.items()
+        for pair in PAIRS
+        if (agreed := agree(name, runs, pair, resamples=resamples, seed=seed)) is not None
+    ]
+    told = [*notes, *_notes(agreements)]
+    return Judging(rated=shown, judges=judges, agreements=agreements, notes=told)
+
+
+def agree(
+    record: str, runs: Sequence[Rated], pair: tuple[str, str], *, resamples: int, seed: int
+) -> Agreed | None:
+    """Two raters on the runs that both rated; ``None``: they share none."""
+    both = [one for one in runs if None not in (one.verdicts[pair[0]], one.verdicts[pair[1]])]
+    if not both:
+        return None
+    first, second = (np.array([bool(one.verdicts[rater]) for one in both]) for rater in pair)
+    tasks = np.unique([one.run.record.task.id for one in both], return_inverse=True)[1]
+    cells = np.eye(4)[2 * first + second]  # neither, second alone, first alone, both
+    drawn = np.vstack(
+        [
+            counts @ cells
+            for counts in resampled_counts(len(both), resamples=resamples, seed=seed, units=tasks)
+        ]
+    )
+    shares, kappas = _shares(drawn), _kappas(drawn)
+    counts = agreement(second.tolist(), first.tolist())
+    defined = kappas[np.isfinite(kappas)]
+    return Agreed(
+        record=record,
+        first=pair[0],
+        second=pair[1],
+        counts=counts,
+        tasks=int(tasks.max()) + 1,
+        share=percentile_interval(float(_shares(cells.sum(axis=0))), shares),
+        kappa=None
+        if counts.kappa is None or not len(defined)
+        else percentile_interval(counts.kappa, defined),
+        undefined=1.0 - len(defined) / len(kappas),
+    )
+
+
+def _shares(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray((counts[..., 0] + counts[..., 3]) / counts.sum(axis=-1))
+
+
+def _kappas(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cohen's kappa of confusion tables (n, 4), NaN where a rater says the same of all."""
+    total = counts.sum(axis=1)
+    first, second = (counts[:, [at, 3]].sum(axis=1) / total for at in (2, 1))
+    chance = first * second + (1 - first) * (1 - second)
+    varied = (first > 0) & (first < 1) & (second > 0) & (second < 1)
+    kappas = np.full(len(counts), np.nan)
+    kappas[varied] = (_shares(counts[varied]) - chance[varied]) / (1 - chance[varied])
+    return kappas
+
+
+def _notes(agreements: Sequence[Agreed]) -> Iterator[str]:
+    for one in agreements:
+        who = f"{one.record}, {one.first} and {one.second}"
+        if one.counts.kappa is None:
+            yield f"{who}: a rater that says the same of all runs leaves kappa undefined"
+        elif one.undefined > 0.05:
+            yield f"{who}: {one.undefined:.0%} of the resamples have no kappa; its interval is of the others"
+        if one.share.estimate == 1.0:
+            most = 1.0 - 0.025 ** (1.0 / one.tasks)
+            yield (
+                f"{who}: no resample can disagree where no run does; with {one.tasks} tasks up to {most:.0%} "
+                "of tasks may (exact 95% bound)"
+            )
+
+
+# --- tables ---------------------------------------------------------------------------------------
+def _satisfied(result: Judging) -> Table:
+    def mean(runs: Sequence[Rated], rater: str) -> float | None:
+        said = [float(ok) for one in runs if (ok := one.verdicts[rater]) is not None]
+        return sum(said) / len(said) if said else None
+
+    raters = (JUDGE, CHECKER, PEOPLE)
+    return Table(
+        name="Satisfied",
+        title="Plans that satisfy their constraint, in percent of the runs each rater judged.",
+        columns=(
+            Column(name="record"),
+            Column(name="judge_name", head="judge"),
+            Column(name="runs", kind="count"),
+            Column(name="tasks", kind="count"),
+            *(Column(name=rater, kind="percent", head=f"{rater} %") for rater in raters),
+            Column(name="labelled", kind="count"),
+            Column(name="unreadable", kind="count"),
+        ),
+        rows=[
+            [
+                name,
+                result.judges.get(name),
+                len(runs),
+                len({one.run.record.task.id for one in runs}),
+                *(mean(runs, rater) for rater in raters),
+                sum(one.verdicts[PEOPLE] is not None for one in runs),
+                sum(one.unreadable for one in runs),
+            ]
+            for name, runs in result.rated.items()
+        ],
+    )
+
+
+def _agreements(agreements: Sequence[Agreed]) -> Table:
+    return Table(
+        name="Agreement",
+        title="Agreement of two raters on the runs that both judged, with 95% intervals of resampled tasks. "
+        "Yes: satisfied.",
+        names=3,
+        columns=(
+            Column(name="record", once=True),
+            Column(name="first"),
+            Column(name="second"),
+            Column(name="runs", kind="count"),
+            Column(name="both", kind="count", head="both yes"),
+            Column(name="first_alone", kind="count", head="first alone"),
+            Column(name="second_alone", kind="count", head="second alone"),
+            Column(name="neither", kind="count", head="both no"),
+            Column(name="share", kind="percent", head="agree %", interval=True),
+            Column(name="kappa", kind="number", digits=2, interval=True),
+        ),
+        rows=[
+            [
+                *(one.record, one.first, one.second),
+                *(one.counts.plans, one.counts.both, one.counts.checker_only),
+                *(one.counts.judge_only, one.counts.neither, one.share, one.kappa),
+            ]
+            for one in agreements
+        ],
+    )
+
+
+# --- the commands ---------------------------------------------------------------------------------
+def parser() -> Parser:
+    """The commands and their options."""
+    made = Parser(
+        prog="python -m studies.hidden_constraints",
+        description="Judges of plans against people, on one record or several, and the paper's Table 7. "
+        "Without one of these words the experiment itself is run.",
+    )
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    sheet = commands.add_parser("sheet", help="write a blind sheet of plans for people to judge")
+    sheet.description = (
+        "Draws runs and writes their constraints and plans without agent, retriever and verdict. Fill in yes "
+        "or no under satisfied; rows may stay empty."
+    )
+    sheet.add_argument("records", nargs="+", metavar="RECORD", help=_RECORDS)
+    sheet.add_argument("--out", required=True, type=out_path(".csv", ".jsonl"), metavar="FILE")
+    sheet.add_argument(
+        "--runs", type=positive, default=20, metavar="N", help="how many (default: 20, the paper's)"
+    )
+    sheet.add_argument("--all", action="store_true", help="all runs")
+    sheet.add_argument("--seed", type=natural, default=42, help="of the draw (default: 42)")
+    sheet.set_defaults(run=_sheet)
+    judge = commands.add_parser("judge", help="judge, checker and people on one or several records")
+    judge.description = (
+        "Shows for every record, and for all together, how many plans satisfy their constraint, and how far "
+        "judge, checker and people agree. Without --llm the judge is the recorded one."
+    )
+    judge.add_argument("records", nargs="+", metavar="RECORD", help=_RECORDS)
+    judge.add_argument(
+        "--labels",
+        metavar="FILE",
+        help=f"people's verdicts: a CSV, JSON or JSONL file with {', '.join(NEEDED)}, as 'sheet' writes it",
+    )
+    judge.add_argument(
+        "--told",
+        choices=("token", "requirement"),
+        help="what a new judge is told: the token (the paper's; default), or its sentence too",
+    )
+    judge.add_argument(
+        "--bootstrap", type=positive, default=2000, metavar="N", help="resamples (default: 2000)"
+    )
+    judge.add_argument("--seed", type=natural, default=42, help="of the resampling (default: 42)")
+    add_model(judge, default=None)
+    add_format(judge)
+    judge.set_defaults(run=_judge)
+    seventh = commands.add_parser(
+        "table7", help="budgets and cool-downs against the paper's Table 7"
+    )
+    seventh.description = (
+        "Runs the gate on the tasks of hard-small with the paper's thresholds and compares mean documents "
+        "with Table 7, by budget, cool-down and agreement of the candidates."
+    )
+    seventh.add_argument("--budgets", type=_counts, default=(2, 3, 4), metavar="A,B,...")
+    seventh.add_argument("--cool-downs", type=_counts, default=(1, 2), metavar="A,B,...")
+    seventh.add_argument(
+        "--agreement", type=_span, default=(0.0, 0.3), metavar="LOW,HIGH", help="(default: 0,0.3)"
+    )
+    add_format(seventh)
+    seventh.set_defaults(run=_table7)
+    return made
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    counts = tuple(positive(part) for part in text.split(","))
+    if len(set(counts)) < len(counts):
+        raise argparse.ArgumentTypeError(f"names one twice: {text}")
+    return counts
+
+
+def _span(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not 0.0 <= low <= high <= 1.0:
+        raise argparse.ArgumentTypeError(
+            f"must be LOW,HIGH with 0 <= LOW <= HIGH <= 1, found {text!r}"
+        )
+    return low, high
+
+
+def _sheet(arguments: argparse.Namespace) -> int:
+    records = read_records(arguments.records)
+    runs = drawn_runs(records, None if arguments.all else arguments.runs, arguments.seed)
+    write_sheet(runs, Path(arguments.out))
+    say(f"wrote {counted(len(runs), 'plan')} to {arguments.out}; write yes or no under satisfied")
+    return 0
+
+
+def _judge(arguments: argparse.Namespace) -> int:
+    records = read_records(arguments.records)
+    labels = None if arguments.labels is None else read_labels(Path(arguments.labels), records)
+    result = _judged(arguments, records, labels)
+    print_result(arguments, result.tables(), result.to_json, result.notes)
+    return 0
+
+
+def _judged(
+    arguments: argparse.Namespace, records: Sequence[Recorded], labels: Labels | None
+) -> Judging:
+    if arguments.llm is None:
+        if arguments.told is not None or arguments.model is not None:
+            raise UsageError(
+                "--told and --model go with --llm; without it the recorded judge is shown"
+            )
+        rated, judges = recorded_verdicts(records, labels), {one.name: one.judge for one in records}
+    else:
+        model = connect_model(arguments)
+        line = ProgressLine("verdicts")
+        told: Literal["token", "requirement"] = arguments.told or "token"
+        rated = new_verdicts(records, labels, model, told, line.show)
+        judges = {one.name: model.name for one in records}
+    notes = [
+        f"{one.name}: {counted(one.left_out, 'run')} without a hidden constraint left out"
+        for one in records
+        if one.left_out
+    ]
+    if labels is not None and labels.elsewhere:
+        notes.append(
+            f"{counted(labels.elsewhere, 'verdict')} of people are of runs in no record here"
+        )
+    return judging(rated, judges, resamples=arguments.bootstrap, seed=arguments.seed, notes=notes)
+
+
+def _table7(arguments: argparse.Namespace) -> int:
+    found = table7(arguments.budgets, arguments.cool_downs, *arguments.agreement)
+    print_result(arguments, found.tables(), found.to_json)
+    return 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a command; the exit code."""
+    return run_parsed(words, parser=parser())

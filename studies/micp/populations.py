@@ -1,0 +1,271 @@
+"""MiCP on fresh questions of known kinds, by grid and preset."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studies.command import Options, Study
+from suffice.errors import UsageError
+from suffice.numbers.conformal.order_statistics import exact_level
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.options import Option, read_grid
+from suffice.policies.method import Preset
+from suffice.policies.micp.search import GRIDS, search_allocation
+from suffice.policies.micp.stage2 import (
+    Evaluation,
+    Sampled,
+    Stage2,
+    calibrate,
+    calibrate_without_stopping,
+    evaluate,
+)
+from suffice.results.as_json import as_json
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
+
+Array = NDArray[np.float64]
+Kind = Literal["continuous", "10 samples", "5 samples"]
+Way = Literal["box", "shares", "no early stop"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+WAYS: tuple[Way, ...] = get_args(Way)
+PRESETS: tuple[Preset, ...] = ("corrected", "published")
+ANSWERS = 6
+_ABOUT = (Column(name="questions", once=True), Column(name="alpha", kind="number", digits=2))
+_FIGURES = (
+    Column(name="saved", kind="number", digits=2, interval=True, head="rounds saved"),
+    Column(name="coverage", kind="percent", interval=True, head="coverage %"),
+    Column(name="set_size", kind="number", digits=2, interval=True, head="set size"),
+)
+_GAPS = (
+    replace(_FIGURES[0], signed=True),
+    replace(_FIGURES[1], kind="points", head="coverage, points"),
+    replace(_FIGURES[2], signed=True),
+)
+
+
+# --- questions --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """Questions with what their samples say, and every answer's best confidence so far (n, T, answers).
+
+    The first answer is the right one; -inf: not sampled yet.
+    """
+
+    sampled: Sampled
+    confidence: Array
+
+    def set_sizes(self, seen: Evaluation, final: float) -> NDArray[np.int64]:
+        """Members of the answer sets (n,), "Can't Answer" among them."""
+        held = self.confidence[np.arange(self.sampled.n), seen.stop - 1]
+        return np.asarray(((held > -math.inf) & (held >= final)).sum(axis=1) + ~seen.early)
+
+
+def population(kind: Kind, rounds: int, *, seed: int, people: int) -> Population:
+    """Questions of which some are answered at once, some later, some never, some confidently wrong.
+
+    A question keeps its difficulty and its favorite wrong answer through all rounds, so entropies
+    depend on each other, on the right answer being there and on its coming later. In 3 of 100 rounds
+    every sample is empty: undefined, though a right answer may have been sampled before.
+    """
+    rng = np.random.default_rng([seed, rounds, KINDS.index(kind)])
+    samples = 5 if kind == "5 samples" else 10
+    known_from = rng.choice([0, 1, 2, 3, 99], people, p=[0.45, 0.15, 0.1, 0.05, 0.25])  # 99: never
+    known = np.arange(rounds) >= known_from[:, None]
+    ease = rng.beta(1.2, 1.0, people)[:, None] * np.ones(rounds)
+    right = np.where(known, ease, 0.02 * (known_from < 99)[:, None])
+    stubborn = rng.beta(0.7, 1.0, (people, 1, 1))  # how much of the rest is one wrong answer
+    noise = rng.dirichlet(np.ones(ANSWERS - 1), (people, rounds))
+    favorite = np.eye(ANSWERS - 1)[rng.integers(0, ANSWERS - 1, people)][:, None, :]
+    wrong = stubborn * favorite + (1 - stubborn) * noise
+    shares = np.concatenate([right[..., None], (1 - right)[..., None] * wrong], axis=2)
+    counts = rng.multinomial(samples, shares / shares.sum(axis=2, keepdims=True))
+    logs = np.where(counts > 0, counts * np.log(np.maximum(counts, 1)), 0.0)
+    logs.sort(axis=2)  # equal partitions give equal bits
+    score = 1.0 - logs.sum(axis=2) / (samples * math.log(samples))
+    blur = np.zeros(counts.shape)
+    if kind == "continuous":
+        score = score + 0.05 * rng.standard_normal(score.shape)
+        blur[..., 0] = 0.02 * rng.standard_normal(score.shape)
+    empty = rng.random((people, rounds)) < 0.03
+    draws = rng.random((people, rounds))
+    if kind == "continuous":
+        blur[..., 1:] = 0.02 * rng.standard_normal((people, rounds, ANSWERS - 1))
+    sampled = (counts > 0) & ~empty[..., None]
+    confidence = np.where(sampled, counts / samples + blur, -np.inf)
+    best = np.maximum.accumulate(confidence, axis=1)
+    return Population(
+        sampled=Sampled(score=np.where(empty, np.nan, score), best_gold=best[..., 0], draws=draws),
+        confidence=best,
+    )
+
+
+# --- the study --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationSettings:
+    """How many populations of how many questions, and what is promised of them."""
+
+    alphas: Annotated[
+        tuple[float, ...],
+        Option(
+            metavar="LOW:HIGH:STEP|A,B,...",
+            parse=read_grid,
+            help="errors promised (default: 0.1,0.2,0.3)",
+        ),
+    ] = (0.1, 0.2, 0.3)
+    populations: Annotated[
+        int, Option(metavar="N", at_least=2, help="fresh ones of every kind")
+    ] = 200
+    optimize: Annotated[
+        int, Option(metavar="N", at_least=1, help="questions that divide the error budget")
+    ] = 300
+    calibrate: Annotated[
+        int, Option(metavar="N", at_least=1, help="questions that set the thresholds")
+    ] = 300
+    fresh: Annotated[int, Option(metavar="N", at_least=1, help="questions that are scored")] = 2000
+    rounds: Annotated[int, Option(metavar="T", at_least=2, help="the full budget")] = 3
+    seed: Annotated[
+        int, Option(at_least=0, help="of the first population; each next one's is 1 more")
+    ] = 42
+
+    def __post_init__(self) -> None:
+        for alpha in self.alphas:
+            exact_level(alpha)
+        if len(set(self.alphas)) != len(self.alphas):
+            raise UsageError(f"alphas must be given once each, found {self.alphas}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PopulationStudy(Tabular):
+    """What MiCP did to every population.
+
+    ``values`` by kind, alpha, preset and way are rounds saved, coverage and set size, (populations, 3).
+    """
+
+    settings: PopulationSettings
+    values: dict[tuple[Kind, float, Preset, Way], Array]
+
+    notes: ClassVar[tuple[str, ...]] = ()
+
+    def figures(self, kind: Kind, alpha: float, preset: Preset, way: Way) -> tuple[Interval, ...]:
+        """Means over populations with their 95% intervals, in this order."""
+        return _intervals(self.values[kind, alpha, preset, way])
+
+    def box_less_shares(self, kind: Kind, alpha: float, preset: Preset) -> tuple[Interval, ...]:
+        """The same of what the box has over shares on the same populations."""
+        box, shares = (self.values[kind, alpha, preset, way] for way in GRIDS)
+        return _intervals(box - shares)
+
+    def tables(self) -> Sequence[Table]:
+        """Each preset's figures, then box less shares."""
+        wanted = self.settings
+        cells = [(kind, alpha) for kind in KINDS for alpha in wanted.alphas]
+        by_preset = [
+            Table(
+                name=preset,
+                title=f"MiCP, {preset}: rounds saved of {wanted.rounds}, coverage and set size, means "
+                "with 95% intervals",
+                columns=(*_ABOUT, Column(name="grid"), *_FIGURES),
+                names=3,
+                rows=[
+                    (kind, alpha, way, *self.figures(kind, alpha, preset, way))
+                    for kind, alpha in cells
+                    for way in WAYS
+                ],
+            )
+            for preset in PRESETS
+        ]
+        gap = Table(
+            name="box less shares",
+            title="Box less shares, on the same populations",
+            columns=(*_ABOUT, Column(name="preset"), *_GAPS),
+            names=3,
+            rows=[
+                (kind, alpha, preset, *self.box_less_shares(kind, alpha, preset))
+                for kind, alpha in cells
+                for preset in PRESETS
+            ],
+            notes=[
+                f"{wanted.populations} populations of each kind (seeds {wanted.seed} to "
+                f"{wanted.seed + wanted.populations - 1}): {wanted.optimize} questions divide the budget "
+                f"for mean rounds, {wanted.calibrate} calibrate, {wanted.fresh:,} fresh ones are scored. "
+                'Intervals: 1,000 resamples of the populations. Set sizes count "Can\'t Answer".'
+            ],
+        )
+        return (*by_preset, gap)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON: what was asked, and every cell."""
+        names = [column.name for column in _FIGURES]
+        return {
+            "settings": as_json(self.settings),
+            "cells": [
+                {
+                    "questions": kind,
+                    "alpha": alpha,
+                    "preset": preset,
+                    "grid": way,
+                    **{
+                        name: as_json(figure)
+                        for name, figure in zip(names, _intervals(values), strict=True)
+                    },
+                }
+                for (kind, alpha, preset, way), values in self.values.items()
+            ],
+        }
+
+
+def _intervals(values: Array) -> tuple[Interval, ...]:
+    drawn = resampled_means(values)
+    return tuple(
+        percentile_interval(float(mean), draws)
+        for mean, draws in zip(values.mean(axis=0), drawn.T, strict=True)
+    )
+
+
+def micp_populations(settings: PopulationSettings) -> PopulationStudy:
+    """Fit and score MiCP on fresh populations of every kind."""
+    ends = np.cumsum([settings.optimize, settings.calibrate, settings.fresh])
+    values: dict[tuple[Kind, float, Preset, Way], list[list[float]]] = {}
+    for kind in KINDS:
+        for seed in range(settings.seed, settings.seed + settings.populations):
+            people = population(kind, settings.rounds, seed=seed, people=int(ends[-1]))
+            parts = np.split(np.arange(ends[-1]), ends[:-1])
+            optimize, held = (people.sampled.take(part) for part in parts[:2])
+            fresh = Population(
+                sampled=people.sampled.take(parts[2]), confidence=people.confidence[parts[2]]
+            )
+            for alpha in settings.alphas:
+                for preset in PRESETS:
+                    for way, thresholds in _fitted(optimize, held, alpha, preset):
+                        seen = evaluate(fresh.sampled, thresholds)
+                        size = float(fresh.set_sizes(seen, thresholds.final).mean())
+                        figures = [settings.rounds - seen.mean_rounds, seen.coverage, size]
+                        values.setdefault((kind, alpha, preset, way), []).append(figures)
+    return PopulationStudy(
+        settings=settings, values={cell: np.array(each) for cell, each in values.items()}
+    )
+
+
+def _fitted(
+    optimize: Sampled, held: Sampled, alpha: float, preset: Preset
+) -> Iterator[tuple[Way, Stage2]]:
+    """The thresholds of every way, its budget divided for mean rounds."""
+    level = exact_level(alpha)
+    for grid in GRIDS:
+        chosen = search_allocation(optimize, level, preset, "rounds", weight=1.0, grid=grid)
+        yield grid, calibrate(held, level, chosen.levels, preset)
+    yield "no early stop", calibrate_without_stopping(held, level, preset)
+
+
+STUDY = Study(
+    name="micp populations",
+    description="Fits MiCP on fresh questions of known kinds and scores it on others, by grid and preset.",
+    options=(Options(settings=PopulationSettings),),
+    run=lambda request: micp_populations(request.read(PopulationSettings)),
+)

@@ -1,0 +1,478 @@
+"""The evaluation of Stop-RAG (its paper, 5 and 6): what a learned value of stopping is worth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studies.command import Options, Request, Study
+from studies.stop_rag.fits import (
+    Fit,
+    FitProgress,
+    FittedPolicy,
+    fit_variants,
+    fitting_questions,
+)
+from studies.stop_rag.page import stop_rag_page
+from studies.stop_rag.results import (
+    DEFAULT,
+    LLM_STOPS,
+    ORACLE,
+    SIGNALS,
+    Contender,
+    F1Difference,
+    FitFacts,
+    RecordStudy,
+    RunScores,
+    StopRAGStudy,
+    StopRAGStudySettings,
+    TrainingOptions,
+    Unread,
+)
+from suffice.cli.output import ProgressLine, say
+from suffice.costs.usage import CostModel, CostReads
+from suffice.errors import UsageError
+from suffice.measures.costs import CostBook, cost_reads
+from suffice.measures.measures import Measures
+from suffice.measures.retrieval import RetrievalQuality
+from suffice.measures.scores import Outcomes
+from suffice.numbers.intervals.simultaneous import simultaneous_bands
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fitting import fitted_rule
+from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
+from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.protocols import StopPolicy
+from suffice.replay.run.references import ORACLES
+from suffice.replay.run.replay import at_stop
+from suffice.results.formats import counted
+from suffice.scoring import F1Kind
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.table import first_stops, signal_table
+from suffice.trace.loops import is_veiled
+from suffice.trace.rounds.labels import labelled
+from suffice.trace.rounds.table import TraceSet
+
+FEW = 200
+"""Questions, below which differences of a few points drown."""
+
+
+# --- scores ---------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """Labelled questions with everything a stop at any round is worth."""
+
+    traces: TraceSet
+    scored: Outcomes
+    quality: RetrievalQuality
+    book: CostBook
+
+    @classmethod
+    def read(cls, traces: TraceSet, f1_kind: F1Kind) -> Questions:
+        chosen = labelled(traces)
+        if not chosen.any():
+            raise UsageError(
+                f"no question of {traces.origin.source} that was asked for has gold answers; the evaluation "
+                "needs them"
+            )
+        measures = Measures(traces.take(chosen)).by(None)  # of a redacted record its own scores
+        return cls(
+            traces=traces.take(chosen),
+            scored=measures.scores(f1_kind),
+            quality=measures.retrieval(),
+            book=measures.costs(CostModel()),
+        )
+
+    def fixed(self, rounds: int) -> RunScores:
+        """Always stopping after so many rounds."""
+        return self._stopped(np.full(self.traces.n_questions, rounds, np.int16), CostReads())
+
+    def oracle(self) -> RunScores:
+        stops = ORACLES[ORACLE](self.scored, self.traces.last_rounds)
+        return self._stopped(stops, CostReads(answers=True))
+
+    def policy(self, policy: StopPolicy, seed: int | None = None) -> tuple[RunScores, float]:
+        """A policy's figures, and the seconds it took to decide a recorded round.
+
+        A model that is loaded when it first decides has decided once before the clock starts.
+        """
+        first = self.traces.take(np.arange(self.traces.n_questions) == 0)
+        first_stops(policy, signal_table(first, policy.specs))
+        started = time.perf_counter()
+        wanted = first_stops(policy, signal_table(self.traces, policy.specs))
+        seconds = (time.perf_counter() - started) / int(self.traces.exists.sum())
+        return self._stopped(wanted, cost_reads(policy.specs), seed), seconds
+
+    def _stopped(
+        self, wanted: NDArray[np.int16], reads: CostReads, seed: int | None = None
+    ) -> RunScores:
+        last, scored = self.traces.last_rounds, self.scored
+        stops = np.minimum(wanted, last)
+        calls = self.book.at_stops(reads)["llm_calls"]
+        columns = {
+            "em": scored.em,
+            "f1": scored.f1,
+            # whether an answer holds another needs its text
+            "acc": scored.acc if scored.metric.gold else np.full_like(scored.acc, np.nan),
+            "precision": self.quality.precision,
+            "recall": self.quality.recall,
+        }
+        return RunScores(
+            seed=seed,
+            llm_calls=None if calls is None else float(at_stop(calls, stops).mean()),
+            stops=stops,
+            by_question={
+                "mean_rounds": stops.astype(np.float64),
+                **{name: at_stop(column, stops) for name, column in columns.items()},
+            },
+            beyond_record=int((wanted > last).sum()),
+        )
+
+
+def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int:
+    """The number of rounds, at most ``rounds``, after which F1 on these questions is highest.
+
+    Of equal ones the fewest; questions without gold answers do not count, and one recorded for fewer
+    rounds stays at its last.
+    """
+    scores: list[NDArray[np.float64]] = []
+    for part in fitting:
+        traces = part.take(labelled(part))
+        if traces.n_questions:
+            at = np.minimum(np.arange(1, rounds + 1)[None, :], traces.last_rounds[:, None])
+            f1 = Measures(traces).by(None).score("f1", f1_kind)
+            scores.append(np.take_along_axis(f1, at.astype(np.int64) - 1, axis=1))
+    if not scores:
+        raise UsageError("no question that is fitted on has gold answers; fitting needs them")
+    # equal means may differ in their last bits
+    return int(np.round(np.concatenate(scores).mean(axis=0), 12).argmax()) + 1
+
+
+def contrasts(
+    f1_of: Mapping[str, NDArray[np.float64]],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    resamples: int,
+    seed: int,
+) -> tuple[tuple[F1Difference, ...], float]:
+    """Mean differences of F1, the first of a pair minus the second, over the same resampled questions."""
+    differences = np.stack([f1_of[of] - f1_of[against] for of, against in pairs], axis=1)
+    (band,) = simultaneous_bands(
+        len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
+    )
+    found = tuple(
+        F1Difference(of=of, against=against, interval=band.alone(at), at_once=band.at_once(at))
+        for at, (of, against) in enumerate(pairs)
+    )
+    return found, band.critical
+
+
+# --- one record -----------------------------------------------------------------------------------
+def record_study(
+    traces: TraceSet,
+    settings: StopRAGStudySettings | None = None,
+    on_progress: Callable[[FitProgress], None] = lambda _: None,
+) -> RecordStudy:
+    """Train every variant in every seed, and compare them on questions that none has seen.
+
+    Of a record without texts, the network over signals alone.
+    """
+    wanted = StopRAGStudySettings() if settings is None else settings
+    if is_veiled(traces.origin.run) and SIGNALS in wanted.variants:
+        wanted = replace(wanted, variants=(SIGNALS,))
+    asked = traces.only_split(wanted.split)
+    questions = Questions.read(asked, wanted.f1_kind)
+    fitting = fitting_questions(traces, wanted)
+    if not traces.has("samples"):
+        raise UsageError(
+            f"{traces.origin.source} holds no column samples, which the study's rewards are made of; record "
+            "with --samples 8"
+        )
+    known = questions.traces
+    full = f"fixed-{known.n_rounds}"
+    best = f"fixed-{best_fixed(list(fitting.values()), wanted.f1_kind, known.n_rounds)}"
+    fitted = fit_variants(traces, wanted, on_progress)
+    contenders = tuple(_contenders(questions, fitted, wanted, on_progress))
+    found, critical = contrasts(
+        {contender.name: contender.of_questions("f1") for contender in contenders},
+        list(dict.fromkeys(_pairs(contenders, (full, best)))),
+        resamples=wanted.resamples,
+        seed=wanted.seed,
+    )
+    dataset, pipeline = named(traces)
+    samples = int(np.nanmax(traces.lengths("samples")))
+    recall = at_stop(questions.quality.recall, known.last_rounds)
+    study = RecordStudy(
+        settings=wanted,
+        source=traces.origin.source,
+        dataset=dataset,
+        pipeline=pipeline,
+        samples=samples,
+        questions=known.n_questions,
+        unlabelled=asked.n_questions - known.n_questions,
+        rounds=known.n_rounds,
+        fitting={name: int(labelled(part).sum()) for name, part in fitting.items()},
+        with_gold_passages=int(np.isfinite(recall).sum()),
+        contenders=contenders,
+        full=full,
+        best=best,
+        contrasts=found,
+        critical=critical,
+        unread=_unread(known),
+        lacks=tuple(_lacks(traces, samples)),
+        notes=(),
+    )
+    return replace(study, notes=tuple(_notes(study, known, fitted)))
+
+
+def named(traces: TraceSet) -> tuple[str, str]:
+    """Data set and pipeline as the run document has them, else the file's name and ``unnamed``."""
+    run, path = traces.origin.run, traces.origin.source
+    stated, pipeline = run.get("dataset"), run.get("pipeline")
+    dataset = Path(stated).stem if isinstance(stated, str) else Path(path).stem
+    final = str(run.get("prompt", "")).rpartition("+")[0]
+    name = pipeline if isinstance(pipeline, str) else "unnamed"
+    return dataset, f"{name} {final}".strip()
+
+
+def _contenders(
+    questions: Questions,
+    fitted: Sequence[FittedPolicy],
+    settings: StopRAGStudySettings,
+    on_progress: Callable[[FitProgress], None],
+) -> Iterator[Contender]:
+    for variant in settings.variants:
+        runs, facts = [], []
+        for member in fitted:
+            if member.fit.variant == variant:
+                scored, seconds = questions.policy(member.policy, member.fit.seed)
+                runs.append(scored)
+                facts.append(_facts(member, seconds))
+                on_progress(FitProgress(fit=member.fit, stage="scored"))
+        yield Contender(name=variant, kind="learned", runs=tuple(runs), fits=tuple(facts))
+    if LLM_STOP.name in questions.traces.signal_names:
+        scored, _ = questions.policy(fitted_rule(LLM_STOP.name, None))
+        yield Contender(name=LLM_STOPS, kind="llm-stop", runs=(scored,))
+    for number in range(1, questions.traces.n_rounds + 1):
+        yield Contender(name=f"fixed-{number}", kind="fixed", runs=(questions.fixed(number),))
+    yield Contender(name=ORACLE, kind="oracle", runs=(questions.oracle(),))
+
+
+def _facts(fitted: FittedPolicy, state_seconds: float) -> FitFacts:
+    policy = fitted.policy
+    training, cut = policy.fitted_on["training"], policy.fitted_on["truncation"]
+    return FitFacts(
+        seed=fitted.fit.seed,
+        loaded=fitted.loaded,
+        threshold=policy.threshold,
+        trajectories=training["questions"],
+        decisions=training["decisions"],
+        informative=training["informative"],
+        validated=policy.fitted_on["validation"]["questions"],
+        steps=training["steps"],
+        seconds=training["seconds"],
+        truncated=None if cut is None else cut["states_cut"] / max(1, cut["states"]),
+        state_seconds=state_seconds,
+    )
+
+
+def _pairs(contenders: Sequence[Contender], fixed: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Everything that decides against the fixed budgets and LLM-Stop, then the default target's rivals."""
+    deciding = [one.name for one in contenders if one.kind in ("learned", "llm-stop")]
+    learned = [one.name for one in contenders if one.kind == "learned"]
+    against = [*fixed, *([LLM_STOPS] if LLM_STOPS in deciding else [])]
+    yield from ((of, rival) for of in deciding for rival in against if of != rival)
+    if DEFAULT in learned:
+        yield from ((DEFAULT, rival) for rival in learned if rival != DEFAULT)
+
+
+def _unread(traces: TraceSet) -> Unread | None:
+    """The running count at the last round of each question."""
+    if MALFORMED_ACTIONS.name not in traces.signal_names:
+        return None
+    values, _ = traces.stored_signal(MALFORMED_ACTIONS.name)
+    counts = np.nan_to_num(values[np.arange(traces.n_questions), traces.last_rounds - 1])
+    return Unread(
+        actions=int(counts.sum()),
+        questions=int((counts > 0).sum()),
+        rounds=int(traces.exists.sum()),
+    )
+
+
+def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
+    run = traces.origin.run
+    if is_veiled(run):
+        yield "texts: no network over text, no Acc; rewards are the own scores of rounds"
+    if samples < 8:
+        yield "samples: fewer than the paper's 8 a round"
+    if LLM_STOP.name not in traces.signal_names:
+        yield "verdicts: no LLM-Stop"
+    if not Measures(traces).recorded.has("gold_passage_ids"):
+        yield "gold passages: no precision and recall"
+    if not isinstance(run.get("dataset"), str):
+        yield "the name of its data set"
+    if (run.get("retriever"), run.get("pool")) != ("dense+rerank", 10):
+        yield "the paper's retrieval: it does not rerank ten passages of dense vectors"
+    if "ircot+" not in str(run.get("prompt", "")):
+        yield "the paper's final answer: none by --final-answer ircot"
+
+
+# --- notes ----------------------------------------------------------------------------------------
+def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
+    against = [one.interval for one in study.contrasts if one.against == study.full]
+    width = max(interval.high - interval.low for interval in against)
+    if study.questions < FEW:
+        yield (
+            f"only {counted(study.questions, 'question')} to score: 95% intervals against the full budget "
+            f"are up to {100 * width:.1f} points of F1 wide, and small differences cannot be told from none"
+        )
+    learned = sum(study.fitting.values())
+    if learned < FEW:
+        yield (
+            f"only {counted(learned, 'labelled question')} to learn on and choose thresholds with: poor "
+            "figures of learned policies may be for want of data"
+        )
+    for variant in study.of_kind("learned"):
+        same = [run for run in variant.runs if len(np.unique(run.stops)) == 1]
+        if same:
+            seeds = ", ".join(f"seed {run.seed} in round {run.stops[0]}" for run in same)
+            yield f"{variant.name} stops every question in the same round: {seeds}. It decides nothing there"
+    yield from _about_the_record(study, traces)
+    yield from _about_fits(study, fitted)
+
+
+def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
+    yield from Measures(traces).by(None).notes(None)
+    if study.unlabelled:
+        yield f"{counted(study.unlabelled, 'question')} without gold answers left out"
+    short = int((traces.last_rounds < study.rounds).sum())
+    if short:
+        yield (
+            f"{counted(short, 'question')} recorded for fewer than {study.rounds} rounds: whatever goes on "
+            "ends with the last one there is"
+        )
+    if study.contender(LLM_STOPS) is None:
+        yield (
+            f"no LLM-Stop: the record holds no signal {LLM_STOP.name}; record with --llm-stop to compare"
+        )
+    else:
+        values, _ = traces.stored_signal(LLM_STOP.name)
+        silent = int((traces.exists & np.isnan(values)).sum())
+        if silent:
+            yield f"{counted(silent, 'round')} without a verdict: LLM-Stop goes on there"
+        unread = study.unread
+        if unread is not None and unread.actions:
+            yield (
+                f"{counted(unread.actions, 'action')} of the model (queries and verdicts, in "
+                f"{counted(unread.rounds, 'round')}) could not be read, of "
+                f"{counted(unread.questions, 'question')}; an unread verdict goes on"
+            )
+    if study.with_gold_passages < study.questions:
+        rest = f" of {counted(study.questions, 'question')}"
+        which = f"{study.with_gold_passages}{rest}" if study.with_gold_passages else "no question"
+        yield f"precision and recall are known for {which}"
+    if study.with_gold_passages and traces.origin.run.get("corpus") == "pooled":
+        yield (
+            "precision and recall tell passages apart by id: where the pooled corpus holds a paragraph "
+            "under several, they come out too low"
+        )
+
+
+def _about_fits(study: RecordStudy, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
+    loaded = sum(fit.loaded for fit in fitted)
+    if loaded:
+        yield f"{loaded} of {counted(len(fitted), 'training')} found in {study.settings.folder}"
+    if len(study.fitting) == 1 and study.settings.seeds > 1:
+        yield (
+            "no split validation: each seed holds other questions back to choose checkpoint and threshold "
+            "on, which is part of its spread"
+        )
+    said: dict[str, list[str]] = {}
+    for one in fitted:
+        for remark in one.policy.facts.notes:
+            said.setdefault(remark, []).append(one.fit.name)
+    for remark, names in said.items():
+        which = "every fit" if len(names) == len(fitted) else ", ".join(names)
+        yield f"{which}: {remark}"
+
+
+# --- several records, and the command -------------------------------------------------------------
+def stop_rag_study(
+    traces: Sequence[TraceSet],
+    settings: StopRAGStudySettings,
+    on_progress: Callable[[FitProgress], None] = lambda _: None,
+) -> StopRAGStudy:
+    """Every record's evaluation; one of several that cannot be evaluated is named with the reason."""
+    if len(traces) == 1:
+        return StopRAGStudy(records=(record_study(traces[0], settings, on_progress),), refused={})
+    places: dict[tuple[str, str], str] = {}
+    for one in traces:
+        place, path = named(one), one.origin.source
+        if place in places:
+            raise UsageError(
+                f"{places[place]} and {path} are both of data set {place[0]!r} and pipeline {place[1]!r}; "
+                f"name one of them, or join them: suffice traces merge {places[place]} {path} --out NEW"
+            )
+        places[place] = path
+    records: list[RecordStudy] = []
+    refused: dict[str, str] = {}
+    for one in traces:
+        folder = None if settings.folder is None else settings.folder / "-".join(named(one))
+        try:
+            records.append(record_study(one, replace(settings, folder=folder), on_progress))
+        except UsageError as error:
+            refused[one.origin.source] = str(error)
+    if not records:
+        raise UsageError("; ".join(f"{path}: {why}" for path, why in refused.items()))
+    return StopRAGStudy(records=tuple(records), refused=refused)
+
+
+def _run(request: Request) -> StopRAGStudy:
+    training = request.read(TrainingOptions)
+    steps = StopRAGSettings(epochs=training.epochs, min_steps=training.min_steps)
+    settings = request.read(
+        StopRAGStudySettings,
+        text=replace(steps, encoder=training.encoder),
+        signals=replace(steps, features="signals"),
+        folder=request.folder,
+    )
+    lines: dict[tuple[Fit, str], ProgressLine] = {}
+
+    def show(now: FitProgress) -> None:
+        fit, at = now.fit, now.training
+        told = f"{fit.variant}, seed {fit.seed} ({fit.number} of {fit.of})"
+        if at is None:
+            say(f"{told}: {now.stage}")
+            lines.clear()
+            return
+        done = "texts read" if at.stage == "read" else "steps trained"
+        line = lines.setdefault((fit, at.stage), ProgressLine(f"{told}: {done}"))
+        line.show(at.done, at.total)
+
+    return stop_rag_study(request.traces, settings, show)
+
+
+STUDY = Study(
+    name="stop_rag",
+    description="Evaluates Stop-RAG on records that hold samples, as the paper does: trains a network for "
+    f"every target in several seeds on split {FIT_SPLIT} (and {VALIDATION_SPLIT} where there is one), and "
+    "compares them on another split with every fixed number of rounds, with asking the model, with a "
+    "network over signals alone and with the oracle: scores, rounds, calls, precision and recall of what "
+    "was retrieved, and paired differences of F1. Of several records it prints the paper's tables: methods "
+    "by pipeline in rows, data sets in columns.",
+    options=(
+        Options(settings=StopRAGStudySettings, without=("preset",)),
+        Options(settings=StopRAGStudySettings, title="training", only=("preset",)),
+        Options(settings=TrainingOptions, title="training"),
+    ),
+    run=_run,
+    traces="several",
+    out="write stop_rag.json and stop_rag.html, a page with the figures, and keep every trained policy in "
+    "DIR/VARIANT-SEED (of several records DIR/DATASET-PIPELINE/VARIANT-SEED); run again, it goes on where "
+    "it stopped",
+    page=stop_rag_page,
+)

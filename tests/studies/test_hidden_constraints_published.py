@@ -1,0 +1,56 @@
+"""The arrangement of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from studies.hidden_constraints.published import arrangement, as_published
+from studies.hidden_constraints.runs import HiddenConstraintsSettings
+
+from suffice.errors import UsageError
+from suffice.loops.planning.agent import PlanningSettings
+
+
+def test_all_that_the_paper_states_is_set_and_the_rest_stays() -> None:
+    asked = HiddenConstraintsSettings(limit=3, encoder="other", failure_loss=20.0)
+    found = as_published(asked)
+    assert (found.subset, found.seed, found.seeds) == ("hard-small", 42, 3)
+    assert found.retrievers == ("tfidf", "dense", "dense-30", "oracle")
+    assert len(found.agents) == 5
+    assert found.experiments == ("main", "ablations", "sweep")
+    assert (found.limit, found.encoder, found.failure_loss) == (3, "other", 20.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seeds", 4),
+        ("seed", 7),
+        ("retrievers", ("oracle",)),
+        ("experiments", ("main",)),
+        ("detector", "learned"),
+    ],
+)
+def test_what_says_otherwise_is_refused_by_its_name(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"--{name} "):
+        as_published(HiddenConstraintsSettings(**{name: value}))
+
+
+def test_other_draws_of_the_candidates_are_refused() -> None:
+    for planning in (PlanningSettings(candidates=3), PlanningSettings(temperature=0.7)):
+        with pytest.raises(UsageError):
+            as_published(HiddenConstraintsSettings(planning=planning))
+
+
+def test_the_table_shows_what_is_run_and_names_what_is_open() -> None:
+    settings = as_published(HiddenConstraintsSettings(limit=2, retrieval_cost=3.0))
+    table = arrangement(settings, 2, "judge")
+    rows = {str(name): (str(value), str(where)) for name, value, where in table.rows}
+    assert rows["tasks"][0] == "2"
+    assert "--limit" in rows["tasks"][1]
+    assert rows["seeds"][0] == "42, 43, 44"
+    assert rows["c_r, L_f"][0] == "3.0, 2.0"
+    assert {rows[name][1] for name in ("budget B", "cool-down", "kappa")} == {"open; ours"}
+    assert rows["judge"][0] == "judge"
+    assert len(arrangement(settings, 20, "checker").rows) == len(rows) - 1  # it reads no tokens

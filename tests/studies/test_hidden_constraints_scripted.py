@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from studies.hidden_constraints.checker import CheckerJudge, satisfies
+from studies.hidden_constraints.corpus.generate import generate
+from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
+from studies.hidden_constraints.judge import (
+    JudgeSettings,
+    LLMJudge,
+    agreement,
+)
+from studies.hidden_constraints.runs import OracleRetriever
+from studies.hidden_constraints.scripted import ScriptedPlanner
+
+from suffice.errors import SufficeWarning
+from suffice.loops.planning.agent import PlanningAgent, PlanRun
+from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control
+from suffice.protocols import ChatModel
+from suffice.trace.rounds.records import Passage
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Benchmark:
+    return generate()
+
+
+@pytest.fixture(scope="module")
+def planner(benchmark: Benchmark) -> ScriptedPlanner:
+    return ScriptedPlanner(benchmark)
+
+
+def control_of(name: str) -> AgentControl:
+    if name != "confidence-gated":
+        return agent_control(name)
+    with pytest.warns(SufficeWarning):
+        return agent_control(name)
+
+
+def documents(benchmark: Benchmark, task: PlanningTask) -> list[Passage]:
+    return [document for document in benchmark.documents if document.id in task.document_ids]
+
+
+def strangers(benchmark: Benchmark, task: PlanningTask) -> list[Passage]:
+    """Documents of other tasks' constraints."""
+    others = {document_id for other in benchmark.tasks for document_id in other.document_ids}
+    wanted = others - set(task.document_ids)
+    return [document for document in benchmark.documents if document.id in wanted][:6]
+
+
+def run(planner: ChatModel, task: PlanningTask, name: str, found: list[Passage]) -> PlanRun:
+    agent = PlanningAgent(planner, control_of(name), OracleRetriever(found))
+    return agent.run(task.visible, seed=7)
+
+
+# --- through an agent ------------------------------------------------------------------------
+def test_vanilla_never_satisfies(benchmark: Benchmark, planner: ScriptedPlanner) -> None:
+    for task in benchmark.tasks:
+        made = run(planner, task, "vanilla", strangers(benchmark, task))
+        assert made.outcome.parsed == "json"
+        assert (made.outcome.constraints, made.outcome.decisions) == ((), ())
+        assert not satisfies(task.constraint, made.outcome.plan).ok
+        assert tuple(step.chosen for step in made.steps) == task.outline
+
+
+@pytest.mark.parametrize("name", [agent for agent in AGENTS if agent != "vanilla"])
+def test_the_right_documents_always_satisfy(
+    benchmark: Benchmark, planner: ScriptedPlanner, name: str
+) -> None:
+    for task in benchmark.tasks:
+        made = run(planner, task, name, documents(benchmark, task))
+        token = task.constraint.token
+        assert satisfies(task.constraint, made.outcome.plan).ok
+        assert made.outcome.constraints == (token,)
+        assert [
+            (decision.constraint, decision.enforced) for decision in made.outcome.decisions
+        ] == [(token, True)]
+
+
+def test_the_published_gate_fires_at_the_dependent_steps_alone(
+    benchmark: Benchmark, planner: ScriptedPlanner
+) -> None:
+    for task in benchmark.tasks:
+        made = run(planner, task, "confidence-gated", strangers(benchmark, task))
+        fired = [step.number for step in made.steps if step.action == "RETRIEVE"]
+        assert tuple(fired) == task.depends
+        for step in made.steps:
+            free = step.number not in task.depends
+            assert (step.values["candidate_agreement"] == 1) == free
+
+
+# --- replies ---------------------------------------------------------------------------------
+
+
+# --- as judge --------------------------------------------------------------------------------
+def plans_for(task: PlanningTask) -> list[str]:
+    constraint, token = task.constraint, task.constraint.token
+    bare = [f"{number}) {step}" for number, step in enumerate(task.outline, start=1)]
+    return [
+        " ".join(bare),
+        " ".join([*bare[:-1], f"{task.depth}) Enforce {token}."]),
+        "\n".join([*bare[:-1], f"{task.depth}) Skip {token}."]),
+        f"1) {constraint.requirement}",
+        f'1) CANNOT_ENFORCE {token}: the "Question: Does it?" stays open. {{}}',
+        f"1) Enforce {token}. 2) Remove the control {token}.",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("told", ["token", "requirement"])
+def test_the_judge_protocol_carries_the_checkers_word(
+    benchmark: Benchmark, planner: ScriptedPlanner, told: str
+) -> None:
+    judge = LLMJudge(
+        planner,
+        requirements={
+            task.constraint.token: task.constraint.requirement for task in benchmark.tasks
+        },
+        settings=JudgeSettings(constraint_text=told),  # type: ignore[arg-type]
+    )
+    checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
+    cases = [(task.constraint.token, plan) for task in benchmark.tasks for plan in plans_for(task)]
+    judged = [judge.judge(*case) for case in cases]
+    checked = [checker.judge(*case) for case in cases]
+    found = agreement(judged, checked)
+    assert (found.plans, found.judge_only, found.checker_only, found.kappa) == (350, 0, 0, 1)
+    assert (found.both, found.neither) == (100, 250)
+    assert [each.reason for each in judged] == [each.reason for each in checked]

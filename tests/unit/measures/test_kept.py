@@ -1,0 +1,179 @@
+"""Columns are measured once and kept beside a large record; other records and other code do not see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.cli.main import main
+from suffice.measures import kept, measures, shards
+from suffice.measures.measured import MeasuredShard
+from suffice.measures.measures import Measures
+from suffice.testing.traces import sampled_records
+from suffice.trace.rounds import reader
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.writer import write_traces
+
+RECORDS = sampled_records(30, rounds=3, splits=("tune", "eval"), seed=5)
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record that counts as large, in shards of a few questions."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(reader.read_traces, "__kwdefaults__", {**KEYWORDS, "lazily_above": 0})
+    monkeypatch.setattr(shards.shards_of, "__defaults__", (40,))
+    file = tmp_path / "t.parquet"
+    write_traces(RECORDS, file)
+    return file
+
+
+KEYWORDS: dict[str, Any] = dict(reader.read_traces.__kwdefaults__ or {})
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The columns that are measured, as they are."""
+    names: list[str] = []
+    work = MeasuredShard
+
+    def watched(keys: Any, relabels: bool) -> Any:
+        names.extend(map(str, keys))
+        return work(keys, relabels)
+
+    monkeypatch.setattr(measures, "MeasuredShard", watched)
+    return names
+
+
+def values(path: Path) -> dict[str, Any]:
+    known = Measures(read_traces(path))
+    names = ("answer_stable", "overlap", "self_consistency", "abstained")
+    table, scores = known.signals(names), known.scores()
+    retrieved = known.retrieval()
+    return {
+        **{name: table.signal(name) for name in names},
+        **{name: getattr(scores, name) for name in ("em", "f1", "acc", "labelled")},
+        "units": known.units,
+        "recall": retrieved.recall,
+        "precision": retrieved.precision,
+    }
+
+
+def assert_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert list(one) == list(other)
+    for name, found in one.items():
+        np.testing.assert_array_equal(found, other[name])
+
+
+def test_nothing_is_measured_twice(record: Path, measured: list[str]) -> None:
+    first = values(record)
+    assert len(measured) > 8
+    assert record.with_name("t.parquet.measures").is_dir()
+    measured.clear()
+    assert_alike(first, values(record))
+    assert not measured
+
+
+def test_only_what_is_asked_for_is_measured(record: Path, measured: list[str]) -> None:
+    Measures(read_traces(record)).signals(["overlap"])
+    assert [name for name in measured if "overlap" not in name] == []
+
+
+def test_a_split_leaves_the_others_to_be_measured(record: Path, measured: list[str]) -> None:
+    part = Measures(read_traces(record)).only_split("tune").signals(["overlap"])
+    measured.clear()
+    whole = Measures(read_traces(record))
+    table = whole.signals(["overlap"])
+    assert len(measured) == 1
+    tune = whole.traces.in_split("tune")
+    np.testing.assert_array_equal(table.signal("overlap")[tune], part.signal("overlap"))
+    assert not np.isnan(table.signal("overlap")[~tune]).all()
+
+
+@pytest.mark.parametrize("change", ["record", "code", "damage", "phrases"])
+def test_what_is_kept_of_other_things_is_not_read(
+    change: str, record: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values(record)
+    measured.clear()
+    folder = record.with_name("t.parquet.measures")
+    before = {file.name for file in folder.iterdir()}
+    if change == "record":
+        write_traces(sampled_records(30, rounds=3, splits=("tune", "eval"), seed=6), record)
+    elif change == "code":
+        monkeypatch.setattr(kept, "code_stamp", lambda: "0.0.1 other")
+    elif change == "damage":
+        for file in folder.iterdir():
+            file.write_bytes(file.read_bytes()[:-40])
+    else:
+        traces = read_traces(record).with_abstention(["who knows"])
+        Measures(traces).signals(["abstained"])
+        assert measured
+        return
+    assert len(values(record)) > 8
+    assert len(measured) > 8
+    after = {file.name for file in folder.iterdir()}
+    assert len(after) == len(before)  # older ones are replaced
+    assert (after == before) is (change == "damage")
+
+
+@pytest.mark.parametrize("place", ["cache", "nowhere"])
+def test_where_nothing_can_be_written_the_cache_is(
+    place: str, record: Path, tmp_path: Path, measured: list[str]
+) -> None:
+    record.with_name("t.parquet.measures").write_text("in the way")
+    if place == "nowhere":
+        (tmp_path / "cache").write_text("in the way")
+    first = values(record)
+    measured.clear()
+    assert_alike(first, values(record))
+    assert bool(measured) is (place == "nowhere")
+
+
+def test_a_sample_and_a_small_record_are_not_kept(record: Path) -> None:
+    whole = read_traces(record)
+    assert Measures(whole).kept is not None
+    assert Measures(whole.sample(7, seed=1)).kept is None
+    assert Measures(read_traces(record, lazily_above=10**9)).kept is None
+
+
+@pytest.mark.parametrize("command", ["replay", "search", "sweep", "diagnose"])
+def test_commands_say_the_same_of_kept_columns(
+    command: str, record: Path, run: Callable[[list[str]], str]
+) -> None:
+    options = {
+        "replay": ["--stop-when", "overlap > 0.1", "--policy", "tasr"],
+        "search": ["--signals", "answer_stable,overlap"],
+        "sweep": ["--rule", "self_consistency > ?"],
+        "diagnose": [],
+    }[command]
+    first, again = (run([command, str(record), *options, "--json"]) for _ in range(2))
+    assert json.loads(first) == json.loads(again)
+
+
+def test_measure_measures_everything(
+    record: Path, measured: list[str], run: Callable[[list[str]], str]
+) -> None:
+    told = json.loads(run(["measure", str(record), "--json"]))
+    assert (told["questions"], told["rounds"]) == (30, 90)
+    assert Path(told["kept"]).is_dir()
+    measured.clear()
+    values(record)
+    assert not measured
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
+    """What a command prints."""
+
+    def printed(words: list[str]) -> str:
+        capsys.readouterr()
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    return printed
