@@ -21,7 +21,6 @@ from typing import Any
 from benchmarks.timing import best_cpu_seconds
 from suffice.live.controller import Controller
 from suffice.live.reported import round_of
-from suffice.policies.file import PolicyFile
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.records import Round
 
@@ -54,12 +53,12 @@ def question(number: int) -> Mapping[str, Any]:
 def serve(listening: socket.socket) -> None:
     """The routes of decisions alone."""
     import uvicorn
-    from starlette.applications import Starlette
 
-    from suffice.serve.decisions import Decisions, Policies
+    from suffice.serve.decisions import decision_router
+    from suffice.serve.guard import application
+    from suffice.serve.service import Service
 
-    files = {"rule": PolicyFile(POLICY, None)}
-    app = Starlette(routes=Decisions(Policies(lambda: files)).routes())
+    app = application([decision_router(Service(None, {"rule": POLICY}))])
     config = uvicorn.Config(app, log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
 

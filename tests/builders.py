@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.recording import RecordWriter
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, StoppedBy
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
@@ -88,3 +90,8 @@ SIX_LOGGED = (
     logged("e", [0, 1], 2, end="gold", propensity=None),  # nothing known past round 2
     logged("f", [1, 0], end="end"),  # the loop ended by itself: round 2 stands
 )
+
+
+def keep(writer: RecordWriter[Any], records: Iterable[Any]) -> None:
+    """Make these records durable."""
+    writer.add([writer.stored(record) for record in records])

@@ -1,4 +1,4 @@
-"""The routes of decisions and loops alone, over policies of a test's own."""
+"""The routes of decisions and loops, over policies of a test's own."""
 
 from __future__ import annotations
 
@@ -8,29 +8,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import FastAPI
 
-from suffice.errors import SufficeError
-from suffice.live.watch import Watch
-from suffice.policies.file import PolicyFile
+from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.serve.decisions import Decisions, Policies
-from suffice.serve.events import Event
-from suffice.serve.loops import Loops
-from suffice.serve.openapi import documentation
-from suffice.serve.settings import LimitSettings, LoopSettings
-from suffice.web.replies import Refusal, refusal_of
+from suffice.protocols import StopPolicy
+from suffice.serve.app import make_app
+from suffice.serve.service import Service
 
-POLICIES: Mapping[str, PolicyFile] = {
-    "stable": PolicyFile(RulePolicy(rule="answer_stable"), 5),
-    "two": PolicyFile(FixedPolicy(2), None),
-}
+STABLE = RulePolicy(rule="answer_stable")
 
 
 class Clock:
@@ -43,47 +34,29 @@ class Clock:
         return self.now
 
 
-def loop_app(
+def loop_service(
     record: Path | None = None,
-    *,
-    policies: Callable[[], Mapping[str, PolicyFile]] = lambda: POLICIES,
-    limits: LoopSettings | None = None,
-    taken: LimitSettings | None = None,
-    clock: Callable[[], float] | None = None,
-    tell: Callable[[Event], None] | None = None,
-    **watch: Any,
-) -> tuple[Starlette, Loops]:
-    """An app, and its loops; ``watch`` goes to every watch, live by default."""
-    named = Policies(policies)
-    settings = {"mode": "live", "record": record, **watch}
-    loops = Loops(
-        named,
-        lambda file: Watch(file, **settings),
-        limits=limits,
-        taken=taken,
-        tell=tell,
-        clock=clock or time.monotonic,
-    )
-    routes = [*Decisions(named, tell=tell).routes(), *loops.routes()]
-    app = Starlette(
-        routes=[*routes, *documentation(lambda: app.routes)],
-        exception_handlers={Refusal: _refused, SufficeError: _refused},
-        lifespan=lambda _: loops.running(),
-    )
-    return app, loops
+    policies: Mapping[str, StopPolicy | str | Path] | None = None,
+    **further: Any,
+) -> Service:
+    """A service that answers nothing; its default policies are ``stable`` within 5 rounds, and ``two``."""
+    if policies is None:
+        file = save_policy(STABLE, Path(mkdtemp()) / "stable.json", max_rounds=5)
+        policies = {"stable": file, "two": FixedPolicy(2)}
+    return Service(None, policies, record=record, **further)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    if isinstance(error, SufficeError):
-        return refusal_of(error).reply()
-    assert isinstance(error, Refusal)
-    return error.reply()
+def loop_app(
+    record: Path | None = None, clock: Callable[[], float] = time.monotonic, **further: Any
+) -> FastAPI:
+    """Its application."""
+    return make_app(loop_service(record, **further), clock=clock)
 
 
 @contextmanager
 def listening(record: Path | None = None) -> Iterator[int]:
     """A port at which the routes of loops are served in this process."""
-    server = uvicorn.Server(uvicorn.Config(loop_app(record)[0], port=0, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(loop_app(record), port=0, log_level="warning"))
     opened = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
     thread.start()

@@ -177,7 +177,7 @@ def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[st
         who = "the published gate" if name == GATED else f"the gate {name}"
         yield from (f"{who}: {action}" for action in unreachable(gate, steps))
     if study.failed:
-        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
+        kept = "; their reasons are in plans/record.db, and running the same again tries them again"
         yield f"{study.failed} runs failed and enter no mean" + (kept if settings.folder else "")
     if summary.recorded == 0 and summary.failed == 0:
         yield "nothing was run anew: all runs were recorded before"

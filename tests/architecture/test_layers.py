@@ -28,7 +28,7 @@ LEVEL: dict[str, int] = {
     "measures": 3,
     "policies": 4,
     **dict.fromkeys(("replay", "loops", "monitor"), 5),
-    **dict.fromkeys(("live", "report", "web"), 6),
+    **dict.fromkeys(("live", "report"), 6),
     **dict.fromkeys(("integrations", "testing", "serve", "view", "cli"), 7),
 }
 WITHOUT_MODELS = BASE | {
@@ -53,15 +53,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "loops": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "loops", "retrieval"},
     "live": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "live", "loops", "retrieval"},
     "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
-    "web": BASE | {"results", "trace", "web"},
     "serve": EVERYTHING - {"cli", "testing", "view"},
-    "view": EVERYTHING - {"cli", "testing", "serve", "llm", "live", "loops", "retrieval"},
+    "view": EVERYTHING - {"cli", "testing", "llm", "live", "loops", "retrieval"},
     "integrations": EVERYTHING - {"cli"},
     "testing": EVERYTHING - {"cli"},
     "cli": EVERYTHING,
 }
 
-WEB = frozenset({"starlette", "uvicorn", "prometheus_client"})
+WEB = frozenset(
+    {"fastapi", "prometheus_client", "pydantic", "pydantic_core", "starlette", "uvicorn"}
+    | {"typing_extensions"}
+)
 # Third-party packages that may be imported when a module is loaded; all others only when used.
 AT_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(MAY_IMPORT, frozenset({"numpy"})),
@@ -83,7 +85,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "report": frozenset(),
     "testing": frozenset(),
     # loaded by a command that has asked for the extra
-    **dict.fromkeys(("web", "serve", "view"), WEB | {"numpy", "pyarrow"}),
+    **dict.fromkeys(("serve", "view"), WEB | {"numpy", "pyarrow"}),
 }
 SCATTER = ROOT / "report" / "draw" / "scatter.py"
 TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
@@ -291,7 +293,7 @@ def test_optional_packages_come_through_require() -> None:
         and each.names
         and _foreign(each)
         and each.package not in ("numpy", "pyarrow")
-        and not (part(file) in ("web", "serve", "view") and each.package in WEB)
+        and not (part(file) in ("serve", "view") and each.package in WEB)
     ]
     assert wrong == []
 
@@ -380,7 +382,7 @@ BOUNDARIES = {"live/loop.py"}
 # a question or an observer of the service that fails takes no other question along
 BOUNDARIES |= {"serve/service.py", "serve/under_way.py"}
 # what goes on beside the requests ends none of them
-BOUNDARIES |= {"serve/operation.py", "web/run.py"}
+BOUNDARIES |= {"serve/operation.py", "serve/listen.py"}
 # a user's own function, whatever it raises
 BOUNDARIES |= {"signals/registry.py"}
 

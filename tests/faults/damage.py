@@ -59,9 +59,9 @@ from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
-from suffice.trace.durable import FailureFile
 from suffice.trace.lazy import in_memory
 from suffice.trace.plans.file import read_plans, write_plans
+from suffice.trace.recording import failures_of
 from suffice.trace.rounds.journal import read_watch_1
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Round, as_document
@@ -538,7 +538,7 @@ def runs(folder: Path) -> Case:
         match draw.randrange(4):
             case 0:
                 (root / "failures.jsonl").write_bytes(damaged_json(failures, draw) + b"\n")
-                FailureFile(root)
+                failures_of(root)
                 with question_writer(root, run={}) as writer:
                     writer.fail(("q3",), "x")
             case 1:
@@ -559,7 +559,7 @@ def runs(folder: Path) -> Case:
                 changed = table.replace_schema_metadata(_other_metadata(table, draw))
                 write_table(changed, other / "part-00000.parquet")
                 with question_writer(other, run={}) as writer:
-                    writer.add([make_record("q9", ["Oslo"])])
+                    writer.add([writer.stored(make_record("q9", ["Oslo"]))])
 
     return case
 

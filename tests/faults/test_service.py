@@ -243,7 +243,7 @@ def test_a_sample_of_three_calls_in_ten(tmp_path: Path) -> None:
             for number in range(10):
                 reply = chat(asked, stream=number % 2 == 0)
                 _read(reply.text, streams=number % 2 == 0 and reply.status_code == 200)
-            assert (served.under_way, served.waiting) == (0, 0)
+            assert (served.places.taken, served.places.waiting) == (0, 0)
     assert server.failed
     assert read_traces(tmp_path / "r").n_questions == 10
 

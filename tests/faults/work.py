@@ -18,8 +18,10 @@ from tests.stop_rag_traces import stop_rag_records
 from tests.studies.ab_rag import study_traces
 
 from suffice.testing.traces import make_record, sampled_records
+from suffice.trace.recording import recorded_rows
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
+from suffice.trace.store import exported
 
 QUESTIONS = 8
 
@@ -284,36 +286,51 @@ _GONE_ON = re.compile(
 )
 _DRAWN = re.compile(r"data-[0-9a-f]{32}")
 _ASIDE = re.compile(r"\.tmp(/|$)|checkpoint|\.assembling-")
-_NO_RESULT = re.compile(
-    r"\..*lock|\.lock-.*|.*-wal|.*-shm|.*\.failures\.jsonl|failures.*\.jsonl|files.*\.sha256"
-)
+_NO_RESULT = re.compile(r"\..*lock|.*-wal|.*-shm|files.*\.sha256|record(-\d+of\d+)?\.db|traces\.db")
+_EXPORTED = re.compile(r"store-\w+-\d+(?=\.parquet)")
 
 
 def result(out: Path, *, finished: bool = True) -> dict[str, Any]:
     """What stands in the folder, by name, without times.
 
-    Where the work is not ``finished``, only what a reader would take: nothing written aside, and no index
-    without its header.
+    Where the work is not ``finished``, only what a reader would take: nothing written aside, no index
+    without its header, and what recorders keep in databases.
     """
-    files = {}
+    files: dict[str, Any] = {}
     for file in sorted(out.rglob("*")):
         name = file.relative_to(out).as_posix()
         if not file.is_file() or _NO_RESULT.fullmatch(file.name):
             continue
         if finished or not (_ASIDE.search(name) or _DRAWN.search(name)):
             content = _content(file)
-            files[_DRAWN.sub("data", name)] = (
-                _gist(content) if name.startswith("demo/") else content
-            )
+            name = _EXPORTED.sub("store", _DRAWN.sub("data", name))
+            before = files.get(name, []) if name.endswith("store.parquet") else []
+            content = _gist(content) if name.startswith("demo/") else content
+            files[name] = sorted([*before, *content]) if before else content
+    for file in [] if finished else sorted(out.rglob("*.db")):
+        if not file.stat().st_size:
+            continue  # killed before it was made
+        single = file.name == "traces.db"
+        after = exported([] if single else file.parent.glob("*.parquet"))
+        rows = [row for held in recorded_rows(file, after) for row in held.table.to_pylist()]
+        beside = file.with_name("traces.parquet" if single else "store.parquet")
+        name = beside.relative_to(out).as_posix()
+        before = [] if single else files.get(name, [])
+        content = sorted([*before, *_texts(rows)])
+        if rows or single:
+            files[name] = _gist(content) if name.startswith("demo/") else content
     return files
+
+
+def _texts(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(_untimed(row), sort_keys=True, default=str) for row in rows)
 
 
 def _content(file: Path) -> Any:
     if ".tmp" in file.as_posix():  # half of something
         return file.read_bytes()
     if file.suffix == ".parquet":
-        rows = pq.read_table(file).to_pylist()
-        return sorted(json.dumps(_untimed(row), sort_keys=True, default=str) for row in rows)
+        return _texts(pq.read_table(file).to_pylist())
     if file.suffix == ".json":
         return _untimed(json.loads(file.read_bytes()))
     if file.suffix == ".sqlite":

@@ -14,7 +14,6 @@ from tests.properties import examples
 
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
-from suffice.policies.file import PolicyFile
 from suffice.protocols import StopPolicy
 from suffice.signals.available import NOT_GIVEN
 from suffice.signals.table import first_stops, signal_table
@@ -26,20 +25,19 @@ pytestmark = pytest.mark.filterwarnings(f"ignore:{NOT_GIVEN}", "ignore:EXECUTE c
 DECISION = ("action", "reason", "values", "confidence", "stopped_by")
 
 
-def served() -> Mapping[str, PolicyFile]:
-    return {str(number): PolicyFile(policy, None) for number, policy in enumerate(policies())}
+def served() -> dict[str, StopPolicy]:
+    return {str(number): policy for number, policy in enumerate(policies())}
 
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    files = served()
-    return TestClient(loop_app(policies=lambda: files)[0])
+    return TestClient(loop_app(policies=served()))
 
 
 @settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=2))
 def test_it_is_the_same_decision(client: TestClient, records: list[QuestionRecord]) -> None:
-    check(client, records, {name: file.policy for name, file in [*served().items()][::7]})
+    check(client, records, dict([*served().items()][::7]))
 
 
 @pytest.mark.slow
@@ -48,7 +46,7 @@ def test_it_is_the_same_decision(client: TestClient, records: list[QuestionRecor
 def test_it_is_the_same_decision_of_every_policy(
     client: TestClient, records: list[QuestionRecord]
 ) -> None:
-    check(client, records, {name: file.policy for name, file in served().items()})
+    check(client, records, served())
 
 
 def check(

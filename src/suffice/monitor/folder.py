@@ -15,12 +15,13 @@ from suffice.numbers.fields import map_fields
 from suffice.numbers.tests.e_process import whole
 from suffice.protocols import strict_json
 from suffice.trace.reader import StoredFile, parquet_files
+from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
 from suffice.trace.rounds.reader import as_trace_set, read_traces
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.rounds.writer import records_to_table
-from suffice.trace.store import Store, store_at
+from suffice.trace.store import Store
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 """When a question ended of which no time is recorded."""
@@ -94,11 +95,7 @@ class Folder:
             yield from self._of_file(file)
 
     def _store(self) -> Store | None:
-        file = store_at(self._root)
-        if file is None:
-            return None
-        if self._opened is None:
-            self._opened = Store(file)
+        self._opened = self._opened or live_store(self._root)
         return self._opened
 
     def _of_file(self, file: Path) -> Iterator[tuple[TraceSet, Sequence[str]]]:

@@ -3,29 +3,109 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import StreamingResponse
-from starlette.types import Message as Sent
-from starlette.types import Receive, Scope, Send
+from fastapi import Depends, Header, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.errors import unknown_name
 from suffice.live.answering import Answered
 from suffice.protocols import Message
 from suffice.serve.events import RoundEnded
+from suffice.serve.replies import Refusal
 from suffice.serve.service import Served, Service, Wanted
-from suffice.serve.under_way import Searching, Told, UnderWay
-from suffice.web.replies import Refusal
+from suffice.serve.under_way import Searching, Tokens, Told, UnderWay
 
 PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
+# of OpenAI's, and of no effect here
+_HARMLESS = frozenset(
+    {
+        "frequency_penalty",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "max_tool_calls",
+    }
+    | {
+        "metadata",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_cache_key",
+        "reasoning",
+        "seed",
+    }
+    | {
+        "reasoning_effort",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream_options",
+        "truncation",
+    }
+    | {"temperature", "tool_choice", "top_p", "user", "verbosity"}
+)
 SYSTEM_UNREAD = "system messages and instructions were not read"
 
 
-ROLES = ("system", "developer", "user", "assistant")
+class Open(BaseModel):
+    """A part of a request of which further fields may have no effect."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class Part(Open):
+    """A part of a message."""
+
+    type: str = ""
+    text: str | None = None
+
+
+class Turn(Open):
+    """A message of a conversation."""
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part] | None = None
+
+
+class Asking(Open):
+    """What both endpoints take beside the question."""
+
+    model: str | None = Field(
+        None, description="suffice/ and the policy's name; left out: the first"
+    )
+    stream: bool | None = Field(None, description="whether the answer comes in pieces")
+    suffice: Wanted | None = None
+
+
+class AnswerReply(Open):
+    """An answer in OpenAI's form; ``suffice`` says how it came about."""
+
+    id: str
+    object: str
+    model: str
+    suffice: dict[str, Any]
+
+
+async def _of_headers(
+    x_suffice_policy: Annotated[str | None, Header(description="which policy decides")] = None,
+    x_suffice_max_rounds: Annotated[
+        int | None, Header(ge=1, description="at most so many rounds")
+    ] = None,
+    x_suffice_budget_usd: Annotated[
+        float | None, Header(gt=0, lt=1e9, description="at most so many US dollars")
+    ] = None,
+) -> Wanted:
+    return Wanted(
+        policy=x_suffice_policy, max_rounds=x_suffice_max_rounds, budget_usd=x_suffice_budget_usd
+    )
+
+
+OfHeaders = Annotated[Wanted, Depends(_of_headers)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,167 +122,80 @@ def model_id(served: Served) -> str:
     return f"{PREFIX}{served.name}"
 
 
-def wanted_of(request: Request, body: Mapping[str, Any], service: Service) -> Wanted:
-    """Policy and limits that a request asks for: in its model, its ``suffice`` object, its headers.
-
-    Headers hold before the object, both before the model.
-    """
-    wanted = Wanted(policy=_policy_of(body.get("model"), service))
-    stated = body.get("suffice")
-    if stated is not None:
-        if not isinstance(stated, dict):
-            raise Refusal(400, "suffice must be an object", param="suffice")
-        for name in stated:
-            if name not in ("policy", "max_rounds", "budget_usd"):
-                known = ("policy", "max_rounds", "budget_usd")
-                raise Refusal(400, unknown_name("field", name, known), param="suffice")
-        wanted = _with(wanted, stated, "suffice.")
-    headers = {
-        name: request.headers[header]
-        for name in ("policy", "max_rounds", "budget_usd")
-        if (header := f"x-suffice-{name.replace('_', '-')}") in request.headers
-    }
-    return _with(wanted, {name: _number(name, text) for name, text in headers.items()}, "header ")
+def wanted_of(asking: Asking, headers: Wanted, service: Service) -> Wanted:
+    """Policy and limits that a request asks for: headers hold before ``suffice``, both before the model."""
+    name = None
+    if asking.model not in (None, "", PREFIX.rstrip("/")):
+        name = str(asking.model).removeprefix(PREFIX)
+        if name not in service.policies:
+            known = [f"{PREFIX}{policy}" for policy in service.policies]
+            said = unknown_name("model", str(asking.model)[:100], known)
+            raise Refusal(404, said, code="model_not_found", param="model")
+    stated: dict[str, Any] = {"policy": name}
+    for wanted in (asking.suffice, headers):
+        stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
+    if stated["policy"] is not None:
+        stated["policy"] = stated["policy"].removeprefix(PREFIX)
+    return Wanted.model_validate(stated)
 
 
-def _number(name: str, text: str) -> object:
-    """A header's value as JSON would hold it."""
-    try:
-        if name == "max_rounds":
-            return int(text)
-        return float(text) if name == "budget_usd" else text
-    except ValueError:
-        return text
-
-
-def _with(wanted: Wanted, stated: Mapping[str, Any], where: str) -> Wanted:
-    policy, rounds, usd = (stated.get(name) for name in ("policy", "max_rounds", "budget_usd"))
-    if policy is not None:
-        if not isinstance(policy, str):
-            raise Refusal(400, f"{where}policy must be a name", param="policy")
-        wanted = replace(wanted, policy=policy.removeprefix(PREFIX))
-    if rounds is not None:
-        if not isinstance(rounds, int) or isinstance(rounds, bool):
-            raise Refusal(
-                400,
-                f"{where}max_rounds must be a whole number, found {rounds!r:.40}",
-                param="max_rounds",
-            )
-        wanted = replace(wanted, max_rounds=rounds)
-    if usd is not None:
-        if not isinstance(usd, int | float) or isinstance(usd, bool) or not 0 < usd < 1e9:
-            raise Refusal(
-                400, f"{where}budget_usd must be above 0, found {usd!r:.40}", param="budget_usd"
-            )
-        wanted = replace(wanted, budget_usd=float(usd))
-    return wanted
-
-
-def _policy_of(model: object, service: Service) -> str | None:
-    if model is None or model in ("", PREFIX.rstrip("/")):
-        return None
-    if not isinstance(model, str):
-        raise Refusal(400, "model must be a name", param="model")
-    name = model.removeprefix(PREFIX)
-    if name not in service.policies:
-        raise Refusal(
-            404,
-            unknown_name("model", model, [f"{PREFIX}{known}" for known in service.policies]),
-            code="model_not_found",
-            param="model",
-        )
-    return name
-
-
-def text_of(content: object, where: str, *, kinds: tuple[str, ...]) -> str:
-    """A message's text: itself, or its parts of these types; others are refused."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise Refusal(400, f"{where}.content must be a text or a list of parts", param=where)
-    texts = []
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in kinds or not isinstance(part.get("text"), str):
-            raise Refusal(
-                400,
-                f"{where}.content: only parts of type {' or '.join(kinds)} are read, found {kind!r:.40}",
-                param=where,
-            )
-        texts.append(part["text"])
-    return "\n".join(texts)
-
-
-def conversation_of(
-    messages: object, name: str, *, kinds: tuple[str, ...], passed_over: str = ""
-) -> Asked:
-    """The question, the text of the last message of the user, and what was said before it.
-
-    Items of the type ``passed_over`` are no messages.
-    """
-    if not isinstance(messages, list) or not messages:
-        raise Refusal(400, f"{name} must be a list of at least one message", param=name)
+def conversation_of(turns: Sequence[Turn], name: str, *, kinds: tuple[str, ...]) -> Asked:
+    """The question, the text of the last message of the user, and what was said before it."""
     said: list[Message] = []
     unread = False
-    for number, message in enumerate(messages):
-        where = f"{name}[{number}]"
-        held = message if isinstance(message, dict) else {}
-        kind, role = held.get("type", "message"), held.get("role")
-        if passed_over and kind == passed_over:
-            continue
-        if kind != "message" or role not in ROLES:
-            raise Refusal(
-                400, f"{where} must be a message with a role of {', '.join(ROLES)}", param=where
-            )
-        if role == "user":
-            said.append(
-                Message(role="user", content=text_of(held.get("content"), where, kinds=kinds))
-            )
-        elif role == "assistant":
-            said.append(Message(role="assistant", content=_said(held.get("content"))))
+    for number, turn in enumerate(turns):
+        if turn.role == "user":
+            text = _text_of(turn.content, f"{name}[{number}].content", kinds)
+            said.append(Message(role="user", content=text))
+        elif turn.role == "assistant":
+            parts = turn.content if isinstance(turn.content, list) else [Part(text=turn.content)]
+            texts = [part.text for part in parts if part.text is not None]
+            said.append(Message(role="assistant", content="\n".join(texts)))
         else:
             unread = True
     last = max((at for at, turn in enumerate(said) if turn.role == "user"), default=None)
     if last is None:
-        raise Refusal(400, "no message of the role user, whose last one is the question")
+        raise Refusal(
+            400, f"{name} has no message of the role user, whose last one is the question"
+        )
     earlier = tuple(turn for turn in said[:last] if turn.content.strip())
     return Asked(
         question=said[last].content, earlier=earlier, notes=(SYSTEM_UNREAD,) if unread else ()
     )
 
 
-def _said(content: object) -> str:
-    """What an assistant said, as far as it is text."""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "\n".join(text for text in texts if isinstance(text, str))
+def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...]) -> str:
+    """A message's text: itself, or its parts of these types; others are refused."""
+    if isinstance(content, str):
+        return content
+    for part in content or [Part()]:
+        if part.type not in kinds or part.text is None:
+            allowed = " or ".join(kinds)
+            said = (
+                f"{where}: only texts and parts of type {allowed} are read, found {part.type!r:.40}"
+            )
+            raise Refusal(400, said, param=where)
+    return "\n".join(part.text or "" for part in content or ())
 
 
-def flag(body: Mapping[str, Any], name: str) -> bool:
-    """A field that is true, or false where it is not there."""
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise Refusal(400, f"{name} must be true or false", param=name)
-    return bool(value)
+def check_extras(
+    extras: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]
+) -> tuple[str, ...]:
+    """A note of fields without effect; refused are those that change an answer's form or source.
 
-
-def refuse_any(asked_for: Mapping[str, bool]) -> None:
-    """Refuse what would change the answer's form or source and is not done here, by the field's name."""
-    name = next((name for name, there in asked_for.items() if there), None)
-    if name is not None:
-        raise Refusal(
-            400,
-            f"{name} cannot be honoured: questions are answered in text from what is searched here; leave "
-            "it out",
-            code="unsupported_parameter",
-            param=name,
-        )
-
-
-def without_effect(body: Mapping[str, Any], known: Set[str]) -> list[str]:
-    """A note of fields that nobody knows here; none where there are none."""
-    further = sorted(body.keys() - known)
-    return [f"without effect: {', '.join(further)[:200]}"] if further else []
+    Of these, named in ``allowed``, the values there and ``null`` are let pass.
+    """
+    for name, values in allowed.items():
+        if extras.get(name) is not None and extras[name] not in values:
+            raise Refusal(
+                400,
+                f"{name} cannot be honoured: questions are answered in text from what is searched here; "
+                "leave it out",
+                code="unsupported_parameter",
+                param=name,
+            )
+    further = sorted(extras.keys() - allowed.keys() - _HARMLESS)
+    return (f"without effect: {', '.join(further)[:200]}",) if further else ()
 
 
 # --- what is said of an answer ----------------------------------------------------------------------
@@ -211,7 +204,7 @@ def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[st
     headers = {
         "x-suffice-trace-id": under_way.trace_id,
         "x-suffice-policy": under_way.served.name,
-        "x-suffice-policy-hash": under_way.served.hash,
+        "x-suffice-policy-hash": under_way.served.hash or "",
     }
     if answered is not None:
         headers["x-suffice-rounds"] = str(len(answered.rounds))
@@ -219,12 +212,10 @@ def headers_of(under_way: UnderWay, answered: Answered | None = None) -> dict[st
         headers["x-suffice-stop-reason"] = answered.reason
         if answered.usd is not None:
             headers["x-suffice-cost-usd"] = f"{answered.usd:.8g}"
-    return {name: _one_line(value) for name, value in headers.items()}
-
-
-def _one_line(text: str) -> str:
-    """What a header can hold."""
-    return " ".join(text.split())[:_MOST_HEADER].encode("ascii", "replace").decode()
+    return {
+        name: " ".join(text.split())[:_MOST_HEADER].encode("ascii", "replace").decode()
+        for name, text in headers.items()
+    }
 
 
 def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dict[str, Any]:
@@ -253,6 +244,21 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
     }
 
 
+def usage_object(
+    tokens: Tokens, names: tuple[str, str] = ("prompt", "completion")
+) -> dict[str, Any] | None:
+    """Usage of all rounds; ``None``: not all is known."""
+    if tokens.prompt is None or tokens.completion is None:
+        return None
+    read, made = names
+    return {
+        f"{read}_tokens": tokens.prompt,
+        f"{read}_tokens_details": {"cached_tokens": tokens.cached or 0},
+        f"{made}_tokens": tokens.completion,
+        "total_tokens": tokens.prompt + tokens.completion,
+    }
+
+
 as_line: Callable[[Mapping[str, Any]], str] = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":")
 ).encode
@@ -276,32 +282,20 @@ def hung_up(request: Request) -> Callable[[], Awaitable[object]]:
     return wait
 
 
-class Stream(StreamingResponse):
+def stream(under_way: UnderWay, events: AsyncIterator[str]) -> StreamingResponse:
     """Server-sent events of a question, which is left when they end, however they do."""
 
-    def __init__(self, under_way: UnderWay, events: AsyncIterator[str]) -> None:
-        headers = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._under_way = under_way
-        self._events = events
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them; what is said at once is sent at once. The question knows when its client hangs up."""
-        del scope, receive
+    async def together() -> AsyncIterator[str]:
+        held = ""
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            held = ""
-            async for event in self._events:
+            async for event in events:
                 held += event
-                if not self._under_way.goes_on_at_once:
-                    await send(_body(held))
+                if not under_way.goes_on_at_once:
+                    yield held
                     held = ""
-            await send({**_body(held), "more_body": False})
-        except OSError as error:
-            raise ClientDisconnect from error
+            yield held
         finally:
-            self._under_way.leave()
+            under_way.leave()
 
-
-def _body(text: str) -> Sent:
-    return {"type": "http.response.body", "body": text.encode(), "more_body": True}
+    headers = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(together(), media_type="text/event-stream", headers=headers)

@@ -2,141 +2,134 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from fastapi import APIRouter, Header, Response
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation, Tag
+from pydantic import ValidationError as Misfit
+from typing_extensions import TypedDict
 
-from suffice.concurrency import room_for_a_thread
-from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
-from suffice.live.reported import PARTS, round_of
-from suffice.policies.file import PolicyFile
-from suffice.protocols import Decision, Signal, StopPolicy
-from suffice.scoring import AnswerChoice
+from suffice.errors import SufficeError, UsageError
+from suffice.live.loop import Loop
+from suffice.live.reported import round_of
+from suffice.protocols import Decision, Signal
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.openapi import As, Operation, Shape, described, read_body, said_of
+from suffice.serve.replies import Body, ErrorReply, JsonRoute, Refusal, refusal_of
+from suffice.serve.service import Served, Service
 from suffice.signals.available import lack_live
-from suffice.trace.rounds.records import (
-    LoopView,
-    Question,
-    Round,
-    as_document,
-    round_of_document,
-)
-from suffice.web.bodies import BodyLimits, read_json
-from suffice.web.replies import Refusal, refusal_of
+from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
 
-_Made = TypeVar("_Made")
-_WORKERS = 8
-POLICY_HEADER = "X-Suffice-Policy"
-Tell = Callable[[Event], None]
+_MOST = 256  # rounds of a question, and questions of a body
+
+PolicyHeader = Annotated[
+    str | None, Header(description="which policy decides, where the body does not say")
+]
+Number = float | Literal["nan", "inf", "-inf"]
+Reported = Annotated[
+    list[Any] | dict[str, Any] | None,
+    Field(description="as OpenAI, LangChain or llama.cpp report it"),
+]
 
 
-# --- what decides ----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPolicy:
-    """A policy as clients name it, with all that is computed of it once."""
-
-    name: str
-    file: PolicyFile
-    hash: str | None
-    _budgets: dict[int | None, Watching] = field(default_factory=dict)
-
-    @property
-    def policy(self) -> StopPolicy:
-        """What decides."""
-        return self.file.policy
-
-    def loop(self, question: Question, max_rounds: int | None) -> Loop:
-        """A question's loop under a budget; ``None``: that of the policy's file."""
-        watching = self._budgets.get(max_rounds)
-        if watching is None:
-            choice = AnswerChoice.parse(self.policy.needs.returns)
-            settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
-            watching = Watching(settings=settings)
-            if len(self._budgets) < 1_000:  # budgets that clients ask for
-                self._budgets[max_rounds] = watching
-        return Loop(watching, question)
-
-
-class Policies:
-    """What decides, by name: what ``files`` gives now; one that was read again is another policy."""
-
-    def __init__(self, files: Callable[[], Mapping[str, PolicyFile]]) -> None:
-        self._files = files
-        self._named: dict[str, NamedPolicy] = {}
-
-    def named(self, name: str | None) -> NamedPolicy:
-        """The one of a name; without a name the first."""
-        files = self._files()
-        name = next(iter(files)) if name is None else name
-        file = files.get(name)
-        if file is None:
-            said = unknown_name("policy", name[:100], files)
-            raise Refusal(404, said, code="policy_not_found", param="policy")
-        named = self._named.get(name)
-        if named is None or named.file is not file:
-            named = self._named[name] = NamedPolicy(name=name, file=file, hash=hash_of(file.policy))
-        return named
-
-    @property
-    def first(self) -> str:
-        """The name of the first."""
-        return next(iter(self._files()))
-
-    def holds(self, named: NamedPolicy) -> bool:
-        """Whether it is what its name stands for now."""
-        return self._files().get(named.name) is named.file
-
-
-# --- rounds ----------------------------------------------------------------------------------------
-_DOCUMENTS: Mapping[str, Any] = {"type": "array", "items": {"type": ["string", "object"]}}
-_REPORTED: Mapping[str, Mapping[str, Any]] = {
-    "passages": _DOCUMENTS,
-    "logprobs": {"type": ["array", "object", "null"]},
-    "tokens": {"type": ["array", "object", "null"]},
-    "usage": {"type": ["array", "object", "null"]},
-    "answer_usage": {"type": ["array", "object", "null"]},
-    "samples": {"type": ["array", "null"], "items": {"type": "string"}},
-    "sample_clusters": {"type": ["array", "null"], "items": {"type": "integer"}},
-    "candidate_scores": {"type": ["array", "null"], "items": {"type": "number"}},
-    "answer_starts": {"type": ["integer", "null"]},
-    "verbalized_confidence": {"type": ["number", "null"]},
-    "signals": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
-}
-
-
-def _observed_schema() -> Mapping[str, Any]:
+class ObservedRound(TypedDict, total=False):
     """A round as ``observe`` takes it: by parts, or whole as a record holds it."""
-    said = {name: said_of(Loop.observe, name) or said_of(Round, name) for name in sorted(PARTS)}
-    parts = {
-        name: {**_REPORTED.get(name, {"type": ["string", "null"]}), "description": text}
-        for name, text in said.items()
-    }
-    whole = {"type": "object", "description": "The round as a record holds it, in place of parts."}
-    return {
-        "type": "object",
-        "properties": {"finished": whole, **parts},
-        "additionalProperties": False,
-    }
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    finished: Annotated[dict[str, Any], Field(description="the round as a record holds it")]
+    answer: Annotated[str | None, Field(description="the answer drafted in this round")]
+    response: Annotated[str | None, Field(description="the whole reply that the answer is part of")]
+    answer_starts: Annotated[int | None, Field(description="where the answer begins in response")]
+    query: Annotated[str | None, Field(description="what was sent to the retriever")]
+    action: Annotated[str | None, Field(description="what the loop did")]
+    intermediate_answer: Annotated[str | None, Field(description="the answer to a sub-question")]
+    passages: Annotated[
+        list[Any] | None, Field(description="texts or documents, in rank order, new or found again")
+    ]
+    logprobs: Reported
+    tokens: Reported
+    usage: Reported
+    answer_usage: Reported
+    samples: Annotated[list[str] | None, Field(description="answers sampled in this round")]
+    sample_clusters: Annotated[
+        list[int] | None, Field(description="which samples mean the same, a number each")
+    ]
+    candidate_scores: Annotated[list[Number] | None, Field(description="scores of candidates")]
+    verbalized_confidence: Annotated[
+        float | None, Field(description="the model's own confidence, from 0 to 1")
+    ]
+    signals: Annotated[
+        dict[str, Number | None], Field(description="signals of your own; null: undefined")
+    ]
 
 
-OBSERVED = _observed_schema()
+class DecisionRequest(Body):
+    """A question and its rounds so far."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "question": "Where was Ibsen born?",
+                "rounds": [
+                    {"answer": "Oslo", "passages": ["Ibsen died in Oslo."]},
+                    {"answer": "Skien", "passages": [{"id": "p2", "text": "Born in Skien."}]},
+                    {"answer": "Skien.", "usage": {"prompt_tokens": 812, "completion_tokens": 9}},
+                ],
+            }
+        }
+    )
+
+    question: str
+    rounds: list[ObservedRound] = Field(min_length=1, max_length=_MOST)
+    policy: str | None = Field(None, description="which policy decides; null: the first")
+    question_id: str | None = Field(None, description="decides ties and coins; null: the question")
+    max_rounds: int | None = Field(None, ge=1, description="the budget; null: of the policy's file")
+
+
+class SeveralRequests(Body):
+    """Several questions at once."""
+
+    requests: list[SkipValidation[DecisionRequest]] = Field(max_length=_MOST)
+
+
+class Decided(BaseModel):
+    """What a policy says after a round."""
+
+    round: int = Field(description="the number of the last round, from 1")
+    action: Literal["stop", "continue"]
+    reason: str = Field(description="what the decision rests on, in words")
+    values: dict[str, Number | None] = Field(description="the signals it reads; null: undefined")
+    confidence: float | None
+    stopped_by: Literal["policy", "budget"] | None
+    undefined: dict[str, str] = Field(description="signals without a value, and why")
+    would_stop: int | None = Field(description="the first round after which the policy said stop")
+    answer_round: int | None = Field(description="the round whose answer is returned")
+    policy: str
+    policy_hash: str | None
+
+
+class SeveralDecided(BaseModel):
+    """As many replies; an error in place of a decision that was refused."""
+
+    decisions: list[Decided | ErrorReply]
+
+
+def _count(held: Any) -> str:
+    return "several" if isinstance(held, dict) and "requests" in held else "one"
+
+
+DecisionBody = Annotated[
+    Annotated[DecisionRequest, Tag("one")] | Annotated[SeveralRequests, Tag("several")],
+    Discriminator(_count),
+]
 
 
 def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
-    """A round of what a client sent: ``finished``, or the parts that ``observe`` takes."""
+    """A round of what a client sent."""
     if "finished" not in held:
         return round_of(held, earlier)
     if len(held) > 1:
@@ -145,23 +138,29 @@ def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     return round_of_document(held["finished"])
 
 
-def told_of(named: NamedPolicy, loop: Loop, last: Decision) -> dict[str, Any]:
-    """The reply after a loop's last round: fields of :class:`Decided`."""
+def told_of(served: Served, loop: Loop, last: Decision) -> dict[str, Any]:
+    """Fields of :class:`Decided` after a loop's last round."""
     view = loop.view
-    undefined = (spec for spec in named.policy.specs if math.isnan(loop.signals[spec.name][-1]))
+    undefined = (
+        spec for spec in served.file.policy.specs if math.isnan(loop.signals[spec.name][-1])
+    )
     return {
         "round": len(view.rounds),
         "action": last.action.value,
         "reason": last.reason,
-        "values": last.values,
+        "values": {name: _number(value) for name, value in last.values.items()},
         "confidence": last.confidence,
         "stopped_by": last.stopped_by,
         "undefined": {spec.name: _why(spec, view) for spec in undefined},
         "would_stop": loop.would_stop,
         "answer_round": loop.answer_round,
-        "policy": named.name,
-        "policy_hash": named.hash,
+        "policy": served.name,
+        "policy_hash": served.hash,
     }
+
+
+def _number(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else str(value)
 
 
 def _why(spec: Signal, view: LoopView) -> str:
@@ -174,227 +173,41 @@ def _why(spec: Signal, view: LoopView) -> str:
     return next(cases, "undefined in this round")
 
 
-# --- bodies ----------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRequest:
-    """A question and its rounds so far."""
+def decision_router(service: Service) -> APIRouter:
+    """The route of stateless decisions."""
+    router = APIRouter(route_class=JsonRoute, tags=["decisions"])
 
-    question: Annotated[str, As(Question, "text")]
-    rounds: Annotated[
-        tuple[dict[str, Any], ...], Shape({"type": "array", "minItems": 1, "items": OBSERVED})
-    ]
-    policy: str | None = None
-    question_id: str | None = None
-    max_rounds: Annotated[int | None, Shape({"type": ["integer", "null"], "minimum": 1})] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """What a policy says after a round."""
-
-    round: int
-    action: Annotated[Literal["stop", "continue"], As(Decision)]
-    reason: Annotated[str, As(Decision)]
-    values: Annotated[Mapping[str, float | None], As(Decision)]
-    confidence: Annotated[float | None, As(Decision)]
-    stopped_by: Annotated[Literal["policy", "budget"] | None, As(Decision)]
-    undefined: Mapping[str, str]
-    would_stop: int | None
-    answer_round: int | None
-    policy: str
-    policy_hash: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeveralRequests:
-    """Several questions at once."""
-
-    requests: tuple[DecisionRequest, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeveralDecided:
-    """As many replies."""
-
-    decisions: Annotated[
-        tuple[Decided, ...],
-        Shape(
-            {
-                "type": "array",
-                "items": {
-                    "anyOf": [
-                        {"$ref": "#/components/schemas/Decided"},
-                        {"$ref": "#/components/schemas/Error"},
-                    ]
-                },
-            }
-        ),
-    ]
-
-
-EXAMPLE: Mapping[str, Any] = {
-    "question": "Where was Ibsen born?",
-    "rounds": [
-        {"answer": "Oslo", "passages": ["Ibsen died in Oslo."]},
-        {"answer": "Skien", "passages": [{"id": "p2", "text": "Ibsen was born in Skien."}]},
-        {"answer": "Skien.", "usage": {"prompt_tokens": 812, "completion_tokens": 9}},
-    ],
-}
-
-
-def written(reply: Any) -> dict[str, Any]:
-    """A reply as JSON, every field of it; what JSON has no numbers for is text."""
-    return {part.name: as_document(getattr(reply, part.name)) for part in fields(reply)}
-
-
-def json_response(document: Mapping[str, Any], status: int = 200) -> Response:
-    """A response, its text made where this is called."""
-    content = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(content.encode(), status, media_type="application/json")
-
-
-class Workers:
-    """Threads for what must not hold up the event loop."""
-
-    def __init__(self, name: str, most: int = _WORKERS) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
-
-    async def run(self, work: Callable[..., _Made], *arguments: Any) -> _Made:
-        """Its result; work that was begun is done whether or not anybody waits."""
-        with room_for_a_thread():
-            done = asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments))
-        return await done
-
-
-class Decisions:
-    """The route of stateless decisions: so many requests a body, and rounds a request."""
-
-    def __init__(
-        self,
-        policies: Policies,
-        *,
-        limits: BodyLimits | None = None,
-        tell: Tell | None = None,
-        most_requests: int = 256,
-        most_rounds: int = 256,
-    ) -> None:
-        self._policies = policies
-        self._limits = limits or BodyLimits()
-        self._tell = tell
-        self._most_requests = most_requests
-        self._most_rounds = most_rounds
-        self._workers = Workers("suffice-decisions")
-
-    def routes(self) -> list[Route]:
-        """For an app."""
-        return [Route("/v1/decisions", self.decide, methods=["POST"])]
-
-    @described(
-        Operation(
-            takes={
-                "anyOf": [
-                    {"$ref": "#/components/schemas/DecisionRequest"},
-                    {"$ref": "#/components/schemas/SeveralRequests"},
-                ]
-            },
-            gives={
-                200: {
-                    "anyOf": [
-                        {"$ref": "#/components/schemas/Decided"},
-                        {"$ref": "#/components/schemas/SeveralDecided"},
-                    ]
-                }
-            },
-            uses=(DecisionRequest, SeveralRequests, Decided, SeveralDecided),
-            example=EXAMPLE,
-            headers={POLICY_HEADER: "which policy decides, where the body does not say"},
-        )
-    )
-    async def decide(self, request: Request) -> Response:
+    # a thread decides and writes the reply: FastAPI would have another one look at it again
+    @router.post("/v1/decisions", response_model=Decided | SeveralDecided)
+    def decide(body: DecisionBody, x_suffice_policy: PolicyHeader = None) -> Response:
         """Decide about the rounds of a question, or of several.
 
-        Nothing is kept: a request may be repeated. The decision is the one that the policy took in replay and
-        takes in a loop of Python, to the bit.
+        Nothing is kept: a request may be repeated. The decision is the one that the policy takes in replay
+        and in a loop of Python, to the bit.
         """
-        document = await read_json(request, self._limits)
-        named = request.headers.get(POLICY_HEADER)
-        return await self._workers.run(self._response, document, named)
+        if isinstance(body, DecisionRequest):
+            return _written(_decided(service, body, x_suffice_policy))
+        decisions: list[Decided | ErrorReply] = []
+        for held in body.requests:
+            try:
+                asked = DecisionRequest.model_validate(held)
+                decisions.append(_decided(service, asked, x_suffice_policy))
+            except (Refusal, SufficeError, Misfit) as error:
+                decisions.append(ErrorReply.model_validate(refusal_of(error).document))
+        return _written(SeveralDecided(decisions=decisions))
 
-    def _response(self, document: Mapping[str, Any], named: str | None) -> Response:
-        if "requests" not in document:
-            return json_response(self._decided(document, named))
-        requests = document["requests"]
-        if len(document) > 1 or not isinstance(requests, list):
-            raise Refusal(400, "several are sent as {'requests': [...]} alone", param="requests")
-        if len(requests) > self._most_requests:
-            raise Refusal(
-                400,
-                f"a body may hold {self._most_requests} requests, found {len(requests)}",
-                param="requests",
-            )
-        return json_response({"decisions": [self._one_of(one, named) for one in requests]})
-
-    def _one_of(self, document: Any, named: str | None) -> Mapping[str, Any]:
-        """The reply to one of several."""
-        try:
-            return self._decided(document, named)
-        except Refusal as refusal:
-            return refusal.document
-        except SufficeError as error:
-            return refusal_of(error).document
-
-    def _decided(self, document: Any, named: str | None) -> Mapping[str, Any]:
-        begun = time.perf_counter()
-        if not isinstance(document, dict):
-            raise Refusal(400, f"a request is an object, found {document!r:.60}", param="requests")
-        asked = read_body(DecisionRequest, document)
-        if not 1 <= len(asked.rounds) <= self._most_rounds:
-            raise Refusal(
-                400,
-                f"rounds holds 1 to {self._most_rounds} rounds, found {len(asked.rounds)}",
-                param="rounds",
-            )
-        policy = self._policies.named(asked.policy or named)
-        if asked.max_rounds is not None and asked.max_rounds < 1:
-            raise Refusal(
-                400, f"max_rounds is at least 1, found {asked.max_rounds}", param="max_rounds"
-            )
-        reply, last, decision = decided(asked, policy)
-        if self._tell is not None:
-            took_s = time.perf_counter() - begun
-            for event in _events(asked.question, reply, last, decision, took_s):
-                self._tell(event)
-        return written(reply)
+    return router
 
 
-def _events(
-    question: str, reply: Decided, last: Round, decision: Decision, took_s: float
-) -> tuple[Event, ...]:
-    name = uuid.uuid4().hex
-    return (
-        QuestionBegun(
-            trace_id=name,
-            endpoint="decisions",
-            policy=reply.policy,
-            policy_hash=reply.policy_hash,
-            model="",
-            text=question,
-        ),
-        RoundEnded(trace_id=name, number=reply.round, round=last, decision=decision, took_s=took_s),
-        QuestionEnded(
-            trace_id=name,
-            rounds=reply.round,
-            stopped_by=reply.stopped_by or "goes-on",
-            reason=reply.reason,
-            took_s=took_s,
-        ),
-    )
+def _written(reply: BaseModel) -> Response:
+    return Response(reply.model_dump_json(), media_type="application/json")
 
 
-def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round, Decision]:
-    """What a policy says of a question's rounds, the last of them, and the decision."""
+def _decided(service: Service, asked: DecisionRequest, named: str | None) -> Decided:
+    begun = time.perf_counter()
+    served = service.served(asked.policy or named)
     name = asked.question if asked.question_id is None else asked.question_id
-    loop = named.loop(Question(id=name, text=asked.question), asked.max_rounds)
+    loop = served.loop(Question(id=name, text=asked.question), asked.max_rounds)
     rounds: list[Round] = []
     earlier: set[str] = set()
     for number, held in enumerate(asked.rounds, start=1):
@@ -404,4 +217,26 @@ def decided(asked: DecisionRequest, named: NamedPolicy) -> tuple[Decided, Round,
             raise Refusal(400, f"round {number}: {error}", param="rounds") from error
         earlier.update(passage.id for passage in rounds[-1].passages or ())
     last = loop.follow_all(rounds)
-    return Decided(**told_of(named, loop, last)), rounds[-1], last
+    reply = Decided(**told_of(served, loop, last))
+    for event in _events(asked.question, reply, rounds[-1], last, time.perf_counter() - begun):
+        service.tell(event)
+    return reply
+
+
+def _events(
+    question: str, reply: Decided, last: Round, decision: Decision, took_s: float
+) -> Iterator[Event]:
+    of: dict[str, Any] = {
+        "trace_id": uuid.uuid4().hex,
+        "endpoint": "decisions",
+        "policy": reply.policy,
+    }
+    yield QuestionBegun(**of, policy_hash=reply.policy_hash, model="", text=question)
+    yield RoundEnded(**of, number=reply.round, round=last, decision=decision, took_s=took_s)
+    yield QuestionEnded(
+        **of,
+        rounds=reply.round,
+        stopped_by=reply.stopped_by or "goes-on",
+        reason=reply.reason,
+        took_s=took_s,
+    )

@@ -12,22 +12,27 @@ Endpoint = Literal["chat", "responses", "decisions", "loops"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionBegun:
-    """A question came in."""
+class _OfQuestion:
+    """Which question it is of, where it came in, and under which policy."""
 
     trace_id: str
     endpoint: Endpoint
     policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionBegun(_OfQuestion):
+    """A question came in."""
+
     policy_hash: str | None
     model: str
     text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded:
+class RoundEnded(_OfQuestion):
     """A round was decided about; ``number`` from 1, ``took_s`` seconds since the one before."""
 
-    trace_id: str
     number: int
     round: Round = field(repr=False)
     decision: Decision
@@ -35,10 +40,9 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionEnded:
+class QuestionEnded(_OfQuestion):
     """A question is over."""
 
-    trace_id: str
     rounds: int
     stopped_by: StoppedBy | Literal["gone", "refused", "goes-on"]
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What surrounds the service in operation: who may ask, health, metrics, log, spans, retention, the end."""
+"""What surrounds the service in operation: who may ask, health, log, spans, the watch, retention, the end."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 from suffice.monitor.aspects import Alarm
@@ -30,21 +26,17 @@ from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
 from suffice.policies.fixed import FixedPolicy
-from suffice.serve.access_log import AccessLog
-from suffice.serve.events import Event, Observer, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.metrics import Levels, Metrics
-from suffice.serve.openapi import Operation, described
+from suffice.serve.events import Event, QuestionBegun, RoundEnded
+from suffice.serve.guard import Door, check_exposed, read_tokens
+from suffice.serve.listen import Hooks, Listening, open_at_once
+from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
-from suffice.serve.spans import Spans
 from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
 from suffice.trace.retention import Retention, prune
 from suffice.trace.store import Store, store_at, store_place
-from suffice.web.guard import Door, Guard, check_exposed, read_tokens
-from suffice.web.run import Hooks, Listening, open_at_once
 
-_STATUS = {"type": "object", "required": ["status"]}
 _LOG = logging.getLogger("suffice.serve")
 _LATELY_S = 60.0
 _PROBE_S = 2.0
@@ -53,140 +45,133 @@ _PRUNE_EVERY_S = 600.0
 _CLOCK_MAY_DIFFER_S = 60.0
 
 
+def check(settings: ServeSettings) -> Door:
+    """Refuse what cannot be operated, before a model is loaded for it; who may come in."""
+    door = _door(settings)
+    record, watch = settings.record, settings.watch
+    home = None if record.folder is None else store_place(record.folder)
+    if home is not None and (why := _refusal(home)) is not None:
+        raise StorageError(
+            f"nothing can be recorded in {record.folder}: {why}; make room, let this user write there or "
+            "name another place: --record DIR"
+        )
+    if watch.seconds < 0:
+        raise UsageError(
+            f"seconds of [watch] must be 0, which is never, or above, found {watch.seconds}"
+        )
+    if watch.webhook is not None and (home is None or not watch.seconds):
+        raise UsageError(
+            "alarms are posted to webhook where a record is watched: set folder under [record], and seconds "
+            "under [watch] above 0"
+        )
+    settled = ProductionSettings(**watch.production)
+    Production(FixedPolicy(1), settled)  # refuses what is out of range
+    return door
+
+
+def _door(settings: ServeSettings) -> Door:
+    """Who may come in, how often and how slowly."""
+    guarded = settings.security
+    tokens = () if guarded.tokens is None else read_tokens(Path(guarded.tokens))
+    check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
+    return Door(
+        tokens=tokens,
+        hosts=guarded.hosts,
+        origins=tuple(origin.lower().rstrip("/") for origin in guarded.origins),
+        requests_per_minute=guarded.requests_per_minute,
+        burst=guarded.burst,
+        body_s=guarded.body_seconds,
+        send_s=guarded.send_seconds,
+        request_s=settings.limits.seconds + guarded.body_seconds,
+        requests=open_at_once(guarded.connections),
+    )
+
+
 @dataclass(slots=True)
 class _Lately:
-    """An observer of whether the model answers: when it last did, and whether the last question failed.
+    """Whether the model here answers: when it last did, and whether the last question failed."""
 
-    Loops of others ask models of their own.
-    """
-
-    clock: Callable[[], float] = time.monotonic
     answered: float = -1e9
     failed: bool = False
-    others: set[str] = field(default_factory=set)
 
     def on(self, event: Event) -> None:
-        """Take it in."""
-        if isinstance(event, QuestionBegun):
-            if event.endpoint in ("decisions", "loops"):
-                self.others.add(event.trace_id)
-        elif event.trace_id in self.others:
-            if isinstance(event, QuestionEnded):
-                self.others.discard(event.trace_id)
-        elif isinstance(event, RoundEnded):
-            self.answered, self.failed = self.clock(), False
+        """Take it in; loops of others ask models of their own."""
+        if isinstance(event, QuestionBegun) or event.endpoint in ("decisions", "loops"):
+            return
+        if isinstance(event, RoundEnded):
+            self.answered, self.failed = time.monotonic(), False
         elif event.error:
             self.failed = True
 
 
-class Surroundings:
-    """All of it for one service, by its settings.
+class Operation:
+    """All of it for one service, by settings that were checked."""
 
-    ``observers`` are given to the service when it is made, then :meth:`attach` takes the service.
-    """
-
-    def __init__(self, settings: ServeSettings) -> None:
-        own = settings.operation
-        guarded = settings.security
-        self._token_file = None if guarded.tokens is None else Path(guarded.tokens)
-        tokens = () if self._token_file is None else read_tokens(self._token_file)
-        check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
-        open_at_once(guarded.connections)
+    def __init__(self, settings: ServeSettings, service: Service, door: Door) -> None:
         self.settings = settings
-        self.door = Door(
-            tokens=tokens,
-            hosts=guarded.hosts,
-            origins=tuple(origin.lower().rstrip("/") for origin in guarded.origins),
-            requests_per_minute=guarded.requests_per_minute,
-            burst=guarded.burst,
-            body_s=guarded.body_seconds,
-            send_s=guarded.send_seconds,
-            request_s=settings.limits.seconds + guarded.body_seconds,
-        )
-        self._service: Service | None = None
+        self.door = door
+        self.metrics = Metrics(service)
+        self._service = service
         self._ends = False
         self._held = ExitStack()
         self._lately = _Lately()
-        self.metrics = Metrics(
-            self._policies,
-            Levels(
-                waiting=lambda: 0 if self._service is None else self._service.waiting,
-                lost_rounds=self._lost,
-                record_failing=self._failing,
-            ),
-        )
-        self.observers: tuple[Observer, ...] = (self._lately, self.metrics)
-        log = None
+        service.observers = (self._lately, self.metrics)
+        own, record = settings.operation, settings.record
         if own.log is not None:
-            log = AccessLog(self._stream(own.log), texts=own.log_texts)
-            self.observers += (log,)
+            self._log_requests(own.log)
         if own.otel:
             spans = Spans(texts=own.otel_texts)
             self._held.callback(spans.close)
-            self.observers += (spans,)
-        record = settings.record
+            service.observers += (spans,)
         self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
         self._home = None if record.folder is None else store_place(record.folder)
-        if self._home is not None and (why := _refusal(self._home)) is not None:
-            raise StorageError(
-                f"nothing can be recorded in {record.folder}: {why}; make room, let this user write there or "
-                "name another place: --record DIR"
-            )
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
-        watch = settings.watch
-        if watch.seconds < 0:
-            raise UsageError(
-                f"seconds of [watch] must be 0, which is never, or above, found {watch.seconds}"
-            )
         self._watching: _Watching | None = None
-        if record.folder is not None and watch.seconds:
-            self._watching = _Watching(as_place(record.folder), watch, self.metrics, log)
-        elif watch.webhook is not None:
-            raise UsageError(
-                "alarms are posted to webhook where a record is watched: set folder under [record], and "
-                "seconds under [watch] above 0"
-            )
+        if record.folder is not None and settings.watch.seconds:
+            self._watching = _Watching(as_place(record.folder), settings.watch, self.metrics)
 
-    def _stream(self, log: str) -> IO[str] | None:
-        """Where lines go; ``None``: standard error."""
-        if log == "-":
-            return None
+    def _log_requests(self, log: str) -> None:
+        """Have uvicorn write a line for each request."""
         try:
-            return self._held.enter_context(Path(log).open("a", encoding="utf-8"))
+            handler = logging.StreamHandler() if log == "-" else logging.FileHandler(log)
         except OSError as error:
             raise UsageError(f"the access log {log} cannot be written: {error}") from error
-
-    # --- what the service says -----------------------------------------------------------------------
-    def attach(self, service: Service) -> None:
-        """The service that is operated."""
-        self._service = service
-
-    def _policies(self) -> Sequence[str]:
-        return () if self._service is None else tuple(self._service.policies)
-
-    def _lost(self) -> int:
-        if self._service is None:
-            return 0
-        return self._service.lost[0]
-
-    def _failing(self) -> bool:
-        if self._service is None:
-            return False
-        return self._service.failing
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logger = logging.getLogger("uvicorn.access")
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(handler)
+        self._held.callback(handler.close)
+        self._held.callback(logger.removeHandler, handler)
 
     # --- health --------------------------------------------------------------------------------------
-    @described(Operation(gives={200: _STATUS}))
-    async def live(self, _: Request) -> Response:
-        """Whether it answers at all."""
-        return JSONResponse({"status": "live"})
+    @property
+    def routers(self) -> list[APIRouter]:
+        """Health and metrics."""
+        router = APIRouter(tags=["operation"])
 
-    @described(Operation(gives={200: _STATUS, 503: _STATUS}))
-    async def ready(self, _: Request) -> Response:
-        """Whether a question would be taken and answered, and why not."""
-        if self._ends or self._service is None or not self._service.ready:
+        # balancers ask by HEAD, too
+        @router.head("/health", include_in_schema=False)
+        @router.head("/health/live", include_in_schema=False)
+        @router.get("/health")
+        @router.get("/health/live")
+        async def live() -> dict[str, str]:
+            """Whether it answers at all."""
+            return {"status": "live"}
+
+        @router.head("/health/ready", include_in_schema=False)
+        @router.get("/health/ready", responses={503: {"description": "not ready, and why"}})
+        async def ready() -> Response:
+            """Whether a question would be taken and answered, and why not."""
+            return await self._ready()
+
+        return [router, self.metrics.router]
+
+    async def _ready(self) -> Response:
+        if self._ends or not self._service.ready:
             return JSONResponse({"status": "ending"}, 503, headers={"Retry-After": "5"})
         problems = await self._problems()
-        if self._failing():
+        if self._service.failing:
             problems = {**problems, "record": "what was recorded last could not be written"}
         if problems:
             return JSONResponse({"status": "not ready", "problems": problems}, 503)
@@ -206,22 +191,7 @@ class Surroundings:
         self._checked = (time.monotonic(), problems)
         return problems
 
-    # --- what an application takes -------------------------------------------------------------------
-    @property
-    def routes(self) -> list[Route]:
-        """Health and metrics."""
-        return [
-            Route("/health", self.live, methods=["GET"]),
-            Route("/health/live", self.live, methods=["GET"]),
-            Route("/health/ready", self.ready, methods=["GET"]),
-            Route("/metrics", self.metrics.page, methods=["GET"]),
-        ]
-
-    @property
-    def middleware(self) -> list[Middleware]:
-        """The guard."""
-        return [Middleware(Guard, door=self.door)]
-
+    # --- how it is run -------------------------------------------------------------------------------
     @property
     def listening(self) -> Listening:
         """Where and how."""
@@ -229,22 +199,21 @@ class Surroundings:
         return Listening(
             host=self.settings.host,
             port=self.settings.port,
-            connections=self.settings.security.connections,
+            connections=self.door.requests,
             head_s=self.settings.security.head_seconds,
             notice_s=own.notice_seconds,
             end_s=own.end_seconds,
+            access_log=own.log is not None,
         )
 
     def hooks(self, started: Callable[[str], None]) -> Hooks:
         """What is done on the way."""
         named = self.settings.policies.values()
         files = [file_of(name) for name in named if names_policy_file(name)]
-        files += [] if self._token_file is None else [self._token_file]
+        if self.settings.security.tokens is not None:
+            files.append(Path(self.settings.security.tokens))
         return Hooks(
-            started=started,
-            ending=self._ending,
-            reload=self._reload,
-            watched=lambda: files,
+            started=started, ending=self._ending, reload=self._reload, watched=lambda: files
         )
 
     def _ending(self) -> None:
@@ -252,8 +221,6 @@ class Surroundings:
 
     def _reload(self) -> None:
         self._read_tokens_again()
-        if self._service is None:
-            return
         done = self._service.reload()
         self.metrics.reloaded(taken=len(done.changed), refused=len(done.refused))
         for name in done.changed:
@@ -263,15 +230,15 @@ class Surroundings:
 
     def _read_tokens_again(self) -> None:
         """Those that were made or taken out hold at once; a file of none, or a broken one, opens nothing."""
-        if self._token_file is None:
+        if self.settings.security.tokens is None:
             return
         try:
-            tokens = read_tokens(self._token_file)
+            tokens = read_tokens(Path(self.settings.security.tokens))
         except SufficeError as error:
             _LOG.error("tokens stay as they were: %s", error)
             return
         if self.door.tokens and not tokens:
-            _LOG.error("tokens stay as they were: %s holds none", self._token_file)
+            _LOG.error("tokens stay as they were: the file holds none")
         elif tokens != self.door.tokens:
             self.door.tokens = tokens
             _LOG.warning("tokens are taken up anew: %s", ", ".join(one.name for one in tokens))
@@ -299,10 +266,19 @@ class Surroundings:
         folder = self.settings.record.folder
         if folder is None or not self._retention.limited:
             return
-        clock = _Clock()
+        began, warned = time.time() - time.monotonic(), False
         while True:
-            now = clock.now()
-            if now is not None and store_at(folder) is not None:
+            now = time.time()
+            moved = now - time.monotonic() - began
+            if abs(moved) > _CLOCK_MAY_DIFFER_S:  # a jump would make questions old
+                if not warned:
+                    said = (
+                        "the clock was set by %+.0f s: the record is not pruned until it is right"
+                    )
+                    _LOG.error(said, moved)
+                warned = True
+            elif store_at(folder) is not None:
+                warned = False
                 try:
                     done = await asyncio.to_thread(prune, folder, self._retention, now=now)
                     if done.questions:
@@ -313,9 +289,7 @@ class Surroundings:
             await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _watch_for_ever(self) -> None:
-        if self._watching is None or self._service is None:
-            return
-        while True:
+        while self._watching is not None:
             for policy in self._watching.in_force(self._service.policies):
                 await asyncio.to_thread(self._watching.look_at, policy)
             await asyncio.sleep(self.settings.watch.seconds)
@@ -332,17 +306,14 @@ class _Watched:
 class _Watching:
     """The policies in force, watched over the record, where it stands in the folder: alarms are told once."""
 
-    def __init__(
-        self, folder: Path, settings: WatchSettings, metrics: Metrics, log: AccessLog | None
-    ) -> None:
+    def __init__(self, folder: Path, settings: WatchSettings, metrics: Metrics) -> None:
         self.ends = threading.Event()
         """Set where the service ends: no further try to post."""
         self._folder = folder
         # machines share a server, not where a look at it ended: each watches for itself, from its start on
         self._home = None if isinstance(folder, Address) else store_place(folder).parent
-        self._metrics, self._log = metrics, log
+        self._metrics = metrics
         webhook, self._how = settings.webhook, settings.production
-        Production(FixedPolicy(1), ProductionSettings(**self._how))  # refuses what is out of range
         self._hook = None if webhook is None else WebHook(webhook, pause=self._pause)
         # a state goes on under the settings that it was begun with
         tag = sha256(json.dumps(self._how).encode()).hexdigest()[:8]
@@ -361,9 +332,10 @@ class _Watching:
         """The policies, each once; gauges of one that is new begin at 0."""
         names: dict[str, list[str]] = {}
         for name, served in policies.items():
-            names.setdefault(served.hash, []).append(name)
-            if self._shown.get(name) != served.hash:
-                self._shown[name] = served.hash
+            key = served.hash or name
+            names.setdefault(key, []).append(name)
+            if self._shown.get(name) != key:
+                self._shown[name] = key
                 for kind in KINDS:
                     self._metrics.alarm(name, kind, raised=False)
         for gone in self._held.keys() - names.keys():
@@ -372,7 +344,7 @@ class _Watching:
 
     def look_at(self, policy: _Watched) -> None:
         """Take in what is new; what fails is logged once."""
-        key = policy.served.hash
+        key = policy.served.hash or policy.names[0]
         try:
             name = f"watch-{key}{self._tag}"
             with nullcontext() if self._home is None else in_turn(self._home, name):
@@ -387,7 +359,7 @@ class _Watching:
             self._failed.pop(key, None)
 
     def _look(self, policy: _Watched) -> None:
-        key = policy.served.hash
+        key = policy.served.hash or policy.names[0]
         file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, ()))
         if following is None or stamp != _stamp(file):  # another service looked meanwhile
@@ -405,12 +377,8 @@ class _Watching:
         self._held[key] = (following, _stamp(file))
 
     def _tell(self, alarm: Alarm, policy: _Watched) -> None:
-        names = ", ".join(policy.names)
-        if alarm.id not in self._logged and self._log is not None:
-            now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            own = {"time": now, "policy": names, "policy_hash": alarm.policy}
-            self._log.write({**alarm.to_json(), **own})
-        elif alarm.id not in self._logged:
+        if alarm.id not in self._logged:
+            names = ", ".join(policy.names)
             _LOG.error("policy %s: %s alarm: %s", names, alarm.kind, alarm.text)
         self._logged.add(alarm.id)
         if self._hook is not None and alarm.id not in self._posted:
@@ -427,29 +395,6 @@ def _stamp(file: Path | None) -> tuple[int, ...]:
     except FileNotFoundError:
         return ()
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-
-@dataclass(slots=True)
-class _Clock:
-    """The time, as long as the clock goes as time does since the start: a jump would make files old."""
-
-    wall: float = field(default_factory=time.time)
-    monotonic: float = field(default_factory=time.monotonic)
-    said: bool = False
-
-    def now(self) -> float | None:
-        """POSIX seconds; ``None``: the clock was set, which is logged once."""
-        now = time.time()
-        moved = (now - self.wall) - (time.monotonic() - self.monotonic)
-        steady = abs(moved) <= _CLOCK_MAY_DIFFER_S
-        if not steady and not self.said:
-            _LOG.error(
-                "the clock was set by %+.0f s: the record is not pruned until it is right or the service "
-                "starts anew",
-                moved,
-            )
-        self.said = not steady
-        return now if steady else None
 
 
 def _refusal(place: Path) -> str | None:

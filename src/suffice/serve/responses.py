@@ -5,127 +5,112 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field
 
 from suffice.serve.asking import (
     SYSTEM_UNREAD,
     Asked,
-    Stream,
+    Asking,
+    OfHeaders,
+    Open,
+    Turn,
     as_line,
+    check_extras,
     comment,
     conversation_of,
-    flag,
     headers_of,
     hung_up,
     model_id,
-    refuse_any,
+    stream,
     suffice_object,
+    usage_object,
     wanted_of,
-    without_effect,
 )
 from suffice.serve.events import RoundEnded
+from suffice.serve.replies import Refusal
 from suffice.serve.service import Service
 from suffice.serve.under_way import Done, Searching, Text, Tokens, UnderWay
 from suffice.trace.rounds.records import Passage, Round
-from suffice.web.bodies import read_json
-from suffice.web.replies import Refusal
 
-_READ = frozenset({"model", "input", "stream", "include", "suffice", "instructions", "tools"})
-_HARMLESS = frozenset(
-    {
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream_options",
-        "temperature",
-        "text",
-        "tool_choice",
-        "top_p",
-        "truncation",
-        "user",
-    }
-)
-_TEXTS = ("input_text", "output_text", "text")
+_ALLOWED: Mapping[str, tuple[Any, ...]] = {
+    "previous_response_id": (),
+    "conversation": (),
+    "prompt": (),
+    "background": (False,),
+    "top_logprobs": (0,),
+}
 _RESULTS = "file_search_call.results"
 
 
-class Responses:
-    """The endpoint of a service."""
+class TextForm(Open):
+    """In which form the answer is wanted: as text."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def create(self, request: Request) -> Response:
-        """Answer one request."""
-        body = await read_json(request, self._service.limits.bodies)
-        asked, streams, results = _asked(body), flag(body, "stream"), _with_results(body)
-        under_way = await self._service.ask(
-            asked.question,
-            wanted_of(request, body, self._service),
-            endpoint="responses",
-            earlier=asked.earlier,
-            streams=streams,
-            hung_up=hung_up(request),
-        )
-        told = _Response(under_way, asked, results=results)
-        if streams:
-            return Stream(under_way, told.events())
-        try:
-            done = await under_way.done()
-        finally:
-            under_way.leave()
-        return JSONResponse(told.completed(done), headers=headers_of(under_way, done.answered))
+    format: dict[str, Any] | None = None
 
 
-# --- what is asked ----------------------------------------------------------------------------------
-def _asked(body: Mapping[str, Any]) -> Asked:
+class Search(Open):
+    """A search of an earlier answer, given back."""
+
+    type: Literal["file_search_call"]
+
+
+class Tool(Open):
+    """What is searched with: the service's own search."""
+
+    type: Literal["file_search"]
+
+
+class ResponseRequest(Asking):
+    """The question, or messages of which the user's last is the question."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"input": "Where was Ibsen born?"}})
+
+    input: str | list[Turn | Search] = Field(min_length=1)
+    instructions: str | None = None
+    include: list[str] | None = None
+    tools: list[Tool] | None = None
+    text: TextForm | None = None
+
+
+async def respond(
+    service: Service, request: Request, body: ResponseRequest, headers: OfHeaders
+) -> Response:
+    """Answer one request."""
+    asked = _asked(body)
+    under_way = await service.ask(
+        asked.question,
+        wanted_of(body, headers, service),
+        endpoint="responses",
+        earlier=asked.earlier,
+        streams=bool(body.stream),
+        hung_up=hung_up(request),
+    )
+    told = _Response(under_way, asked, results=_RESULTS in (body.include or ()))
+    if body.stream:
+        return stream(under_way, told.events())
+    try:
+        done = await under_way.done()
+    finally:
+        under_way.leave()
+    return JSONResponse(told.completed(done), headers=headers_of(under_way, done.answered))
+
+
+def _asked(body: ResponseRequest) -> Asked:
     """The question, and what of the request is left out; what cannot be honoured is refused."""
-    _refuse(body)
-    given = body.get("input")
-    if isinstance(given, str):
-        asked = Asked(question=given)
-    else:  # searches of an earlier answer may be given back
-        asked = conversation_of(given, "input", kinds=_TEXTS, passed_over="file_search_call")
-    unread = (SYSTEM_UNREAD,) if body.get("instructions") else ()
-    notes = dict.fromkeys((*asked.notes, *unread, *without_effect(body, _READ | _HARMLESS)))
-    return replace(asked, notes=tuple(notes))
-
-
-def _refuse(body: Mapping[str, Any]) -> None:
-    tools = body.get("tools") or []
-    own = isinstance(tools, list) and all(
-        isinstance(tool, dict) and tool.get("type") == "file_search" for tool in tools
-    )
-    text = body.get("text")
-    form = text.get("format") if isinstance(text, dict) else None
-    refuse_any(
-        {
-            "tools": not own,
-            "previous_response_id": body.get("previous_response_id") is not None,
-            "conversation": body.get("conversation") is not None,
-            "prompt": body.get("prompt") is not None,
-            "background": bool(body.get("background")),
-            "top_logprobs": bool(body.get("top_logprobs")),
-            "text.format": isinstance(form, dict) and form.get("type", "text") != "text",
-        }
-    )
-
-
-def _with_results(body: Mapping[str, Any]) -> bool:
-    """Whether the passages that were found are wanted with each search."""
-    include = body.get("include") or []
-    if not isinstance(include, list):
-        raise Refusal(400, "include must be a list", param="include")
-    return _RESULTS in include
+    form = None if body.text is None else body.text.format
+    allowed = {**_ALLOWED, "text.format": ({"type": "text"},)}
+    notes = check_extras({**(body.model_extra or {}), "text.format": form}, allowed)
+    if isinstance(body.input, str):
+        asked = Asked(question=body.input)
+    else:
+        turns = [item for item in body.input if isinstance(item, Turn)]
+        asked = conversation_of(turns, "input", kinds=("input_text", "output_text", "text"))
+    unread = (SYSTEM_UNREAD,) if body.instructions else ()
+    return replace(asked, notes=tuple(dict.fromkeys((*asked.notes, *unread, *notes))))
 
 
 # --- what is answered -------------------------------------------------------------------------------
@@ -303,12 +288,8 @@ def _result(passage: Passage, number: int) -> dict[str, Any]:
 
 def _usage(tokens: Tokens) -> dict[str, Any] | None:
     """Usage of all rounds; ``None``: not all is known."""
-    if tokens.prompt is None or tokens.completion is None:
-        return None
-    return {
-        "input_tokens": tokens.prompt,
-        "input_tokens_details": {"cached_tokens": tokens.cached or 0, "cache_write_tokens": 0},
-        "output_tokens": tokens.completion,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": tokens.prompt + tokens.completion,
-    }
+    usage = usage_object(tokens, ("input", "output"))
+    if usage is not None:
+        usage["input_tokens_details"]["cache_write_tokens"] = 0
+        usage["output_tokens_details"] = {"reasoning_tokens": 0}
+    return usage

@@ -1,42 +1,42 @@
-"""Questions answered adaptively, several at once: a policy each, a record of all, told as they go on."""
+"""Policies in force, and questions answered under them, several at once, each recorded."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-import math
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
+
+from pydantic import Field
 
 from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import choose_policy
-from suffice.live.loop import Mode
+from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
 from suffice.live.privacy import Texts
 from suffice.live.watch import Watch
-from suffice.policies.file import PolicyFile, file_of, names_policy_file, policy_hash
+from suffice.policies.file import PolicyFile, file_of, names_policy_file
 from suffice.protocols import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval
-from suffice.serve.events import (
-    Endpoint,
-    Event,
-    Observer,
-)
-from suffice.serve.settings import LimitSettings
+from suffice.scoring import AnswerChoice
+from suffice.serve.events import Endpoint, Event, Observer
+from suffice.serve.replies import Body, Refusal, too_many
+from suffice.serve.settings import LimitSettings, LoopSettings
 from suffice.serve.under_way import Order, UnderWay
-from suffice.web.replies import Refusal
+from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
 _LOG = logging.getLogger("suffice.serve")
 _LONGEST_RETRY_S = 60
 _REMEMBERED = 64
+_MOST_BUDGETS = 1_000  # that clients ask for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,36 +50,46 @@ class Ground:
     encoder: Encoder | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Served:
-    """A policy in force.
+    """A policy in force; without ``live`` it decides about loops of others alone.
 
-    ``source`` is what was named, ``live`` its loop (``None``: it decides about loops of others alone),
-    ``file`` what decides about these, ``content`` a digest of the policy file, ``notes`` what was settled.
+    ``watch`` is of questions that are answered here, ``follows`` of loops of others, from the first on.
     """
 
     name: str
-    source: str
+    file: PolicyFile
+    hash: str | None
     live: LiveLoop | None
     watch: Watch
-    hash: str
-    file: PolicyFile
+    follows: Watch | None
     content: str = ""
     notes: tuple[str, ...] = ()
+    _budgets: dict[int | None, Watching] = field(default_factory=dict)
 
     @property
     def max_rounds(self) -> int | None:
         """The full budget; ``None``: as many rounds as a loop of others runs."""
         return self.file.max_rounds if self.live is None else self.live.loop.rounds
 
+    def loop(self, question: Question, max_rounds: int | None) -> Loop:
+        """The loop of a question that nobody records; ``None``: under the budget of the policy's file."""
+        watching = self._budgets.get(max_rounds)
+        if watching is None:
+            choice = AnswerChoice.parse(self.file.policy.needs.returns)
+            settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
+            watching = Watching(settings=settings)
+            if len(self._budgets) < _MOST_BUDGETS:
+                self._budgets[max_rounds] = watching
+        return Loop(watching, question)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a request asks for beside an answer; ``None``: as the service has it."""
+
+class Wanted(Body):
+    """What a request asks for beside an answer; ``null``: as the service has it."""
 
     policy: str | None = None
-    max_rounds: int | None = None
-    budget_usd: float | None = None
+    max_rounds: int | None = Field(default=None, ge=1, description="at most the policy's own")
+    budget_usd: float | None = Field(default=None, gt=0, lt=1e9, description="needs prices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,19 +128,11 @@ class Places:
         elif len(self._waiting) < self._limits.queue:
             self._waiting.append(place)
         else:
-            raise Refusal(
-                429,
-                f"{self.taken} questions are being answered and {self.waiting} wait; ask again later",
-                kind="rate_limit_error",
-                code="queue_full",
-                headers={"Retry-After": str(self._retry_s())},
-            )
+            mean = sum(self._took) / len(self._took) if self._took else 1.0
+            wait = mean * (self.waiting + 1) / self._limits.questions
+            said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
+            raise too_many(said, "queue_full", min(max(1, wait), _LONGEST_RETRY_S))
         return place
-
-    def _retry_s(self) -> int:
-        mean = sum(self._took) / len(self._took) if self._took else 1.0
-        wait = mean * (self.waiting + 1) / self._limits.questions
-        return min(max(1, math.ceil(wait)), _LONGEST_RETRY_S)
 
     def give_up(self, place: asyncio.Future[None]) -> None:
         """Nobody waits for it any more; it is given on where it was had already."""
@@ -152,9 +154,8 @@ class Places:
         self._free += 1
 
 
-# --- the service ------------------------------------------------------------------------------------
 class Service:
-    """Answers questions under policies, over one model and one retriever."""
+    """Answers questions under policies, over one model and one retriever, and decides about other loops."""
 
     def __init__(
         self,
@@ -165,46 +166,29 @@ class Service:
         explore: float = 0.0,
         texts: Texts = "all",
         limits: LimitSettings | None = None,
+        loops: LoopSettings | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.ground = ground
         self.limits = limits or LimitSettings()
+        self.loops = loops or LoopSettings()
         self.observers = tuple(observers)
         self.ready = True
         """Whether questions are taken; set to false while the service ends."""
-        self._record = record
-        self._explore = explore
-        self._texts: Texts = texts
-        self._watches: set[Watch] = set()
-        self._places = Places(self.limits)
+        self.places = Places(self.limits)
         self.threads = Threads()
         """In which questions are answered."""
-        self._lock = threading.Lock()
+        self._recording: dict[str, Any] = {"record": record, "texts": texts}
+        self._explore = explore
+        self._watches: set[Watch] = set()
+        self._lock = threading.RLock()
         self._under_way: Counter[Watch] = Counter()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
         self._sources = dict(sources)
-        self._policies: Mapping[str, Served] = MappingProxyType(
-            {name: self._made(name, source) for name, source in sources.items()}
-        )
-
-    @property
-    def policies(self) -> Mapping[str, Served]:
+        self.policies: Mapping[str, Served] = {
+            name: self._made(name, source) for name, source in self._sources.items()
+        }
         """Those in force, the default first."""
-        return self._policies
-
-    @property
-    def under_way(self) -> int:
-        """Questions that are being answered."""
-        return self._places.taken
-
-    @property
-    def waiting(self) -> int:
-        """Questions that wait for a place."""
-        return self._places.waiting
-
-    def policy_files(self) -> Mapping[str, PolicyFile]:
-        """What decides about loops of others."""
-        return {name: served.file for name, served in self._policies.items()}
 
     @property
     def failing(self) -> bool:
@@ -221,71 +205,51 @@ class Service:
             next((watch.problem for watch in self._watches if watch.problem), None),
         )
 
-    def watch(self, file: PolicyFile, mode: Mode) -> Watch:
-        """What follows loops of others under a policy, recorded and explored as questions are."""
-        return self._kept(
-            Watch(
-                file,
-                record=self._record,
-                mode=mode,
-                explore=0.0 if mode == "shadow" else self._explored(file.policy, file.max_rounds),
-                texts=self._texts,
-                answer="latest" if self.ground is None else self.ground.settings.choose,
-                run={"pipeline": "over HTTP"},
-            )
-        )
-
-    def _kept(self, watch: Watch) -> Watch:
-        """A watch, among those whose losses are told; what is closed and lost nothing has none."""
-        held = {one for one in self._watches if not one.closed or one.counts.lost_questions}
-        self._watches = {*held, watch}
-        return watch
-
-    def _explored(self, policy: StopPolicy, budget: int | None) -> float:
-        """The share that explores: none where no stop comes before the budget."""
-        return self._explore if budget is None or policy.facts.earliest < budget else 0.0
-
-    def served(self, name: str | None = None) -> Served:
+    # --- policies ----------------------------------------------------------------------------------
+    def served(self, name: str | None = None, *, code: str = "policy_not_found") -> Served:
         """The policy of a name, refused (404) where there is none; ``None``: the default."""
-        policies = self._policies
+        policies = self.policies
         if name is None:
             return next(iter(policies.values()))
         if name not in policies:
-            raise Refusal(
-                404, unknown_name("policy", name, policies), code="model_not_found", param="model"
-            )
+            said = unknown_name("policy", name[:100], policies)
+            raise Refusal(404, said, code=code, param="policy")
         return policies[name]
 
     def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
         ground, notes, live = self.ground, list[str](), None
         try:
+            pipeline = None if ground is None else ground.settings.pipeline
+            chosen = choose_policy(source, pipeline=pipeline)
+            file = PolicyFile(chosen.policy, chosen.max_rounds)
             if ground is None:
-                chosen = choose_policy(source)
-                policy = chosen.policy
-                watch = self.watch(PolicyFile(policy, chosen.max_rounds), "live")
+                watch = self._following(file)
             else:
-                chosen = choose_policy(source, pipeline=ground.settings.pipeline)
                 live = LiveLoop.of(chosen, ground.model, ground.settings, notes.append)
                 live = live.with_models(ground.encoder, ground.retrieval, notes.append)
-                policy, watch = live.policy, self._watch_of(live, ground, name)
+                file = PolicyFile(live.policy, chosen.max_rounds)
+                watch = self._answering(name, live, ground)
         except SufficeError as error:
             raise UsageError(f"policy {name!r}: {error}") from error
         budget = chosen.max_rounds if live is None else live.loop.rounds
-        if self._explored(policy, budget) < self._explore:
+        if self._explored(file.policy, budget) < self._explore:
             notes.append(f"explores nothing: it never stops before its budget of {budget} rounds")
         return Served(
             name=name,
-            source=str(source or policy.facts.summary),
+            file=file,
+            hash=hash_of(file.policy),
             live=live,
             watch=watch,
-            hash=policy_hash(policy) or "",
-            file=PolicyFile(policy, chosen.max_rounds),
+            follows=watch if live is None else None,
             content=_digest(source),
             notes=tuple(notes),
         )
 
-    def _watch_of(self, live: LiveLoop, ground: Ground, name: str) -> Watch:
-        """What decides about questions that are answered here, and records them."""
+    def _explored(self, policy: StopPolicy, budget: int | None) -> float:
+        """The share that explores: none where no stop comes before the budget."""
+        return self._explore if budget is None or policy.facts.earliest < budget else 0.0
+
+    def _answering(self, name: str, live: LiveLoop, ground: Ground) -> Watch:
         run = {
             **asdict(live.loop),
             "pipeline": live.loop.pipeline,
@@ -293,48 +257,81 @@ class Service:
             **({} if ground.retrieval is None else ground.retrieval.stated),
             "policy": name,
         }
-        return self._kept(
-            Watch(
-                live.policy,
-                record=self._record,
-                mode="live",
-                explore=self._explored(live.policy, live.loop.rounds),
-                texts=self._texts,
-                max_rounds=live.loop.rounds,
-                answer=ground.settings.choose,
-                run=run,
-            )
+        return self._watch(
+            live.policy,
+            mode="live",
+            explore=self._explored(live.policy, live.loop.rounds),
+            max_rounds=live.loop.rounds,
+            answer=ground.settings.choose,
+            run=run,
         )
+
+    def _following(self, file: PolicyFile) -> Watch:
+        mode = self.loops.mode
+        return self._watch(
+            file,
+            mode=mode,
+            explore=0.0 if mode == "shadow" else self._explored(file.policy, file.max_rounds),
+            answer="latest" if self.ground is None else self.ground.settings.choose,
+            run={"pipeline": "over HTTP"},
+        )
+
+    def _watch(self, policy: StopPolicy | PolicyFile, **settings: Any) -> Watch:
+        """A watch, among those whose losses are told; what is closed and lost nothing has none."""
+        watch = Watch(policy, **self._recording, **settings)
+        held = {one for one in self._watches if not one.closed or one.counts.lost_questions}
+        self._watches = {*held, watch}
+        return watch
+
+    def follow(self, name: str | None) -> tuple[Served, Watch]:
+        """The policy of a name and what follows loops under it, for one that :meth:`leaves` it."""
+        served = self.served(name)
+        with self._lock:
+            if served.follows is None:
+                served.follows = self._following(served.file)
+            self._under_way[served.follows] += 1
+        return served, served.follows
+
+    def enters(self, watch: Watch) -> None:
+        """A question is decided about by this watch."""
+        with self._lock:
+            self._under_way[watch] += 1
+
+    def leaves(self, watch: Watch) -> None:
+        """It is over; a watch of a policy that is in force no more is closed after its last question."""
+        with self._lock:
+            self._under_way[watch] -= 1
+        self._retire(watch)
+
+    def _retire(self, watch: Watch) -> None:
+        with self._lock:
+            in_force = any(watch in (one.watch, one.follows) for one in self.policies.values())
+            if in_force or self._under_way[watch]:
+                return
+            del self._under_way[watch]
+        watch.close()
 
     def reload(self) -> Reloaded:
         """Read again the policy files whose content changed; a question keeps the policy it began with.
 
         A file that is refused leaves the policy as it was.
         """
-        policies, changed, refused = dict(self._policies), list[str](), dict[str, str]()
-        for name, old in self._policies.items():
+        policies, changed, refused = dict(self.policies), list[Served](), dict[str, str]()
+        for name, old in self.policies.items():
             try:
-                content = _digest(self._sources[name])
-                if content == old.content:
-                    continue
-                policies[name] = self._made(name, self._sources[name])
-                changed.append(name)
+                if _digest(self._sources[name]) != old.content:
+                    policies[name] = self._made(name, self._sources[name])
+                    changed.append(old)
             except (SufficeError, OSError) as error:
                 refused[name] = str(error)
-        before, self._policies = self._policies, MappingProxyType(policies)
-        for name in changed:
-            self._retire(before[name].watch)
-        return Reloaded(changed=tuple(changed), refused=refused)
+        self.policies = policies
+        for old in changed:
+            for watch in (old.watch, old.follows):
+                if watch is not None:
+                    self._retire(watch)
+        return Reloaded(changed=tuple(old.name for old in changed), refused=refused)
 
-    def _retire(self, watch: Watch) -> None:
-        """End the recording of a policy that is in force no more and decides about nothing."""
-        with self._lock:
-            in_force = any(served.watch is watch for served in self._policies.values())
-            if in_force or self._under_way[watch]:
-                return
-            del self._under_way[watch]
-        watch.close()
-
+    # --- questions ---------------------------------------------------------------------------------
     async def ask(
         self,
         question: str,
@@ -352,12 +349,9 @@ class Service:
         client did; the question is cut then.
         """
         if not self.ready:
+            headers = {"Retry-After": "5"}
             raise Refusal(
-                503,
-                "the service ends",
-                kind="server_error",
-                code="ending",
-                headers={"Retry-After": "5"},
+                503, "the service ends", kind="server_error", code="ending", headers=headers
             )
         if not question.strip():
             raise Refusal(400, "the question is empty", param="messages")
@@ -368,7 +362,7 @@ class Service:
                 code="context_length_exceeded",
                 param="messages",
             )
-        served, ground = self.served(wanted.policy), self.ground
+        served, ground = self.served(wanted.policy, code="model_not_found"), self.ground
         if ground is None or served.live is None:
             raise Refusal(
                 404,
@@ -387,7 +381,7 @@ class Service:
             streams=streams,
         )
         under_way = UnderWay(self, order)
-        await under_way.begin(self._places, hung_up)
+        await under_way.begin(self.places, hung_up)
         return under_way
 
     def tell(self, event: Event) -> None:
@@ -398,24 +392,13 @@ class Service:
             except Exception:  # noqa: BLE001
                 _LOG.exception("an observer failed")
 
-    def enters(self, watch: Watch) -> None:
-        """A question is decided about by this watch."""
-        with self._lock:
-            self._under_way[watch] += 1
-
-    def leaves(self, watch: Watch) -> None:
-        """It is over."""
-        with self._lock:
-            self._under_way[watch] -= 1
-        self._retire(watch)
-
     async def drain(self, seconds: float) -> bool:
         """Take no more questions and wait for those under way; whether all ended in time."""
         self.ready = False
         until = time.monotonic() + seconds
-        while self._places.taken and time.monotonic() < until:
+        while self.places.taken and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        return not self._places.taken
+        return not self.places.taken
 
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.options import Option, as_share
 from suffice.trace.postgres import Address, as_place
-from suffice.web.bodies import BodyLimits
 
 _Settings = TypeVar("_Settings")
 _MOST_FILE_BYTES = 1 << 20
 
 
+class _Table:
+    """A table of the file, read by pydantic."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(_Table):
     """Which model answers: the table ``[model]``; as the options of ``suffice ask``."""
 
     llm: Annotated[
@@ -31,16 +37,14 @@ class ModelSettings:
         ),
     ] = "embedded"
     model: Annotated[
-        str | None,
-        Option(help="the server's model name; for 'embedded' a GGUF file", metavar="M"),
+        str | None, Option(help="the server's model name; for 'embedded' a GGUF file", metavar="M")
     ] = None
     api: Annotated[Literal["chat", "completion"], Option(help="which endpoint of the server")] = (
         "chat"
     )
     timeout: Annotated[float, Option(help="seconds a call", metavar="S")] = 60.0
     max_wait: Annotated[
-        float,
-        Option(help="seconds to wait in all where the server asks for a pause", metavar="S"),
+        float, Option(help="seconds to wait in all where the server asks for a pause", metavar="S")
     ] = 20.0
     concurrency: Annotated[
         int, Option(help="calls to each server under way at once", metavar="N", at_least=1)
@@ -54,16 +58,14 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalSettings:
+class RetrievalSettings(_Table):
     """What is searched and how: the table ``[retrieval]``; as the options of ``suffice ask``."""
 
     corpus: Annotated[
-        str | None,
-        Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH"),
+        str | None, Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH")
     ] = None
     index: Annotated[
-        str | None,
-        Option(help="keep the index of the corpus here and use it again", metavar="DIR"),
+        str | None, Option(help="keep the index of the corpus here and use it again", metavar="DIR")
     ] = None
     retriever: Annotated[
         str, Option(help="what ranks passages, as in suffice ask", metavar="X")
@@ -87,7 +89,7 @@ class RetrievalSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSettings:
+class AnswerSettings(_Table):
     """How a question is answered: the table ``[answers]``; further fields of the loop in ``[loop]``."""
 
     pipeline: Annotated[str | None, Option(help="the loop, as in suffice ask", metavar="NAME")] = (
@@ -120,24 +122,21 @@ class AnswerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetSettings:
+class BudgetSettings(_Table):
     """What a question may cost, and prices: the table ``[budgets]``."""
 
     rounds: Annotated[
-        int | None,
-        Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1),
+        int | None, Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1)
     ] = None
     tokens: Annotated[
-        int | None,
-        Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1),
+        int | None, Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1)
     ] = None
     seconds: Annotated[
         float | None,
         Option(name="budget_seconds", help="no further round after S seconds", metavar="S"),
     ] = None
     usd: Annotated[
-        float | None,
-        Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U"),
+        float | None, Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U")
     ] = None
     price_model: Annotated[
         str | None, Option(help="price tokens as this model, by genai-prices", metavar="M")
@@ -149,7 +148,7 @@ class BudgetSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSettings:
+class RecordSettings(_Table):
     """Where questions are recorded: the table ``[record]``."""
 
     folder: Annotated[
@@ -179,8 +178,7 @@ class RecordSettings:
         ),
     ] = "all"
     keep_days: Annotated[
-        float | None,
-        Option(help="remove questions of the record that are older", metavar="DAYS"),
+        float | None, Option(help="remove questions of the record that are older", metavar="DAYS")
     ] = None
     keep_gigabytes: Annotated[
         float | None,
@@ -193,7 +191,7 @@ class RecordSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySettings:
+class SecuritySettings(_Table):
     """Who may ask, how often and how slowly: the table ``[security]``."""
 
     tokens: Annotated[
@@ -205,8 +203,7 @@ class SecuritySettings:
         ),
     ] = None
     allow_unauthenticated: Annotated[
-        bool,
-        Option(help="answer whoever reaches the address, without a token"),
+        bool, Option(help="answer whoever reaches the address, without a token")
     ] = False
     requests_per_minute: Annotated[
         float,
@@ -224,18 +221,17 @@ class SecuritySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationSettings:
+class OperationSettings(_Table):
     """What is told of requests, and how the service ends: the table ``[operation]``."""
 
     log: Annotated[
         str | None,
         Option(
             name="access-log",
-            help="a JSON line for each question, without texts: a file, or - for standard error",
+            help="a line for each request, without texts: a file, or - for standard error",
             metavar="FILE",
         ),
     ] = None
-    log_texts: bool = False
     otel: Annotated[
         bool,
         Option(help="send spans to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -246,7 +242,7 @@ class OperationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchSettings:
+class WatchSettings(_Table):
     """How the policies in force are watched over the record: the table ``[watch]``."""
 
     seconds: float = 60.0
@@ -266,15 +262,14 @@ class WatchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSettings:
+class LimitSettings(_Table):
     """How much is taken on: the table ``[limits]``; labels of each token, or address, 0: any number."""
 
     questions: Annotated[
         int, Option(help="questions answered at once", metavar="N", at_least=1)
     ] = 64
     queue: Annotated[
-        int,
-        Option(help="questions that wait beyond those; more are sent away (429)", at_least=0),
+        int, Option(help="questions that wait beyond those; more are sent away (429)", at_least=0)
     ] = 256
     seconds: Annotated[
         float,
@@ -283,18 +278,12 @@ class LimitSettings:
     question_letters: int = 4_000
     turns: int = 6
     body_bytes: int = 1 << 20
-    body_depth: int = 32
     loop_bytes: int = 1 << 23
     labels_per_minute: float = 1_000.0
 
-    @property
-    def bodies(self) -> BodyLimits:
-        """How much of a request's body is read."""
-        return BodyLimits(bytes=self.body_bytes, depth=self.body_depth)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
+class LoopSettings(_Table):
     """Loops of others that are followed: the table ``[loops]``."""
 
     mode: Literal["live", "shadow"] = "live"
@@ -305,7 +294,7 @@ class LoopSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeSettings:
+class ServeSettings(_Table):
     """All of it."""
 
     host: Annotated[str, Option(help="address to listen at", metavar="HOST")] = "127.0.0.1"
@@ -333,31 +322,24 @@ def load_settings(file: str | Path) -> ServeSettings:
         raise UsageError(f"cannot read the settings {file}: {error.strerror}") from error
     except ValueError as error:
         raise DataError(f"no TOML: {error}", file=str(file)) from error
-    return settings_from(document, ServeSettings, file=str(file))
+    from pydantic import TypeAdapter, ValidationError
 
-
-def settings_from(
-    document: Mapping[str, Any], kind: type[_Settings], *, file: str, table: str = ""
-) -> _Settings:
-    """Settings of a dataclass from a table of a TOML file; a dataclass in a field is a table in it."""
-    hints = get_type_hints(kind, include_extras=True)
-    own: dict[str, Field[Any]] = {
-        known.name: known
-        for known in fields(kind)  # type: ignore[arg-type]
-    }
-    values: dict[str, Any] = {}
-    for key, value in document.items():
-        name = f"{table}.{key}" if table else key
-        if key not in own:
-            raise DataError(unknown_name(f"key {name!r}, written", key, own), file=file)
-        try:
-            values[key] = _read(value, hints[key], file=file, name=name)
-        except _Misfit as misfit:
-            raise DataError(f"{name} must be {misfit}, found {value!r:.80}", file=file) from None
     try:
-        return kind(**values)
-    except UsageError as error:
-        raise DataError(f"[{table}]: {error}" if table else str(error), file=file) from error
+        settings = TypeAdapter(ServeSettings).validate_json(json.dumps(document), strict=True)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        *tables, name = map(str, wrong["loc"])
+        if wrong["type"] == "unexpected_keyword_argument":
+            kind = get_type_hints(ServeSettings).get(tables[0], Any) if tables else ServeSettings
+            known = [own.name for own in fields(kind)]
+            said = unknown_name(f"key in [{tables[0]}]" if tables else "key", name, known)
+        else:
+            said = f"{'.'.join([*tables, name])}: {wrong['msg']}, found {wrong['input']!r:.80}"
+        raise DataError(said, file=str(file)) from error
+    except (TypeError, ValueError) as error:
+        raise DataError(f"no value of a setting: {error}", file=str(file)) from error
+    _check_least(settings, str(file))
+    return settings
 
 
 def with_given(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
@@ -375,50 +357,18 @@ def with_given(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
     return replace(settings, **changed)  # type: ignore[type-var]
 
 
-class _Misfit(Exception):  # noqa: N818
-    """What a value should have been."""
-
-
 def _option(annotation: Any) -> Option | None:
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((extra for extra in extras if isinstance(extra, Option)), None)
 
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-def _read(value: Any, annotation: Any, *, file: str, name: str) -> Any:
-    option = _option(annotation)
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (Union, UnionType):
-        annotation = next(part for part in get_args(annotation) if part is not NoneType)
-    if isinstance(annotation, type) and is_dataclass(annotation):
-        if not isinstance(value, dict):
-            raise _Misfit(f"a table, [{name}]")
-        return settings_from(value, annotation, file=file, table=name)
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        if value not in parts:
-            raise _Misfit(f"one of {', '.join(map(str, parts))}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise _Misfit("a list")
-        return tuple(_read(part, parts[0], file=file, name=name) for part in value)
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, dict):
-            raise _Misfit(f"a table, [{name}]")
-        if parts[1] is Any:
-            return value
-        return {
-            key: _read(part, parts[1], file=file, name=f"{name}.{key}")
-            for key, part in value.items()
-        }
-    wanted = (int, float) if annotation is float else annotation
-    if not isinstance(value, wanted) or (isinstance(value, bool) and annotation is not bool):
-        raise _Misfit(_WORDS.get(annotation, str(annotation)))
-    least = None if option is None else option.at_least
-    if least is not None and value < least:
-        raise _Misfit(f"at least {least}")
-    return float(value) if annotation is float else value
+def _check_least(settings: Any, file: str, table: str = "") -> None:
+    hints = get_type_hints(type(settings), include_extras=True)
+    for own in fields(settings):
+        value, option = getattr(settings, own.name), _option(hints[own.name])
+        if is_dataclass(value):
+            _check_least(value, file, f"{own.name}.")
+            continue
+        least = None if option is None else option.at_least
+        if least is not None and value is not None and value < least:
+            raise DataError(f"{table}{own.name} must be at least {least}, found {value}", file=file)

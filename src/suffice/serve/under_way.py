@@ -19,13 +19,14 @@ from suffice.live.loop import Loop
 from suffice.loops.answers.calls import ComingAnswer
 from suffice.protocols import Decision, Message, Retriever
 from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.replies import Refusal, refusal_of
 from suffice.trace.rounds.records import Passage, Round
-from suffice.web.replies import Refusal, refusal_of
 
 if TYPE_CHECKING:
     from suffice.serve.service import Places, Served, Service
 
 HUNG_UP = 499
+_HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
 _LOG = logging.getLogger("suffice.serve")
 
@@ -88,11 +89,6 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
-    refusal: Refusal
-
-
-@dataclass(frozen=True, slots=True)
 class Waiting:
     """Nothing happened for a while."""
 
@@ -101,16 +97,12 @@ Told = Searching | RoundEnded | Text | Done | Waiting
 
 
 class UnderWay:
-    """A question that is being answered in a thread of its own; told of on the event loop.
+    """A question that is answered in a thread of its own; told of on the event loop.
 
     ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        order: Order,
-    ) -> None:
+    def __init__(self, service: Service, order: Order) -> None:
         self.served = order.served
         self.trace_id = order.watched.question_id
         """The question's id in the record."""
@@ -118,20 +110,27 @@ class UnderWay:
         """Whether the question runs to the full budget whatever the policy says."""
         self._service = service
         self._order = order
+        self._watched = order.watched
+        self._of: dict[str, Any] = {
+            "trace_id": order.watched.question_id,
+            "endpoint": order.endpoint,
+            "policy": order.served.name,
+        }
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + service.limits.seconds
-        self._told: deque[Told | _Failed] = deque()
+        self._told: deque[Told | Refusal] = deque()
         self._news = asyncio.Event()
-        self._woken = False
-        self._ended = False
+        self._woken = self._ended = False
         self._place: asyncio.Future[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._aside: Aside | None = None
+        self._why = _HUNG_UP
+        self._coming = ComingAnswer()
 
     @property
     def question(self) -> str:
         """As it is searched and answered, which is not as it was asked where more was said before."""
-        return self._order.watched.question
+        return self._watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
@@ -150,12 +149,12 @@ class UnderWay:
             gave_up = place.cancelled()
             self.leave()
             if gave_up:
-                raise Refusal(HUNG_UP, "the client hung up") from None
+                raise Refusal(HUNG_UP, _HUNG_UP) from None
             raise
         self._service.enters(self.served.watch)
+        self._began = self._ticked = time.perf_counter()
         try:
-            self._question = _Question(self._service, self._order, self._put, self._over)
-            self._aside = Aside(self._question.run, self._service.threads)
+            self._aside = Aside(self._run, self._service.threads)
         except BaseException:
             self._service.leaves(self.served.watch)
             self.leave()
@@ -165,33 +164,30 @@ class UnderWay:
         await hung_up()
         self._watching = None
         self.leave()
-        self._put(_Failed(Refusal(HUNG_UP, "the client hung up")))
+        self._put(Refusal(HUNG_UP, _HUNG_UP))
 
-    def leave(self, why: str = "the client hung up") -> None:
+    def leave(self, why: str = _HUNG_UP) -> None:
         """Nobody waits for the answer any more; what is under way is cut. Does nothing after the end."""
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
         if self._aside is not None:
-            self._question.why = why
+            self._why = why
             self._aside.cut(wait=False)
         elif self._place is not None:
             place, self._place = self._place, None
             self._places.give_up(place)
 
-    def __aiter__(self) -> AsyncIterator[Told]:
-        return self._items()
-
-    async def _items(self) -> AsyncIterator[Told]:
+    async def __aiter__(self) -> AsyncIterator[Told]:
         while not self._ended:
             if not self._told:
                 if not await self._more():
                     yield Waiting()
                 continue
             told = self._told.popleft()
-            self._ended = isinstance(told, Done | _Failed)
-            if isinstance(told, _Failed):
-                raise told.refusal
+            self._ended = isinstance(told, Done | Refusal)
+            if isinstance(told, Refusal):
+                raise told
             yield told
 
     async def _more(self) -> bool:
@@ -231,8 +227,12 @@ class UnderWay:
             code="timeout",
         )
 
-    # --- told from the question's thread ----------------------------------------------------------
-    def _put(self, told: Told | _Failed) -> None:
+    def _wake(self) -> None:
+        self._woken = False
+        self._news.set()
+
+    # --- in the question's thread ----------------------------------------------------------------
+    def _put(self, told: Told | Refusal) -> None:
         """Tell whoever reads; the event loop is woken once for all that is told before it looks."""
         self._told.append(told)
         if not self._woken:
@@ -240,73 +240,37 @@ class UnderWay:
             with suppress(RuntimeError):  # the event loop is over
                 self._here.call_soon_threadsafe(self._wake)
 
-    def _wake(self) -> None:
-        self._woken = False
-        self._news.set()
-
-    def _over(self, took_s: float) -> None:
-        """The thread ends."""
-        self._service.leaves(self.served.watch)
-        with suppress(RuntimeError):
-            self._here.call_soon_threadsafe(self._places.leave, took_s)
-
-
-class _Question:
-    """The thread's side of a question: follows its rounds, has them recorded, tells of them."""
-
-    def __init__(
-        self,
-        service: Service,
-        order: Order,
-        put: Callable[[Told | _Failed], None],
-        over: Callable[[float], None],
-    ) -> None:
-        self.why = "the client hung up"
-        """Why it is cut, where it is."""
-        self._service = service
-        self._order = order
-        self._watched = order.watched
-        self._put = put
-        self._over = over
-        self._coming = ComingAnswer()
-        self._began = self._ticked = time.perf_counter()
-
-    def run(self) -> None:
+    def _run(self) -> None:
         """Answer it; whatever happens, the place is free again, and then whoever waits is told."""
-        watched, name = self._watched, self._watched.question_id
-        told: Done | _Failed = _Failed(refusal_of(InternalError()))
+        told: Done | Refusal = refusal_of(InternalError())
         try:
-            told = self._run()
+            told = self._answer()
         except Cut:
-            self._end(None, "gone", self.why)
-            watched.concluded(None, "user", self.why)
-            told = _Failed(Refusal(HUNG_UP, self.why))
-        except SufficeError as error:
-            if isinstance(error, InternalError):
-                _LOG.exception("question %s failed", name)
-            told = self._fail(error, refusal_of(error))
+            self._end(None, "gone", self._why)
+            self._watched.concluded(None, "user", self._why)
+            told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
-            _LOG.exception("question %s failed", name)
-            told = self._fail(error, refusal_of(InternalError()))
+            if not isinstance(error, SufficeError) or isinstance(error, InternalError):
+                _LOG.exception("question %s failed", self.trace_id)
+            self._end(None, "error" if self._watched.rounds else "refused", str(error))
+            self._watched.concluded(None, "error", str(error))
+            told = refusal_of(error)
         finally:
             try:
-                watched.end()
+                self._watched.end()
             finally:
-                self._over(time.perf_counter() - self._began)
+                self._service.leaves(self.served.watch)
+                took_s = time.perf_counter() - self._began
+                with suppress(RuntimeError):  # the event loop is over
+                    self._here.call_soon_threadsafe(self._places.leave, took_s)
                 self._put(told)
 
-    def _run(self) -> Done | _Failed:
+    def _answer(self) -> Done | Refusal:
         order, watched, live = self._order, self._watched, self._order.live
-        self._service.tell(
-            QuestionBegun(
-                trace_id=watched.question_id,
-                endpoint=order.endpoint,
-                policy=order.served.name,
-                policy_hash=order.served.hash or None,
-                model=live.model.name,
-                text=order.question,
-            )
+        begun = QuestionBegun(
+            **self._of, policy_hash=self.served.hash, model=live.model.name, text=order.question
         )
+        self._service.tell(begun)
         watched.begin()
         with may_be_cut():
             answered = live.answer(
@@ -322,18 +286,16 @@ class _Question:
         whole = len(answered.rounds) == len(watched.rounds)
         watched.concluded(last if whole else None, answered.stopped_by, answered.reason)
         tokens = Tokens.of(answered.rounds)
-        self._end(answered, answered.stopped_by, answered.reason, tokens)
+        self._end(answered, answered.stopped_by, answered.reason)
         with suppress(SufficeWarning):  # a record that fails costs no answer, even under -W error
             watched.end()  # what is told whole is in the record, whatever happens then
         told = self._coming.told
         if not answered.answer.startswith(told):
-            return _Failed(
-                Refusal(
-                    502,
-                    "the model broke off and was asked again; what was sent is not the answer, ask again",
-                    kind="upstream_error",
-                    code="model_failed",
-                )
+            return Refusal(
+                502,
+                "the model broke off and was asked again; what was sent is not the answer, ask again",
+                kind="upstream_error",
+                code="model_failed",
             )
         if order.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
@@ -344,61 +306,46 @@ class _Question:
         if certain:
             self._put(Text(certain))
 
-    def _fail(self, error: Exception, refusal: Refusal) -> _Failed:
-        self._end(None, "error" if self._watched.rounds else "refused", str(error))
-        self._watched.concluded(None, "error", str(error))
-        return _Failed(refusal)
-
-    def _end(
-        self,
-        answered: Answered | None,
-        stopped_by: Any,
-        reason: str,
-        tokens: Tokens | None = None,
-    ) -> None:
-        rounds = self._watched.rounds if answered is None else answered.rounds
-        tokens = tokens or Tokens.of(rounds)
-        self._service.tell(
-            QuestionEnded(
-                trace_id=self._watched.question_id,
-                rounds=len(rounds),
-                stopped_by=stopped_by,
-                reason=reason,
-                declined=answered is not None and answered.declined,
-                took_s=time.perf_counter() - self._began,
-                prompt_tokens=tokens.prompt,
-                cached_tokens=tokens.cached,
-                completion_tokens=tokens.completion,
-                usd=None if answered is None else answered.usd,
-                error=reason if answered is None or stopped_by == "error" else "",
-            )
-        )
-
     def _observed(self, finished: Round, decision: Decision) -> None:
         """Tell of a round."""
         now = time.perf_counter()
+        took_s, self._ticked = now - self._ticked, now
+        number = len(self._watched.decisions)
         event = RoundEnded(
-            trace_id=self._watched.question_id,
-            number=len(self._watched.decisions),
-            round=finished,
-            decision=decision,
-            took_s=now - self._ticked,
+            **self._of, number=number, round=finished, decision=decision, took_s=took_s
         )
-        self._ticked = now
         with may_be_cut():
             self._service.tell(event)
         if self._order.streams:
             self._put(event)
 
+    def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
+        rounds = self._watched.rounds if answered is None else answered.rounds
+        tokens = Tokens.of(rounds)
+        ended = QuestionEnded(
+            **self._of,
+            rounds=len(rounds),
+            stopped_by=stopped_by,
+            reason=reason,
+            declined=answered is not None and answered.declined,
+            took_s=time.perf_counter() - self._began,
+            prompt_tokens=tokens.prompt,
+            cached_tokens=tokens.cached,
+            completion_tokens=tokens.completion,
+            usd=None if answered is None else answered.usd,
+            error=reason if answered is None or stopped_by == "error" else "",
+        )
+        self._service.tell(ended)
 
+
+@dataclass(frozen=True, slots=True)
 class _Telling:
     """A retriever that tells what it is asked."""
 
-    def __init__(self, retriever: Retriever, tell: Callable[[Told], None]) -> None:
-        self._retriever = retriever
-        self._tell = tell
+    retriever: Retriever
+    tell: Callable[[Told], None]
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """As the retriever does."""
-        self._tell(Searching(query))
-        return self._retriever.retrieve(query, k)
+        self.tell(Searching(query))
+        return self.retriever.retrieve(query, k)

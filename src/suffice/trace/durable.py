@@ -1,22 +1,20 @@
-"""Files that survive a kill: written whole or not at all, locked, and gone on with by a later run."""
+"""Files that are written whole or not at all, whatever ends the process."""
 
 from __future__ import annotations
 
 import errno
 import glob
 import hashlib
-import json
 import os
 import re
 import shutil
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Self
 
 from suffice.errors import DataError, StorageError, UsageError, plain_file
-from suffice.protocols import strict_json
 
 
 def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
@@ -230,7 +228,6 @@ def _sync_directory(folder: Path) -> None:
             os.close(handle)
 
 
-_FAILURES_FILE = "failures.jsonl"
 _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 
@@ -269,6 +266,11 @@ class Shard:
         """What its files are called by: ``3of8``."""
         return f"{self.number}of{self.of}"
 
+    def is_sister(self, database: Path) -> bool:
+        """Whether another shard of as many writes this."""
+        own = f"record-{self.name}"
+        return database.stem.endswith(f"of{self.of}") and database.stem != own
+
     def check_place(self, root: Path) -> None:
         """Refuse to write a part of one file."""
         if root.suffix == ".parquet":
@@ -283,40 +285,6 @@ class Shard:
         return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
 
 
-@contextmanager
-def locked(root: Path, *, needed: bool = True, shard: Shard | None = None) -> Iterator[None]:
-    """Keep a second recorder out; the lock goes with the process, however it ends.
-
-    Unless ``needed``, a system without such locks goes without. Recorders of different shards of as many
-    may be at one folder together; of one shard, or of shards of another number, only one.
-    """
-    if not _has_locks():
-        if needed:
-            raise UsageError(
-                "recording needs the file locks of a POSIX system, which this one has not; record on "
-                "Linux, macOS or WSL (traces are read, replayed and used for decisions anywhere)"
-            )
-        yield
-        return
-    single = root.suffix == ".parquet"
-    folder = root.parent if single else root
-    with ExitStack() as held:
-        whole = held.enter_context(_lock_file(folder, f".{root.name}.lock" if single else ".lock"))
-        if not _taken(whole, shared=shard is not None):
-            raise UsageError(
-                f"another recorder is writing {root}; wait for it or choose another --out"
-            )
-        if shard is not None:
-            own = held.enter_context(_lock_file(folder, f".lock-{shard.name}"))
-            if not _taken(own):
-                raise UsageError(
-                    f"another recorder is writing shard {shard.number}/{shard.of} of {root}; wait for it, "
-                    "or end it first"
-                )
-            _refuse_other_shards(folder, shard)
-        yield
-
-
 def sha256_of(file: Path) -> str:
     """Of a whole file."""
     with plain_file(file).open("rb") as stream:
@@ -326,9 +294,27 @@ def sha256_of(file: Path) -> str:
 @contextmanager
 def in_turn(folder: Path, name: str) -> Iterator[None]:
     """One process after the other; a system without file locks lets all in at once."""
-    with ExitStack() as held:
-        if _has_locks():
-            _taken(held.enter_context(_lock_file(folder, f".{name}.lock")), wait=True)
+    if not _has_locks():
+        yield
+        return
+    import fcntl
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / f".{name}.lock").open("a+")  # NFS shares a lock on what can be read only
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror or error}; choose another --out", file=str(folder)
+        ) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError as error:
+            raise DataError(
+                f"cannot be locked: {error.strerror or error}; the file system has to support locks "
+                "(flock); choose another --out",
+                file=stream.name,
+            ) from error
         yield
 
 
@@ -338,155 +324,3 @@ def _has_locks() -> bool:
     except ImportError:
         return False
     return True
-
-
-def _lock_file(folder: Path, name: str) -> IO[str]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return (folder / name).open("a+")  # NFS shares a lock on what can be read only
-    except OSError as error:
-        raise DataError(
-            f"cannot be written: {error.strerror or error}; choose another --out", file=str(folder)
-        ) from error
-
-
-def _taken(stream: IO[str], *, shared: bool = False, wait: bool = False) -> bool:
-    """Whether the lock could be had."""
-    import fcntl
-
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        fcntl.flock(stream, kind if wait else kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise DataError(
-            f"cannot be locked: {error.strerror or error}; the file system has to support locks (flock), "
-            "which keep two recorders from doing the same; choose another --out",
-            file=stream.name,
-        ) from error
-    return True
-
-
-def _refuse_other_shards(folder: Path, shard: Shard) -> None:
-    """A question is in one shard of so many, and in another of as many others."""
-    for file in sorted(folder.glob(".lock-*of*")):
-        of = file.name.rpartition("of")[2]
-        if of == str(shard.of):
-            continue
-        with _lock_file(folder, file.name) as other:
-            if not _taken(other):
-                raise UsageError(
-                    f"{folder} is being recorded in {of} shards, not in {shard.of}; wait for these "
-                    "recorders, or start this one as one of them"
-                )
-
-
-def check_same_run(
-    before: Mapping[str, Any], now: Mapping[str, Any], root: Path, *, may_differ: frozenset[str]
-) -> None:
-    """Refuse to go on with other settings, naming every entry that changed and must not."""
-    stated, wanted = dict(_entries(before, may_differ)), dict(_entries(now, may_differ))
-    changed = [
-        f"{name} was {stated.get(name)!r}, now {wanted.get(name)!r}"
-        for name in sorted({*stated, *wanted})
-        if stated.get(name) != wanted.get(name)
-    ]
-    if changed:
-        raise UsageError(
-            f"{root} was recorded with other settings ({'; '.join(changed)}); "
-            "use the same settings to go on, or choose another --out"
-        )
-
-
-def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """The entries of a run document, and in their place those of its steps: ``derived.0.prompt``."""
-    for name, value in run.items():
-        if name in without:
-            continue
-        if name == "derived" and isinstance(value, list):
-            for number, step in enumerate(value):
-                parts = step.items() if isinstance(step, Mapping) else [("", step)]
-                yield from ((f"{name}.{number}.{inner}", held) for inner, held in parts)
-        else:
-            yield name, value
-
-
-def failures_file(root: Path, shard: Shard | None = None) -> Path:
-    """Where a recorder keeps what it could not finish."""
-    if root.suffix == ".parquet":
-        return root.with_suffix(".failures.jsonl")
-    return root / (_FAILURES_FILE if shard is None else f"failures-{shard.name}.jsonl")
-
-
-def failures_files(root: Path) -> list[Path]:
-    """Those that are there: of a folder recorded in shards one a shard."""
-    whole = failures_file(root)
-    shards = [] if root.suffix == ".parquet" else sorted(root.glob("failures-*of*.jsonl"))
-    return [file for file in (whole, *shards) if file.exists()]
-
-
-class FailureFile:
-    """The failures file of a trace set: a line for each question or run that could not be finished.
-
-    A key is a tuple with a value for each of ``names``. Without a ``shard`` failures are read of all shards,
-    which move into the one file at the next change.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        names: Sequence[str] = ("question_id",),
-        *,
-        shard: Shard | None = None,
-    ) -> None:
-        self._path = failures_file(root, shard)
-        self._names = tuple(names)
-        self._lines: dict[tuple[Any, ...], dict[str, Any]] = {}
-        files = failures_files(root) if shard is None else [self._path]
-        self._files = [file for file in files if file.exists()]
-        for file in self._files:
-            for row, line in enumerate(plain_file(file).read_bytes().splitlines()):
-                if line.strip():
-                    self._load(line, file, row)
-
-    def _load(self, line: bytes, file: Path, row: int) -> None:
-        try:
-            entry = strict_json(line.decode("utf-8"))
-            key = tuple(entry[name] for name in self._names)
-            self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
-        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-            raise DataError(
-                "not a failure record; delete the line to go on", file=str(file), row=row
-            ) from error
-
-    @property
-    def keys(self) -> frozenset[tuple[Any, ...]]:
-        """What failed."""
-        return frozenset(self._lines)
-
-    def add(self, key: tuple[Any, ...], reason: str) -> None:
-        """Note a failure, durably; one more attempt where it is known."""
-        attempts = self._lines.get(key, {}).get("attempts", 0) + 1
-        entry = dict(zip(self._names, key, strict=True))
-        self._write(self._lines | {key: {**entry, "reason": reason, "attempts": attempts}})
-
-    def take_over(self, other: FailureFile, finished: Container[tuple[Any, ...]]) -> None:
-        """Add what failed elsewhere, but for what was ``finished``."""
-        new = {key: entry for key, entry in other._lines.items() if key not in finished}
-        self._write(new | self._lines)
-
-    def clear(self, keys: Iterable[tuple[Any, ...]]) -> None:
-        """Forget those that were finished after all."""
-        gone = set(keys)
-        self._write({key: entry for key, entry in self._lines.items() if key not in gone})
-
-    def _write(self, lines: dict[tuple[Any, ...], dict[str, Any]]) -> None:
-        if lines == self._lines:
-            return
-        text = "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in lines.values())
-        replace_file(self._path, text.encode(errors="backslashreplace"))
-        self._lines = lines
-        for file in self._files:
-            if file != self._path:
-                file.unlink(missing_ok=True)

@@ -11,15 +11,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import pyarrow.compute as pc
+
 from suffice.errors import StorageError, UsageError
 from suffice.trace.durable import replace_file, written_aside
+from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.labels import LABELS_FILE, line_of
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows
 from suffice.trace.rounds.spans import spans_of
 from suffice.trace.rounds.writer import records_to_table
-from suffice.trace.store import Store, exported, store_at
+from suffice.trace.store import Store, exported
 from suffice.trace.writer import write_table
 
 ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
@@ -99,21 +102,29 @@ def export_traces(
 
 def _export_store(path: str | Path, folder: Path) -> Written:
     """Add what ended since the last export, a file a run, and all labels."""
-    file = store_at(path)
-    if file is None:
+    stores = stores_at(Path(path))
+    if not stores:
         raise UsageError(
-            f"{path} holds no store of live loops; of other records type --format "
+            f"{path} holds no store; of other records type --format "
             f"{' or '.join(EXPORT_FORMATS[1:])}"
         )
+    rounds, splits = 0, list[str | None]()
+    for file in stores:
+        for table in export_records(file, folder):
+            numbers = table.column("round")
+            rounds += pc.sum(pc.greater(numbers, 0)).as_py()
+            splits += table.filter(pc.equal(numbers, 1)).column("split").to_pylist()
+    file = stores[0]
     store, labels = Store(file), ""
     with suppress(StorageError), store.transaction() as connection:  # where it may be written
         store.end_the_dead(connection)
     # labels first: those of questions that end meanwhile come with the next export
     if folder.resolve() != file.parent.resolve():
         labels = "".join(f"{line_of(label)}\n" for label in store.labels()[0])
-    rounds, splits = 0, list[str | None]()
     while runs := [
-        run for run in store.runs(exported(folder), dead=False, most=_IN_A_FILE) if run.records
+        run
+        for run in store.runs(exported(folder.glob("store-*.parquet")), dead=False, most=_IN_A_FILE)
+        if run.records
     ]:
         for run in runs:
             table = records_to_table(run.records, run.document)

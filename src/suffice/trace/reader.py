@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses, plain_file
+from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.protocols import strict_json
-from suffice.trace.durable import failures_files
 from suffice.trace.parquet import (
     complete,
     footer_of,
@@ -33,9 +32,9 @@ from suffice.trace.parquet import (
 )
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.postgres import as_place
+from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
-from suffice.trace.store import store_at
 
 Rows = NDArray[np.signedinteger[Any]]
 BATCH = 65_536
@@ -51,12 +50,12 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 def parquet_files(root: Path) -> list[Path]:
     """The Parquet files of a trace set, sorted by name; of a store there may be none."""
-    store = store_at(root)
-    if store == as_place(root):
+    stores = stores_at(as_place(root))
+    if as_place(root) in stores:
         return []
     if root.is_dir():
-        files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
-        if files or store is not None:
+        files = sorted(root.glob("[!.]*.parquet"))
+        if files or stores:
             return files
         if any(root.glob("watch-*.jsonl")):
             raise DataError(
@@ -76,6 +75,11 @@ def parquet_files(root: Path) -> list[Path]:
     if not root.exists():
         if str(root) == EXAMPLE.stem:
             return [EXAMPLE]
+        if root.suffix == ".parquet" and stores_at(root.with_suffix(".db")):
+            raise DataError(
+                f"is not written yet; its records so far are in {root.with_suffix('.db')}",
+                file=str(root),
+            )
         raise DataError(
             "no such file or directory; name a trace file, a directory of them, or example, the record "
             "that comes with suffice",
@@ -97,7 +101,8 @@ def schema_of(path: str | Path) -> TableSchema:
         unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
         if PLANS.key in stated or unstated_plan:
             return PLANS
-    return QUESTIONS
+    held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
+    return PLANS if any(PLANS.key in rows.metadata for rows in held) else QUESTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +146,7 @@ class StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
         metadata.pop(b"suffice.footer.sha256", None)  # of files written before
-        version = _version(metadata, file, kind)
+        version = stated_version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), version, kind)
         _check_required(stored.names, str(file), kind)
         _check_distinct([name for name in stored.names if name in wanted], str(file))
@@ -366,7 +371,8 @@ def _unread(own: pa.Table, version: int, schema: TableSchema) -> Iterator[str]:
         )
 
 
-def _version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> int:
+def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSchema) -> int:
+    """Of which version of the schema a file is; one of another schema is refused."""
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
@@ -422,14 +428,6 @@ def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in first.items()
         if all(name in other and other[name] == value for other in others)
     }
-
-
-def count_failures(root: Path) -> int:
-    """How many questions, or runs, a recorder could not finish."""
-    lines = (
-        line for file in failures_files(root) for line in plain_file(file).read_bytes().splitlines()
-    )
-    return sum(1 for line in lines if line.strip())
 
 
 def first_error(errors: Sequence[DataError]) -> DataError:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import UsageError
-from suffice.trace.store import NAME, Pruned, Store, store_at
+from suffice.trace.recording import live_store
+from suffice.trace.store import NAME, Pruned
 
 _DAY_S = 86_400
 _GIGABYTE = 10**9
@@ -39,12 +40,12 @@ def prune(
 
     What is under way stays, and the question that ended last. ``dry``: say only what would be removed.
     """
-    file = store_at(path)
-    if file is None:
+    store = live_store(path)
+    if store is None:
         raise UsageError(
             f"{path} holds no store of live loops; name a FILE.db, a folder with {NAME}, or postgresql://..."
         )
     moment = time.time() if now is None else now
     before = None if retention.days is None else moment - retention.days * _DAY_S
     most = None if retention.gigabytes is None else retention.gigabytes * _GIGABYTE
-    return Store(file).prune(before, most, dry=dry)
+    return store.prune(before, most, dry=dry)

@@ -112,6 +112,8 @@ class SQLite:
             said = str(error)
             if "locked" in said or "busy" in said:
                 said = f"another process held the lock for more than {self._wait_s:g} s; end it, or try again"
+            elif "full" in said or "I/O" in said:
+                said += "; make room, or name another place"
             elif "unable to open" in said:
                 said += "; change who may read and write it and its folder"
             raise StorageError(f"{self.file}: {said}") from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -39,6 +40,9 @@ ALL = 1 << 62
 
 # a statement holds for both engines
 Connection = Any
+RECORDER = "r"
+"""Begins the tokens of a recorder's runs; those of live loops are hexadecimal digits."""
+OF_RECORDERS = f"token LIKE '{RECORDER}%'"
 
 
 def store_at(path: str | Path) -> Path | None:
@@ -57,7 +61,14 @@ def store_at(path: str | Path) -> Path | None:
 def store_place(record: str | Path) -> Path:
     """Where loops are recorded: a server, ``FILE.db``, or ``record.db`` in a folder of no other record."""
     place = as_place(record)
-    if isinstance(place, Address) or (place.suffix in SUFFIXES and not place.is_dir()):
+    if isinstance(place, Address):
+        return place
+    there = store_at(place)
+    if there is not None and Store(there).is_recorders():
+        raise UsageError(
+            f"{there} was written by suffice record, not by live loops; record into another place"
+        )
+    if place.suffix in SUFFIXES and not place.is_dir():
         return place
     if place.suffix == ".parquet" or place.is_file():
         raise UsageError(
@@ -77,12 +88,14 @@ def store_place(record: str | Path) -> Path:
     return place / NAME
 
 
-def exported(folder: Path) -> Callable[[str], int]:
-    """Up to which turn the Parquet files of a folder hold the questions of a run, by its token."""
+_EXPORTED = re.compile(r"store-(\w+)-(\d+)")
+
+
+def exported(files: Iterable[Path]) -> Callable[[str], int]:
+    """Up to which turn Parquet files hold the questions of a run, by its token."""
     turns: dict[str, int] = {}
-    for file in folder.glob("store-*-*.parquet"):
-        _, token, turn = file.stem.split("-")
-        turns[token] = max(int(turn), turns.get(token, 0))
+    for named in filter(None, (_EXPORTED.fullmatch(file.stem) for file in files)):
+        turns[named[1]] = max(int(named[2]), turns.get(named[1], 0))
     return lambda token: turns.get(token, 0)
 
 
@@ -231,13 +244,13 @@ class Store:
             rows = connection.execute("SELECT document FROM runs ORDER BY number").fetchall()
         return [json.loads(document) for (document,) in rows]
 
-    def stamp(self) -> tuple[int, int]:
-        """What tells it from what it was before and will be: questions that ended, and labels."""
+    def is_recorders(self) -> bool:
+        """Whether a recorder wrote it, and not live loops."""
+        if not (self.file.is_file() and self.file.stat().st_size):
+            return False
         with self.transaction(write=False) as connection:
-            rows = connection.execute(
-                "SELECT coalesce(max(turn), 0), (SELECT coalesce(max(number), 0) FROM labels) FROM questions"
-            )
-            return tuple(rows.fetchone())
+            found = connection.execute(f"SELECT 1 FROM runs WHERE {OF_RECORDERS}")  # noqa: S608
+            return found.fetchone() is not None
 
     # --- labels and retention ------------------------------------------------------------------------
     def label(self, label: Label, instead: str = "keep the right one") -> None:

@@ -21,7 +21,7 @@ from suffice.results.markup import Html, shorten, visible
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 from suffice.view.data import MOST_WATCHED, NotReadyError, PolicyColumns, RecordView
-from suffice.view.selection import Selection, Selector, rows_shown
+from suffice.view.selection import PageWanted, Selection, Selector, rows_shown
 
 _LONGEST = 100_000  # characters of a text that is shown
 _CHANGED = 20
@@ -34,19 +34,12 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
     return {**view.facts(), "split": split, "policies": view.policy_figures(split)}
 
 
-def question_page(view: RecordView, chosen: Selection, query: dict[str, str]) -> dict[str, Any]:
+def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
     """Some questions of a selection, with the cursors of the next and the previous ones."""
+    chosen = wanted.selection
     if view.beginning and chosen != Selection():
         raise NotReadyError(view.progress.doing)
-    selector = selector_of(view)
-    limit = (
-        min(200, max(1, int(query.get("limit", "50"))))
-        if query.get("limit", "50").isdigit()
-        else 50
-    )
-    page = selector.page(
-        chosen, cursor=query.get("cursor", ""), back=query.get("page") == "back", limit=limit
-    )
+    page = selector_of(view).page(wanted)
     policies = list(view.columns.policies)
     names = [policy.candidate.name for policy in policies]
     if chosen.policy == "what-if":

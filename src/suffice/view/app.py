@@ -10,26 +10,24 @@ from contextlib import suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow.compute as pc
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
 
-from suffice.errors import DataError, InternalError, SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.measures.measures import Measures
 from suffice.results.as_json import as_json
+from suffice.serve.guard import PAGE_CONTENT, Door, application
+from suffice.serve.replies import Refusal
 from suffice.trace.rounds.table import TraceSet
 from suffice.view import answers
 from suffice.view.data import NotReadyError, Progress, RecordView
-from suffice.view.selection import Selection, rows_shown
-from suffice.web.guard import PAGE_CONTENT, Door, Guard
-from suffice.web.replies import Refusal, refusal_of
+from suffice.view.selection import PageWanted, Selection, rows_shown
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -154,68 +152,109 @@ class Shown:
         return str([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
 
-def viewer_app(shown: Shown, door: Door | None = None) -> ASGIApp:
-    """The viewer of a record; ``door`` says who may come in (left out: whoever reaches it by an address)."""
+_GIVEN = b'id="given">{}'
+
+
+def viewer_app(shown: Shown) -> FastAPI:
+    """The viewer of a record, for whoever reaches it by an address."""
+    app = application([viewer_router(shown)], Door(content=PAGE_CONTENT))
+    app.add_exception_handler(NotReadyError, _not_ready)
+    return app
+
+
+async def _not_ready(_: Request, error: Exception) -> Response:
+    return Refusal(503, str(error), code="not_ready", headers={"Retry-After": "1"}).reply()
+
+
+async def _check_length(request: Request) -> None:
+    if len(request.url.query) > _LONGEST_QUERY:
+        raise Refusal(414, f"a query may have {_LONGEST_QUERY:,} characters")
+
+
+def viewer_router(shown: Shown) -> APIRouter:
+    """The page of a record and its data."""
+    router = APIRouter(tags=["viewer"], dependencies=[Depends(_check_length)])
     served = assets()
     page = served.pop("index.html")
 
-    async def asset(request: Request) -> Response:  # no thread: they wait for nothing
-        name = request.path_params["name"]
+    def told_of_record(split: str = "") -> dict[str, Any]:
+        figures = answers.figures(shown.view, split)
+        return {**figures, "version": shown.version, "live": shown.trouble or None}
+
+    @router.get("/api/record")
+    def record(request: Request, split: str = "") -> Response:
+        """Facts of the record, and what every policy scores and pays on a split."""
+        return _tagged(request, told_of_record(split))
+
+    @router.get("/api/questions")
+    def questions(request: Request, wanted: Annotated[PageWanted, Query()]) -> Response:
+        """A page of questions, filtered and sorted."""
+        return _tagged(request, answers.question_page(shown.view, wanted))
+
+    @router.get("/api/question/{id:path}")
+    def question(request: Request, id: str, chosen: Annotated[Selection, Query()]) -> Response:  # noqa: A002
+        """A question round by round, and where every policy stops and why."""
+        return _tagged(request, answers.one_question(shown.view, id, chosen.rule, chosen))
+
+    @router.get("/api/what-if")
+    def what_if(request: Request, rule: str, against: str = "", split: str = "") -> Response:
+        """Where a rule would stop every question, and what it scores and pays."""
+        return _tagged(request, answers.what_if(shown.view, rule, against, split))
+
+    @router.get("/api/compare")
+    def compare(request: Request, a: str, b: str, rule: str = "", split: str = "") -> Response:
+        """Two policies beside each other."""
+        return _tagged(request, answers.compared(shown.view, a, b, rule, split))
+
+    @router.get("/api/promises")
+    def promises(request: Request) -> Response:
+        """What every policy promises, and on what that rests."""
+        return _tagged(request, answers.promises(shown.view))
+
+    @router.get("/api/arrived")
+    async def arrived(request: Request) -> Response:
+        """Questions that came since the record was opened."""
+        told = {"version": shown.version, "questions": shown.arrived, "trouble": shown.trouble}
+        return _tagged(request, told)
+
+    @router.get("/api/chart")
+    def chart(request: Request, split: str = "", rule: str = "") -> Response:
+        """Scores against cost, as a picture."""
+        return _tagged(request, answers.chart(shown.view, split, rule).encode(), "image/svg+xml")
+
+    @router.get("/api/live")
+    async def live() -> Response:
+        """Where measuring stands and that the record grew, as events."""
+        if shown.listeners >= _MOST_LISTENERS:
+            raise Refusal(429, "too many pages follow this record", headers={"Retry-After": "30"})
+        return StreamingResponse(_events(shown), media_type="text/event-stream")
+
+    @router.get("/")
+    @router.get("/index.html")
+    def index(request: Request) -> Response:
+        """The page, with what it asks for first written into it, as far as that is known."""
+        told, query = {}, request.query_params
+        with suppress(SufficeError, Refusal, ValidationError):  # the page will be told when it asks
+            told["record"] = told_of_record()
+            if query.get("view") == "questions":
+                wanted = PageWanted.model_validate(dict(query))
+                told["questions"] = answers.question_page(shown.view, wanted)
+        given = b'id="given">' + document(told).replace(b"<", b"\\u003c")
+        return _tagged(request, page.replace(_GIVEN, given, 1), _KINDS[".html"])
+
+    @router.get("/{name}")
+    async def asset(request: Request, name: str) -> Response:
+        """A file of the page."""
         if name not in served:
             raise Refusal(404, "there is no such page")
         return _tagged(request, served[name], _KINDS[Path(name).suffix])
 
-    def index(request: Request) -> Response:
-        return _tagged(request, page.replace(_GIVEN, _given(shown, request), 1), _KINDS[".html"])
-
-    routes = [
-        *(Route(f"/api/{name}", _answering(shown, answer)) for name, answer in _ANSWERS.items()),
-        Route("/api/question/{id:path}", _answering(shown, _question)),
-        Route("/api/chart", _charting(shown)),
-        Route("/api/live", _following(shown)),
-        Route("/", index),
-        Route("/index.html", index),
-        Route("/{name}", asset),
-    ]
-    app = Starlette(
-        routes=routes,
-        exception_handlers={Refusal: _refused, SufficeError: _failed, 404: _no_page},
-    )
-    return Guard(app, door or Door(content=PAGE_CONTENT))
+    return router
 
 
-_GIVEN = b'id="given">{}'
-
-
-def _given(shown: Shown, request: Request) -> bytes:
-    """What the page asks for first, written into it, as far as it is known."""
-    wanted = {"record": _record}
-    if request.query_params.get("view") == "questions":
-        wanted["questions"] = _questions
-    told = {}
-    for name, answer in wanted.items():
-        with suppress(SufficeError, Refusal):  # the page will be told when it asks
-            told[name] = answer(shown, request)
-    return b'id="given">' + document(told).replace(b"<", b"\\u003c")
-
-
-def _refused(_: Request, error: Exception) -> Response:
-    return error.reply() if isinstance(error, Refusal) else _no_page(_, error)
-
-
-def _no_page(_: Request, __: Exception) -> Response:
-    return Refusal(404, "there is no such page").reply()
-
-
-def _failed(_: Request, error: Exception) -> Response:
-    if isinstance(error, NotReadyError):
-        return Refusal(503, str(error), code="not_ready", headers={"Retry-After": "1"}).reply()
-    told = error if isinstance(error, SufficeError) else InternalError(str(error))
-    return refusal_of(told).reply()
-
-
-def _tagged(request: Request, content: bytes, kind: str) -> Response:
-    """The content, or that it is what the client has."""
+def _tagged(request: Request, told: object, kind: str = "application/json") -> Response:
+    """The content, a document or bytes, or that it is what the client has."""
+    content = told if isinstance(told, bytes) else document(told)
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
@@ -227,88 +266,6 @@ def document(value: object) -> bytes:
     """Strict JSON in as few bytes as it takes."""
     text = json.dumps(as_json(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
-
-
-_Answer = Callable[[Shown, Request], Any]
-
-
-def _answering(shown: Shown, answer: _Answer) -> Callable[[Request], Response]:
-    def handle(request: Request) -> Response:
-        if len(request.url.query) > _LONGEST_QUERY:
-            raise Refusal(414, f"a query may have {_LONGEST_QUERY:,} characters")
-        return _tagged(request, document(answer(shown, request)), "application/json")
-
-    return handle
-
-
-def _record(shown: Shown, request: Request) -> dict[str, Any]:
-    told = answers.figures(shown.view, request.query_params.get("split", ""))
-    return {**told, "version": shown.version, "live": shown.trouble or None}
-
-
-def _questions(shown: Shown, request: Request) -> dict[str, Any]:
-    query = dict(request.query_params)
-    return answers.question_page(shown.view, Selection.of(query), query)
-
-
-def _question(shown: Shown, request: Request) -> dict[str, Any]:
-    query = dict(request.query_params)
-    chosen, name = Selection.of(query), request.path_params["id"]
-    return answers.one_question(shown.view, name, query.get("rule", ""), chosen)
-
-
-def _what_if(shown: Shown, request: Request) -> dict[str, Any]:
-    query = request.query_params
-    return answers.what_if(
-        shown.view, query.get("rule", ""), query.get("against", ""), query.get("split", "")
-    )
-
-
-def _compared(shown: Shown, request: Request) -> dict[str, Any]:
-    query = request.query_params
-    return answers.compared(
-        shown.view,
-        query.get("a", ""),
-        query.get("b", ""),
-        query.get("rule", ""),
-        query.get("split", ""),
-    )
-
-
-def _promises(shown: Shown, _: Request) -> dict[str, Any]:
-    return answers.promises(shown.view)
-
-
-def _arrived(shown: Shown, _: Request) -> dict[str, Any]:
-    return {"version": shown.version, "questions": shown.arrived, "trouble": shown.trouble}
-
-
-_ANSWERS: dict[str, _Answer] = {
-    "record": _record,
-    "questions": _questions,
-    "what-if": _what_if,
-    "compare": _compared,
-    "promises": _promises,
-    "arrived": _arrived,
-}
-
-
-def _charting(shown: Shown) -> Callable[[Request], Response]:
-    def handle(request: Request) -> Response:
-        query = request.query_params
-        drawn = answers.chart(shown.view, query.get("split", ""), query.get("rule", ""))
-        return _tagged(request, drawn.encode(), "image/svg+xml")
-
-    return handle
-
-
-def _following(shown: Shown) -> Callable[[Request], Any]:
-    async def handle(_: Request) -> Response:
-        if shown.listeners >= _MOST_LISTENERS:
-            raise Refusal(429, "too many pages follow this record", headers={"Retry-After": "30"})
-        return StreamingResponse(_events(shown), media_type="text/event-stream")
-
-    return handle
 
 
 async def _events(shown: Shown) -> AsyncIterator[bytes]:

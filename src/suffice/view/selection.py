@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.errors import UsageError
 from suffice.measures.shards import usable_cores
@@ -19,71 +20,44 @@ from suffice.replay.run.replay import at_stop
 from suffice.results.markup import shorten, visible
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 
-OUTCOMES = ("right", "wrong", "unknown", "early", "late", "gained", "lost")
-SORTS = ("id", "question", "stop", "score", "cost")
-PAGE, MOST = 50, 200
 _KEPT = 8
 _PART = 100_000  # texts
-_LONGEST_TEXT, _LONGEST_SEARCH = 600, 200
+_LONGEST_TEXT = 600
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which questions, in which order."""
+class Selection(BaseModel):
+    """Which questions, in which order, as a query string asks for them."""
+
+    model_config = ConfigDict(frozen=True)
 
     split: str = ""
     type: str = ""
-    text: str = ""
-    policy: str = ""
-    rule: str = ""
-    outcome: str = ""
-    stop: int = 0
-    differs: str = ""
+    text: str = Field(default="", max_length=200, description="words that are searched for")
+    policy: str = Field(default="", description="by whose stops questions are told")
+    rule: str = Field(default="", description="of the policy what-if")
+    outcome: Literal["", "right", "wrong", "unknown", "early", "late", "gained", "lost"] = ""
+    stop: int = Field(default=0, ge=0, description="the round it stops in")
+    differs: str = Field(default="", description="a policy that stops elsewhere")
     signal: str = ""
-    low: float | None = None
-    high: float | None = None
-    sort: str = "id"
-    descending: bool = False
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> Selection:
-        """What a query string asks for."""
-        outcome, sort = query.get("outcome", ""), query.get("sort", "id") or "id"
-        if outcome and outcome not in OUTCOMES:
-            raise UsageError(f"outcome is one of {', '.join(OUTCOMES)}, found {outcome[:40]!r}")
-        if sort not in SORTS and not sort.startswith("signal:"):
-            raise UsageError(f"sort is one of {', '.join(SORTS)}, signal:NAME, found {sort[:40]!r}")
-        text = query.get("text", "")
-        if len(text) > _LONGEST_SEARCH:
-            raise UsageError(f"a search may have {_LONGEST_SEARCH} characters, found {len(text)}")
-        return cls(
-            **{
-                name: query.get(name, "")
-                for name in ("split", "type", "policy", "rule", "differs", "signal")
-            },
-            text=text,
-            outcome=outcome,
-            stop=int(_number(query, "stop") or 0),
-            low=_number(query, "low"),
-            high=_number(query, "high"),
-            sort=sort,
-            descending=query.get("order") == "desc",
-        )
+    low: float | None = Field(default=None, allow_inf_nan=False)
+    high: float | None = Field(default=None, allow_inf_nan=False)
+    sort: str = Field(default="id", pattern="^(id|question|stop|score|cost|signal:.+)$")
+    order: Literal["", "asc", "desc"] = ""
 
 
-def _number(query: Mapping[str, str], name: str) -> float | None:
-    text = query.get(name, "")
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
-        raise UsageError(f"{name} is a finite number, found {text[:40]!r}")
-    return value
+class PageWanted(Selection):
+    """A page of a selection: after the row at the cursor, or before it."""
+
+    cursor: int | None = Field(default=None, ge=0, lt=10**12)
+    page: Literal["", "next", "back"] = ""
+    limit: int = Field(default=50, ge=1, le=200)
+
+    @property
+    def selection(self) -> Selection:
+        """What it is a page of."""
+        return Selection(**self.model_dump(include={*Selection.model_fields}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,19 +87,15 @@ class Selector:
             self._keep(self._found, key, order if mask is None else order[mask[order]])
         return self._found[key]
 
-    def page(
-        self, chosen: Selection, *, cursor: str = "", back: bool = False, limit: int = PAGE
-    ) -> Page:
-        """The questions after the one at the cursor, a row number, or with ``back`` those before it."""
-        rows = self.rows(chosen)
+    def page(self, wanted: PageWanted) -> Page:
+        """The questions after the one at the cursor, or before it."""
+        rows = self.rows(wanted.selection)
         first = 0
-        if cursor:
-            if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12:
-                raise UsageError(f"cursor is the number of a row, found {cursor[:40]!r}")
-            places = np.flatnonzero(rows == int(cursor))
+        if wanted.cursor is not None:
+            places = np.flatnonzero(rows == wanted.cursor)
             at = int(places[0]) if len(places) else -1
-            first = max(0, at - limit) if back else at + 1
-        return Page(rows=rows[first : first + limit], total=len(rows), before=first)
+            first = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
+        return Page(rows=rows[first : first + wanted.limit], total=len(rows), before=first)
 
     def _keep(self, kept: OrderedDict[Any, Rows], key: object, rows: Rows) -> None:
         kept[key] = rows
@@ -136,7 +106,7 @@ class Selector:
     def _order(self, chosen: Selection) -> Rows:
         by_policy = chosen.sort not in ("id", "question")
         policy, rule = (chosen.policy, chosen.rule) if by_policy else ("", "")
-        key = chosen.sort, chosen.descending, policy, rule
+        key = chosen.sort, chosen.order == "desc", policy, rule
         if key not in self._orders:
             self._keep(self._orders, key, self._sorted(chosen))
         return self._orders[key]
@@ -146,7 +116,7 @@ class Selector:
         n_questions = self._view.n_questions
         if chosen.sort == "id":
             order = np.arange(n_questions)
-            return order[::-1] if chosen.descending else order
+            return order[::-1] if chosen.order == "desc" else order
         if chosen.sort == "question":
             questions = self._view.columns.questions
             if questions is None:
@@ -155,7 +125,7 @@ class Selector:
             values = questions.through(ranks.astype(np.float64), np.nan)
         else:
             values = self._values(chosen)
-        values = -values if chosen.descending else values
+        values = -values if chosen.order == "desc" else values
         return np.argsort(values, kind="stable")  # NaN last
 
     def _values(self, chosen: Selection) -> NDArray[np.float64]:

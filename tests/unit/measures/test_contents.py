@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.builders import keep
 
 from suffice.measures.contents import traces_info
 from suffice.testing.traces import make_record
@@ -26,12 +27,12 @@ def folder(tmp_path: Path) -> Path:
             split="eval",
             closed_book=Round(answer="x"),
         )
-        writer.add([named])
+        keep(writer, [named])
         writer.fail(("z",), "no reply")
     write_traces(
         [make_record("b", ["Rome", "Rome"], margins=[0.5, 0.5])], root, run={"model": "big"}
     )
-    file = root / "part-00001.parquet"
+    file = root / "part-00000.parquet"
     table = pq.read_table(file).append_column("mine", pa.array([1, 2]))
     pq.write_table(table, file)
     return root

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.loop_service import POLICIES, loop_app
+from tests.loop_service import STABLE, loop_app
+from tests.serving import Heard
 
 from suffice.live.controller import Controller
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.policies.rules.policy import RulePolicy
-from suffice.serve.decisions import EXAMPLE
-from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.signals.available import NOT_GIVEN
 from suffice.trace.rounds.records import Round
 
@@ -22,7 +22,7 @@ ROUNDS = [{"answer": "Oslo"}, {"answer": "Skien"}, {"answer": "skien."}]
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return TestClient(loop_app()[0])
+    return TestClient(loop_app())
 
 
 def post(client: TestClient, body: Any, status: int = 200, policy: str = "") -> Any:
@@ -33,8 +33,7 @@ def post(client: TestClient, body: Any, status: int = 200, policy: str = "") -> 
 
 
 def test_the_decision_of_the_last_round_with_all_that_is_known_of_it(client: TestClient) -> None:
-    policy = POLICIES["stable"]
-    controller = Controller(policy)
+    controller = Controller(PolicyFile(STABLE, 5))
     for held in ROUNDS:
         decision = controller.observe(Round(**held))  # type: ignore[arg-type]
     reply = post(client, {"question": "Where was Ibsen born?", "rounds": ROUNDS})
@@ -49,7 +48,7 @@ def test_the_decision_of_the_last_round_with_all_that_is_known_of_it(client: Tes
         "would_stop": 3,
         "answer_round": 3,
         "policy": "stable",
-        "policy_hash": policy_hash(policy.policy),
+        "policy_hash": policy_hash(STABLE),
     }
 
 
@@ -86,19 +85,17 @@ def test_signals_without_a_value_are_named_with_the_reason() -> None:
     rule = RulePolicy(
         rule="answer_token_margin > 1 or own > 2 or answer_stable", own_signals=("own",)
     )
-    client = TestClient(loop_app(policies=lambda: {"rule": PolicyFile(rule, None)})[0])
+    client = TestClient(loop_app(policies={"rule": rule}))
     reply = post(client, {"question": "", "rounds": [{"answer": "a", "signals": {"own": None}}]})
     assert reply["undefined"].keys() == {"answer_token_margin", "own", "answer_stable"}
     assert reply["undefined"]["answer_token_margin"] == "the round has no tokens"
     assert reply["undefined"]["own"] == "given as undefined"
 
 
-def test_infinite_values_are_text(client: TestClient) -> None:
+def test_infinite_values_are_text() -> None:
     rule = RulePolicy(rule="own > 2", own_signals=("own",))
-    client = TestClient(loop_app(policies=lambda: {"rule": PolicyFile(rule, None)})[0])
-    content = '{"question": "", "rounds": [{"signals": {"own": 1e999}}]}'
-    reply = client.post("/v1/decisions", content=content).json()
-    assert reply["values"] == {"own": "inf"}
+    client = TestClient(loop_app(policies={"rule": rule}))
+    reply = post(client, {"question": "", "rounds": [{"signals": {"own": "inf"}}]})
     assert math.isinf(float(reply["values"]["own"]))
 
 
@@ -108,47 +105,46 @@ def test_several_at_once_each_with_its_reply_or_its_error(client: TestClient) ->
     decisions = post(client, {"requests": several})["decisions"]
     assert decisions[0] == post(client, one)
     said = [held["error"]["message"] for held in decisions[1:]]
-    assert "rounds is missing" in said[0]
-    assert said[1].startswith("round 1: ")
-    assert "a request is an object" in said[2]
-    too_many = post(client, {"requests": [one] * 257}, 400)["error"]["message"]
-    assert "256 requests, found 257" in too_many
+    assert [("rounds" in one, bool(one)) for one in said[:2]] == [(True, True)] * 2
+    assert said[2]
+    assert post(client, {"requests": [one] * 257}, 400)["error"]["param"] == "requests"
+
+
+ONE = {"question": "", "rounds": ROUNDS}
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "param"),
     [
-        ({"question": "", "rounds": []}, "1 to 256 rounds, found 0"),
-        ({"question": "", "rounds": ROUNDS * 90}, "1 to 256 rounds, found 270"),
-        ({"question": 3, "rounds": ROUNDS}, "question must be a text, found 3"),
-        ({"question": "", "rounds": ROUNDS, "polcy": "x"}, "unknown field 'polcy'; allowed: "),
-        ({"question": "", "rounds": ROUNDS, "max_rounds": 0}, "at least 1, found 0"),
-        ({"question": "", "rounds": ROUNDS, "max_rounds": True}, "a whole number or null"),
-        ({"question": "", "rounds": [{"answr": "a"}]}, "observe() takes "),
-        ({"question": "", "rounds": [{}]}, "give at least passages= or answer="),
-        ({"question": "", "rounds": [{"finished": {}, "answer": ""}]}, "not both; found answer"),
-        ({"question": "", "rounds": [{"finished": [1]}]}, "not a round"),
-        ({"question": "", "rounds": [{"finished": {"answer": "a", "x": 1}}]}, "not a round"),
-        ({"question": "", "rounds": [{"candidate_scores": ["x"]}]}, "candidate_scores"),
-        ({"question": "", "rounds": [{"candidate_scores": 3}]}, "a sequence of numbers, found 3"),
-        ({"question": "", "rounds": [{"answer": "", "sample_clusters": 1}]}, "sequence of numbers"),
-        ({"question": "", "rounds": [{"answer": "", "signals": []}]}, "numbers by name, found []"),
-        ({"question": "", "rounds": [{"passages": [3]}]}, "number 0 is 3"),
-        ({"question": "", "rounds": [{"signals": {"x": 10**400}}]}, "numbers by name"),
-        ({"requests": [], "question": ""}, "{'requests': [...]} alone"),
+        ({**ONE, "rounds": []}, "rounds"),
+        ({**ONE, "rounds": ROUNDS * 90}, "rounds"),
+        ({**ONE, "question": 3}, "question"),
+        ({**ONE, "polcy": "x"}, "polcy"),
+        ({**ONE, "max_rounds": 0}, "max_rounds"),
+        ({**ONE, "max_rounds": True}, "max_rounds"),
+        ({**ONE, "rounds": [{"answr": "a"}]}, "rounds.0.answr"),
+        ({**ONE, "rounds": [{}]}, "rounds"),
+        ({**ONE, "rounds": [{"finished": {}, "answer": ""}]}, "rounds"),
+        ({**ONE, "rounds": [{"finished": [1]}]}, "rounds.0.finished"),
+        ({**ONE, "rounds": [{"finished": {"answer": "a", "x": 1}}]}, "rounds"),
+        ({**ONE, "rounds": [{"candidate_scores": 3}]}, "rounds.0.candidate_scores"),
+        ({**ONE, "rounds": [{"answer": "", "sample_clusters": 1}]}, "rounds.0.sample_clusters"),
+        ({**ONE, "rounds": [{"answer": "", "signals": []}]}, "rounds.0.signals"),
+        ({**ONE, "rounds": [{"passages": [3]}]}, "rounds"),
+        ({"requests": [], "question": ""}, "question"),
     ],
 )
-def test_what_is_wrong_is_said(client: TestClient, body: Any, said: str) -> None:
-    assert said in post(client, body, 400)["error"]["message"]
+def test_what_is_wrong_is_said_with_its_place(client: TestClient, body: Any, param: str) -> None:
+    assert post(client, body, 400)["error"]["param"] == param
 
 
 def test_observers_are_told() -> None:
-    told: list[Event] = []
-    client = TestClient(loop_app(tell=told.append)[0])
-    post(client, {**EXAMPLE, "rounds": EXAMPLE["rounds"][:1]})
-    begun, ended, over = told
+    heard = Heard()
+    client = TestClient(loop_app(observers=[heard]))
+    post(client, {**ONE, "question": "Where?", "rounds": ROUNDS[:1]})
+    begun, ended, over = heard.events
     assert isinstance(begun, QuestionBegun)
-    assert (begun.endpoint, begun.text) == ("decisions", "Where was Ibsen born?")
+    assert (begun.endpoint, begun.text) == ("decisions", "Where?")
     assert isinstance(ended, RoundEnded)
     assert isinstance(over, QuestionEnded)
     assert (over.trace_id, over.stopped_by, over.rounds) == (begun.trace_id, "goes-on", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.serving import service
 
 from suffice.datasets.recordings.otlp import read_otlp
 from suffice.protocols import Action, Decision
-from suffice.serve.access_log import AccessLog
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.metrics import Levels, Metrics
-from suffice.serve.spans import Spans
+from suffice.serve.observers import Metrics, Spans
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})
@@ -28,17 +27,11 @@ def events(
     trace_id: str = "t1", policy: str = "stable", error: str = "", text: str = SECRET
 ) -> Iterator[Event]:
     """A question of two rounds."""
-    yield QuestionBegun(
-        trace_id=trace_id,
-        endpoint="chat",
-        policy=policy,
-        policy_hash="abc",
-        model="qwen",
-        text=text,
-    )
+    of: Any = {"trace_id": trace_id, "endpoint": "chat", "policy": policy}
+    yield QuestionBegun(**of, policy_hash="abc", model="qwen", text=text)
     for number, answer in enumerate(("Oslo", "Skien, Sonja says"), start=1):
         yield RoundEnded(
-            trace_id=trace_id,
+            **of,
             number=number,
             round=Round(
                 answer=answer,
@@ -50,7 +43,7 @@ def events(
             took_s=0.02,
         )
     yield QuestionEnded(
-        trace_id=trace_id,
+        **of,
         rounds=2,
         stopped_by="policy",
         reason="Sonja said so",
@@ -73,14 +66,13 @@ def tell(observer: Any, told: Sequence[Event]) -> None:
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(metrics.text().decode())
+        for family in text_string_to_metric_families(generate_latest(metrics.registry).decode())
         for sample in family.samples
     }
 
 
 def test_a_question_is_counted() -> None:
-    levels = Levels(waiting=lambda: 3, lost_rounds=lambda: 5, record_failing=lambda: True)
-    metrics = Metrics(lambda: ["stable"], levels)
+    metrics = Metrics(service())
     begun, *rest = events()
     metrics.on(begun)
     chat = (("endpoint", "chat"),)
@@ -96,76 +88,19 @@ def test_a_question_is_counted() -> None:
     assert said["suffice_tokens_total", (chat[0], ("kind", "prompt"), by[1])] == 200
     assert said["suffice_cost_usd_total", by] == 0.001
     assert said["suffice_abstentions_total", by] == 1
-    assert (said["suffice_queue", ()], said["suffice_record_lost_rounds", ()]) == (3, 5)
-    assert said["suffice_record_failing", ()] == 1
+    levels = ("queue", "record_lost_rounds", "record_failing")
+    assert [said[f"suffice_{name}", ()] for name in levels] == [0, 0, 0]
     metrics.alarm("stable", "coverage", raised=True)
     alarm = (("kind", "coverage"), ("policy", "stable"))
     assert samples(metrics)["suffice_alarm", alarm] == 1
 
 
 def test_labels_are_as_many_as_policies() -> None:
-    metrics = Metrics(lambda: ["stable"])
+    metrics = Metrics(service())
     for number in range(50):
         tell(metrics, list(events(f"t{number}", policy=f'evil"}} {number}\n')))
     said = {dict(labels).get("policy") for _, labels in samples(metrics)} - {None}
     assert said == {"other"}
-
-
-def test_what_was_never_begun_breaks_nothing() -> None:
-    _, *rest = events()
-    metrics, log = Metrics(lambda: ["stable"]), AccessLog(io.StringIO())
-    tell(metrics, rest)
-    tell(log, rest)
-    assert not [name for name, _ in samples(metrics) if name == "suffice_requests_total"]
-
-
-# --- the access log -----------------------------------------------------------------------------------
-def test_a_line_holds_no_text_unless_asked() -> None:
-    stream = io.StringIO()
-    tell(AccessLog(stream, clock=lambda: 0.0), list(events(error="the model said Sonja")))
-    (line,) = stream.getvalue().splitlines()
-    assert "Sonja" not in line
-    assert json.loads(line) == {
-        "time": "1970-01-01T00:00:00.000+00:00",
-        "trace_id": "t1",
-        "endpoint": "chat",
-        "policy": "stable",
-        "policy_hash": "abc",
-        "model": "qwen",
-        "rounds": 2,
-        "stopped_by": "policy",
-        "declined": True,
-        "seconds": 0.05,
-        "prompt_tokens": 200,
-        "cached_tokens": 0,
-        "completion_tokens": 14,
-        "usd": 0.001,
-        "error": True,
-    }
-
-
-def test_a_text_stays_within_its_line_and_without_keys() -> None:
-    stream = io.StringIO()
-    text = SECRET + ' Authorization: Bearer abcdef123456 "}\n{"time": "forged"}'
-    tell(AccessLog(stream, texts=True), list(events(text=text)))
-    (line,) = stream.getvalue().splitlines()
-    document = json.loads(line)
-    assert "abcdef123456" not in line
-    assert document["question"].startswith(SECRET)
-    assert document["answer"] == "Skien, Sonja says"
-
-
-class Full(io.StringIO):
-    """A stream on a disk without room."""
-
-    def write(self, _: str) -> int:
-        raise OSError(28, "No space left on device")
-
-
-def test_a_full_disk_stops_no_question() -> None:
-    log = AccessLog(Full())
-    tell(log, list(events()))
-    assert log.lost == 1
 
 
 # --- spans --------------------------------------------------------------------------------------------

@@ -29,8 +29,9 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
-from suffice.serve.events import QuestionBegun, QuestionEnded
-from suffice.serve.operation import Surroundings
+from suffice.serve.events import QuestionEnded
+from suffice.serve.guard import new_token
+from suffice.serve.operation import Operation, check
 from suffice.serve.settings import (
     ModelSettings,
     OperationSettings,
@@ -41,21 +42,15 @@ from suffice.serve.settings import (
 )
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import Store
-from suffice.web.guard import new_token
 
 
 @contextmanager
-def served(settings: ServeSettings, **further: Any) -> Iterator[tuple[TestClient, Surroundings]]:
+def served(settings: ServeSettings, **further: Any) -> Iterator[tuple[TestClient, Operation]]:
     """A client of a service with everything around it, as ``suffice serve`` puts it together."""
-    around = Surroundings(settings)
-    held = service(
-        observers=around.observers,
-        record=settings.record.folder,
-        texts=settings.record.texts,
-        **further,
-    )
-    around.attach(held)
-    app = make_app(held, routes=around.routes, middleware=around.middleware, beside=around.running)
+    door = check(settings)
+    held = service(record=settings.record.folder, texts=settings.record.texts, **further)
+    around = Operation(settings, held, door)
+    app = make_app(held, routers=around.routers, door=door, beside=around.running)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client, around
 
@@ -112,25 +107,30 @@ def test_tokens_are_taken_up_anew_and_a_file_of_none_opens_nothing(tmp_path: Pat
 
 def test_others_ask_with_a_token_or_not_at_all() -> None:
     with pytest.raises(UsageError, match="--allow-unauthenticated"):
-        Surroundings(ServeSettings(host="0.0.0.0"))
-    Surroundings(
-        ServeSettings(host="0.0.0.0", security=SecuritySettings(allow_unauthenticated=True))
-    )
+        check(ServeSettings(host="0.0.0.0"))
+    check(ServeSettings(host="0.0.0.0", security=SecuritySettings(allow_unauthenticated=True)))
 
 
-def test_a_question_is_counted_and_logged_without_its_text(tmp_path: Path) -> None:
-    log = tmp_path / "access.jsonl"
-    settings = ServeSettings(operation=OperationSettings(log=str(log)))
-    with served(settings) as (client, _):
+def test_a_question_is_counted_without_its_text() -> None:
+    with served(ServeSettings()) as (client, _):
         assert ask(client).status_code == 200
         assert client.get("/health/ready").json() == {"status": "ready"}
         said = metrics(client)
         assert (said["suffice_requests_total"], said["suffice_in_flight"]) == (1, 0)
         assert said["suffice_question_rounds_sum"] == 2
         assert said["suffice_tokens_total"] > 0
-    (line,) = log.read_text().splitlines()
-    assert json.loads(line)["stopped_by"] in ("policy", "budget")
-    assert QUESTION not in line
+        assert QUESTION not in client.get("/metrics").text
+
+
+def test_requests_are_logged_where_it_is_asked_for(tmp_path: Path) -> None:
+    settings = ServeSettings(operation=OperationSettings(log=str(tmp_path / "access")))
+    with served(settings):
+        logging.getLogger("uvicorn.access").info("a request")
+    logging.getLogger("uvicorn.access").info("another, after the end")
+    assert (tmp_path / "access").read_text().endswith(" a request\n")
+    settings = ServeSettings(operation=OperationSettings(log=str(tmp_path)))
+    with pytest.raises(UsageError, match="access log"):
+        Operation(settings, service(), check(settings))
 
 
 def test_a_service_that_ends_or_cannot_answer_is_not_ready(
@@ -158,42 +158,13 @@ def test_a_service_that_ends_or_cannot_answer_is_not_ready(
         assert client.get("/health/live").status_code == 200
 
 
-def test_a_policy_file_is_taken_up_anew_and_a_broken_one_is_not(tmp_path: Path) -> None:
-    file = tmp_path / "p.json"
-    save_policy(FixedPolicy(1), file)
-    settings = ServeSettings(policies={"p": str(file)})
-    with served(settings, policies={"p": str(file)}) as (client, around):
-        hooks = around.hooks(print)
-        assert [*hooks.watched()] == [file]
-        assert ask(client).headers["x-suffice-rounds"] == "1"
-        save_policy(FixedPolicy(2), file)
-        hooks.reload()
-        assert ask(client).headers["x-suffice-rounds"] == "2"
-        file.write_text("{")
-        hooks.reload()
-        assert ask(client).headers["x-suffice-rounds"] == "2"
-        assert metrics(client)["suffice_policy_reloads_total"] == 2
-
-
-def test_what_is_recorded_of_texts_is_a_setting(tmp_path: Path) -> None:
-    record = RecordSettings(folder=str(tmp_path / "r"), texts="hashes")
-    with served(ServeSettings(record=record)) as (client, _):
-        name = ask(client).headers["x-suffice-trace-id"]
-    (asked,) = read_traces(tmp_path / "r").records()
-    assert asked.question.id == name
-    content = b"".join(file.read_bytes() for file in (tmp_path / "r").rglob("*.*"))
-    assert b"Ibsen" not in content
-    assert b"Skien" not in content
-    assert asked.rounds[-1].signals["abstained"] == 0.0
-
-
 def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     record = RecordSettings(folder=str(tmp_path / "r"))
     with served(ServeSettings(record=record)) as (client, _):
         assert ask(client).status_code == 200
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("suffice.trace.store.Store._connected", _no_room)
+            patch.setattr("suffice.trace.sqlite.SQLite.begin", _no_room)
             assert ask(client).status_code == 200
             unready = client.get("/health/ready")
             assert (unready.status_code, *unready.json()["problems"]) == (503, "record")
@@ -236,38 +207,6 @@ def test_old_questions_are_removed_unless_the_clock_jumped(
 
 
 @pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/v1/models/..%2f..%2fetc%2fpasswd", 404),
-        ("/v1/models/%00", 404),
-        ("/../../etc/passwd", 404),
-        ("/v1/loops/..%2f..%2fx", 404),
-    ],
-)
-def test_no_path_of_a_request_is_one_of_a_file(path: str, status: int) -> None:
-    with served(ServeSettings()) as (client, _):
-        reply = client.get(path)
-        assert reply.status_code == status
-        assert "root:" not in reply.text
-
-
-def test_no_field_of_a_request_names_a_server_or_a_file() -> None:
-    fields = {
-        "model": "http://169.254.169.254/latest",
-        "base_url": "http://169.254.169.254/",
-        "suffice": {"llm": "http://169.254.169.254/", "policy": "/etc/passwd"},
-    }
-    with served(ServeSettings()) as (client, _):
-        for name, value in fields.items():
-            document = {"messages": MESSAGES, name: value}
-            reply = client.post("/v1/chat/completions", json=document)
-            assert reply.status_code in (200, 400, 404), name
-        reply = ask(client, **{"x-suffice-policy": "../../etc/passwd"})
-        assert reply.status_code == 404
-        assert metrics(client)["suffice_requests_total"] <= 2
-
-
-@pytest.mark.parametrize(
     "body",
     [
         b"[" * 100_000,
@@ -289,16 +228,14 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
 
 
 def test_loops_of_others_say_nothing_of_the_model_here() -> None:
-    lately: Any = Surroundings(ServeSettings()).observers[0]
+    held = service()
+    Operation(ServeSettings(), held, check(ServeSettings()))
+    lately: Any = held.observers[0]
     for endpoint, failed in (("loops", False), ("chat", True)):
-        begun: Any = {"endpoint": endpoint, "policy": "p", "policy_hash": None, "model": ""}
-        lately.on(QuestionBegun(trace_id=endpoint, text="q", **begun))
-        over = QuestionEnded(
-            trace_id=endpoint, rounds=0, stopped_by="error", took_s=0.0, error="broke"
-        )
-        lately.on(over)
+        of: Any = {"trace_id": endpoint, "endpoint": endpoint, "policy": "p"}
+        over = QuestionEnded(**of, rounds=0, stopped_by="error", took_s=0.0, error="broke")
+        held.tell(over)
         assert lately.failed is failed
-    assert not lately.others
 
 
 # --- the policies in force, watched --------------------------------------------------------------
@@ -316,10 +253,9 @@ def alarming_record(folder: Path) -> Path:
     return file
 
 
-def watched_settings(tmp_path: Path, url: str, **further: Any) -> ServeSettings:
+def watched_settings(tmp_path: Path, url: str) -> ServeSettings:
     return ServeSettings(
         record=RecordSettings(folder=str(tmp_path / "r")),
-        operation=OperationSettings(**further),
         watch=WatchSettings(seconds=0.01, webhook=url, metric="em", max_loss=0.1, first=3),
     )
 
@@ -355,10 +291,10 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 
 def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) -> None:
-    file, log = alarming_record(tmp_path / "r"), tmp_path / "access.jsonl"
+    file = alarming_record(tmp_path / "r")
     policies = {"p": str(file)}
     with taking_posts(204) as (url, taken):
-        settings = watched_settings(tmp_path, url, log=str(log))
+        settings = watched_settings(tmp_path, url)
         for asked in (25, 26):  # the second time after a restart
             with served(settings, policies=policies) as (client, _):
                 assert [*alarms(client)] == [*KINDS]
@@ -368,9 +304,6 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) ->
                 wait_for(lambda: len(taken) == 1)
                 assert alarms(client) == {**dict.fromkeys(KINDS, 0.0), "loss": 1.0}
         assert [post["alarm"] for post in taken] == ["loss"]
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    (told,) = [line for line in lines if "alarm" in line]
-    assert (told["policy"], told["id"]) == ("p", taken[0]["id"])
     assert read_traces(tmp_path / "r").n_questions == 26
     settings = watched_settings(tmp_path, "http://localhost/")
     with served(settings, policies=policies) as (client, around):
@@ -413,20 +346,13 @@ def test_where_nothing_is_watched_nothing_can_be_posted(tmp_path: Path) -> None:
     for record, seconds in ((None, 60.0), (folder, 0.0), (folder, -1.0)):
         own = WatchSettings(seconds=seconds, webhook=url)
         with pytest.raises(UsageError, match=r"\[watch\]"):
-            Surroundings(ServeSettings(record=RecordSettings(folder=record), watch=own))
+            check(ServeSettings(record=RecordSettings(folder=record), watch=own))
     wrong = ServeSettings(record=RecordSettings(folder=folder), watch=WatchSettings(level=2.0))
     with pytest.raises(UsageError, match="level"):
-        Surroundings(wrong)
+        check(wrong)
     off = WatchSettings(seconds=0.0)
     settings = ServeSettings(record=RecordSettings(folder=folder), watch=off)
     with served(settings) as (client, _):
         assert ask(client).status_code == 200
         assert alarms(client) == {}
     assert not [*(tmp_path / "r").glob(".watch-*.json")]
-
-
-def test_a_long_rule_is_no_file_to_watch() -> None:
-    rule = " or ".join(f"overlap > 0.{number}" for number in range(100, 140))
-    settings = ServeSettings(policies={"long": rule, "file": "policies/p.json"})
-    watched = Surroundings(settings).hooks(print).watched()
-    assert [file.name for file in watched] == ["p.json"]

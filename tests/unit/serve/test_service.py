@@ -5,29 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from starlette.types import Message
 from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, service
 
 from suffice.concurrency import may_be_cut
-from suffice.errors import UsageError
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import choose_policy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Generation, GenerationRequest
-from suffice.serve.asking import Stream
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.replies import Refusal
 from suffice.serve.service import Service, Wanted
 from suffice.serve.settings import LimitSettings
 from suffice.serve.under_way import Done, UnderWay
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
-from suffice.web.replies import Refusal
 
 
 class Held(ScriptedModel):
@@ -64,7 +60,7 @@ def test_a_question_more_than_there_is_room_for_waits_and_the_next_is_sent_away(
         first = await begin(served)
         waits = asyncio.create_task(begin(served))
         await asyncio.sleep(0)
-        assert (served.under_way, served.waiting) == (1, 1)
+        assert (served.places.taken, served.places.waiting) == (1, 1)
         with pytest.raises(Refusal) as refused:
             await begin(served)
         assert refused.value.status == 429
@@ -73,7 +69,7 @@ def test_a_question_more_than_there_is_room_for_waits_and_the_next_is_sent_away(
         assert (await done(first)).answered.answer == "Skien"
         assert (await done(await waits)).answered.answer == "Skien"
         await asyncio.sleep(0.05)
-        assert (served.under_way, served.waiting) == (0, 0)
+        assert (served.places.taken, served.places.waiting) == (0, 0)
 
     asyncio.run(three())
 
@@ -90,7 +86,7 @@ def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
         with pytest.raises(Refusal, match="hung up"):
             await under_way.done()
         await asyncio.sleep(0.05)
-        assert served.under_way == 0
+        assert served.places.taken == 0
 
     asyncio.run(hang_up())
     ended = heard.events[-1]
@@ -107,54 +103,6 @@ def test_who_asks_again_at_once_finds_the_place_free() -> None:
             await asyncio.sleep(0)  # a client's next request comes by the event loop
 
     asyncio.run(again())
-
-
-def test_what_was_told_before_anybody_looks_is_sent_in_one_piece() -> None:
-    heard, sent = Heard(), list[Message]()
-    served = service(observers=[heard])
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    async def receive() -> Message:
-        raise AssertionError("the question knows when its client hangs up")
-
-    async def ask() -> None:
-        under_way = await begin(served, streams=True)
-        while len(heard.events) < 4:
-            time.sleep(0.001)
-        time.sleep(0.02)
-
-        async def said() -> AsyncIterator[str]:
-            async for told in under_way:
-                yield f"{type(told).__name__} "
-
-        await Stream(under_way, said())({}, receive, send)
-
-    asyncio.run(ask())
-    start, body = sent
-    assert start["status"] == 200
-    assert body["body"].startswith(b"Searching RoundEnded ")
-    assert body["body"].endswith(b"Text Done ")
-    assert not body["more_body"]
-
-
-def test_a_client_that_hangs_up_while_it_waits_is_forgotten() -> None:
-    model = Held()
-    served = service(model, limits=LimitSettings(questions=1))
-
-    async def hang_up() -> None:
-        first, gone = await begin(served), asyncio.Event()
-        waits = asyncio.create_task(begin(served, hung_up=gone.wait))
-        await asyncio.sleep(0)
-        gone.set()
-        with pytest.raises(Refusal, match="hung up"):
-            await waits
-        assert served.waiting == 0
-        model.go.set()
-        await done(first)
-
-    asyncio.run(hang_up())
 
 
 def test_a_request_ends_in_time_and_finished_rounds_are_kept(tmp_path: Path) -> None:
@@ -232,11 +180,6 @@ def test_a_policy_file_that_changed_is_taken_up_and_a_broken_one_is_not(tmp_path
         assert len((await done(await begin(served))).answered.rounds) == 1
 
     asyncio.run(while_one_is_under_way())
-
-
-def test_a_policy_that_cannot_be_served_is_named() -> None:
-    with pytest.raises(UsageError, match="policy 'mine': unknown policy"):
-        service(policies={"mine": "fixedd-2"})
 
 
 def test_the_answer_is_that_of_ask() -> None:

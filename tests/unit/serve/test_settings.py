@@ -34,21 +34,22 @@ def test_a_file_states_what_it_states_and_options_hold_before_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "key"),
     [
-        ("prot = 1", r"serve.toml: unknown key 'prot'.*did you mean 'port'"),
-        ("[record]\nexplor = 0.1", r"unknown key 'record.explor'.*did you mean 'explore'"),
-        ("port = '80'", r"port must be a whole number, found '80'"),
-        ("port = true", r"port must be a whole number, found True"),
-        ("[model]\napi = 'caht'", r"model.api must be one of chat, completion, found 'caht'"),
-        ("model = 3", r"model must be a table, \[model\]"),
-        ("[policies]\na = 2", r"policies must be a text|policies.a must be a text"),
-        ("[limits]\nquestions = 0", r"limits.questions must be at least 1, found 0"),
-        ("port = ", r"serve.toml: no TOML"),
+        ("prot = 1", "'prot'.*'port'"),
+        ("[record]\nexplor = 0.1", "record.*'explor'.*'explore'"),
+        ("port = '80'", "port"),
+        ("port = true", "port"),
+        ("[model]\napi = 'caht'", r"model\.api.*chat.*caht"),
+        ("model = 3", "model"),
+        ("[policies]\na = 2", r"policies\.a"),
+        ("[limits]\nquestions = 0", r"limits\.questions"),
+        ("port = ", "TOML"),
+        ("port = 2026-01-01", "date"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(DataError, match=f"serve.toml: .*{key}"):
         load_settings(written(tmp_path, text))
 
 

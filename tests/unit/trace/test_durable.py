@@ -14,9 +14,8 @@ from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.trace.durable import (
-    FailureFile,
     Shard,
-    locked,
+    in_turn,
     replace_file,
     replaced_together,
     writable,
@@ -261,60 +260,6 @@ def test_what_is_no_shard_is_refused_with_what_is(text: str) -> None:
     assert Shard.parse(" 2/16 ") == Shard(2, 16)
 
 
-def test_who_may_be_at_a_folder_together(tmp_path: Path) -> None:
-    def others() -> dict[str, bool]:
-        wanted = {"whole": None, "1/3": Shard(1, 3), "2/3": Shard(2, 3), "2/4": Shard(2, 4)}
-        may: dict[str, bool] = {}
-        for name, shard in wanted.items():
-            try:
-                with locked(tmp_path, shard=shard):
-                    may[name] = True
-            except UsageError:
-                may[name] = False
-        return may
-
-    with locked(tmp_path):
-        assert others() == dict.fromkeys(("whole", "1/3", "2/3", "2/4"), False)
-    with locked(tmp_path, shard=Shard(1, 3)):
-        assert others() == {"whole": False, "1/3": False, "2/3": True, "2/4": False}
-        with (
-            pytest.raises(UsageError, match=r"recorded in 3 shards, not in 4"),
-            locked(tmp_path, shard=Shard(2, 4)),
-        ):
-            pass
-        with (
-            pytest.raises(UsageError, match=r"another recorder is writing shard 1/3 of"),
-            locked(tmp_path, shard=Shard(1, 3)),
-        ):
-            pass
-    assert others() == dict.fromkeys(("whole", "1/3", "2/3", "2/4"), True)
-
-
-def test_a_file_system_without_locks_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(*_: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", none)
-    with (
-        pytest.raises(DataError, match=r"\.lock: cannot be locked: No locks available; .*flock"),
-        locked(tmp_path),
-    ):
-        pass
-
-
-def test_failures_of_shards_move_into_one_file_when_one_recorder_goes_on(tmp_path: Path) -> None:
-    for number in (1, 2):
-        FailureFile(tmp_path, shard=Shard(number, 2)).add((f"q{number}",), "no reply")
-    assert FailureFile(tmp_path, shard=Shard(2, 2)).keys == {("q2",)}
-    whole = FailureFile(tmp_path)
-    assert whole.keys == {("q1",), ("q2",)}
-    whole.clear([("q1",)])
-    assert [file.name for file in tmp_path.iterdir()] == ["failures.jsonl"]
-    assert FailureFile(tmp_path).keys == {("q2",)}
-
-
 @pytest.mark.skipif(os.name != "posix", reason="processes are looked for on POSIX systems")
 def test_what_another_process_is_writing_aside_is_left_to_it(tmp_path: Path) -> None:
     target = tmp_path / "t.parquet"
@@ -333,9 +278,12 @@ def test_what_another_process_is_writing_aside_is_left_to_it(tmp_path: Path) -> 
     assert sorted(tmp_path.iterdir()) == [theirs, target]
 
 
-@pytest.mark.parametrize("attempts", ["1e999", "[]", '"x"'])
-def test_a_failure_with_attempts_that_are_no_number(tmp_path: Path, attempts: str) -> None:
-    line = f'{{"question_id": "q", "reason": "x", "attempts": {attempts}}}\n'
-    (tmp_path / "failures.jsonl").write_text(line)
-    with pytest.raises(DataError, match="not a failure record"):
-        FailureFile(tmp_path)
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with pytest.raises(DataError, match="No locks available"), in_turn(tmp_path, "index"):
+        pass

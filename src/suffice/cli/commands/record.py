@@ -61,7 +61,8 @@ from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
 from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.trace.durable import Shard, failures_file
+from suffice.trace.durable import Shard
+from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import sampled_ids
 
@@ -69,9 +70,8 @@ from suffice.trace.rounds.records import sampled_ids
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Runs every question of a data set to the full budget and keeps each round. "
-        "Resumable: run the same command again and it goes on where it stopped, and tries failed "
-        "questions anew."
+        "Runs every question of a data set to the full budget and keeps each round. Resumable: the same "
+        "command goes on where it stopped, and tries failed questions anew."
     )
     parser.add_argument(
         "--dataset",
@@ -352,8 +352,8 @@ def show_summary(
         put(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
         put(f" ({summary.recorded} {done} now, {summary.before} before)")
     if summary.failed:
-        journal = failures_file(Path(arguments.out), arguments.shard).name
-        say(f"{summary.failed} questions failed, see {journal}; run again to retry them")
+        why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(arguments.out)).items()]
+        say(f"{summary.failed} questions failed ({'; '.join(why[:3])}); run again to retry them")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return INTERRUPTED

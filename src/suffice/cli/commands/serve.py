@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from suffice.errors import StorageError, UsageError
 from suffice.serve.settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
-    from suffice.serve.events import Observer
     from suffice.serve.service import Ground, Service
     from suffice.trace.rounds.records import Passage
 
@@ -65,39 +64,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, load, check, listen."""
-    for module in ("starlette", "uvicorn", "prometheus_client"):
+    for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="suffice serve")
     settings = settings_of_arguments(arguments)
     if arguments.new_token is not None:
         put(_made_token(settings, arguments.new_token))
         return 0
-    from suffice.serve.operation import Surroundings
+    from suffice.serve.operation import Operation, check
 
-    surroundings = Surroundings(settings)
-    service = open_service(settings, surroundings.observers)
+    door = check(settings)
+    service = open_service(settings)
     if arguments.check:
         _tell_check(settings, service, as_json=arguments.json)
         service.close()
         return 0
     from suffice.serve.app import make_app
-    from suffice.web.run import run as serve
+    from suffice.serve.listen import run as serve
 
-    surroundings.attach(service)
+    operation = Operation(settings, service, door)
     for name, served in service.policies.items():
         say(f"suffice/{name}: {served.file.policy.facts.summary}")
         for note in served.notes:
             say(f"  {note}")
     if service.ground is None:
         say(DECIDES_ONLY)
-    app = make_app(
-        service,
-        routes=surroundings.routes,
-        middleware=surroundings.middleware,
-        loops=settings.loops,
-        beside=surroundings.running,
-    )
-    hooks = surroundings.hooks(lambda address: put(f"listening at {address}/v1"))
-    serve(app, surroundings.listening, hooks)
+    app = make_app(service, routers=operation.routers, door=door, beside=operation.running)
+    hooks = operation.hooks(lambda address: put(f"listening at {address}/v1"))
+    serve(app, operation.listening, hooks)
     service.close()  # where a second signal left no time for it
     rounds, questions, why = service.lost
     if questions:
@@ -110,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _made_token(settings: ServeSettings, name: str) -> str:
     """A new token, whose hash is kept."""
-    from suffice.web.guard import new_token
+    from suffice.serve.guard import new_token
 
     if settings.security.tokens is None:
         raise UsageError(
@@ -148,7 +141,7 @@ def _named(arguments: argparse.Namespace) -> dict[str, str]:
     return named
 
 
-def open_service(settings: ServeSettings, observers: Sequence[Observer] = ()) -> Service:
+def open_service(settings: ServeSettings) -> Service:
     """The service that settings describe, with everything it needs loaded."""
     from suffice.serve.service import Service
 
@@ -159,7 +152,7 @@ def open_service(settings: ServeSettings, observers: Sequence[Observer] = ()) ->
         explore=settings.record.explore,
         texts=settings.record.texts,
         limits=settings.limits,
-        observers=observers,
+        loops=settings.loops,
     )
 
 
@@ -237,11 +230,7 @@ def _ground(settings: ServeSettings) -> Ground:
             make = IndexMaker(encoder=retrieval.encoder)
             retriever = corpus_retriever(passages, retrieval, make, folder)
     return Ground(
-        model=model,
-        retriever=retriever,
-        settings=asking,
-        retrieval=retrieval,
-        encoder=encoder,
+        model=model, retriever=retriever, settings=asking, retrieval=retrieval, encoder=encoder
     )
 
 

@@ -72,18 +72,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the record until an interrupt, or write it as files."""
     purpose = "suffice view"
-    require("starlette", purpose=purpose, extra="view")
+    require("fastapi", purpose=purpose, extra="view")
     require("uvicorn", purpose=purpose, extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
+    from suffice.serve.listen import Hooks, Listening
+    from suffice.serve.listen import run as listen
     from suffice.trace.postgres import as_place
     from suffice.trace.reader import parquet_files
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
     from suffice.view.first import first_questions
-    from suffice.web.run import Hooks, Listening
-    from suffice.web.run import run as listen
 
     settings = ViewSettings(
         policies=tuple(arguments.policy),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from suffice.datasets.files import Row, no_column, open_table, parse_column_map
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
+from suffice.trace.recording import live_store
 from suffice.trace.rounds.copying import Copy, Source, Written
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
-from suffice.trace.store import Store, store_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ def label_traces(
     UsageError
         For a column map of a file that has none, or a place that is taken.
     """
-    store = store_at(source)
+    store = live_store(source)
     if out is not None:
         check_free(Path(out))
     elif store is None or replace:
@@ -113,7 +113,7 @@ def label_traces(
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
-                Store(store).label(label)
+                store.label(label)
         return read.as_written(notes)
     step = {
         "by": "label",

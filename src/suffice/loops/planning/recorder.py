@@ -47,8 +47,8 @@ def record_plans(
 ) -> RecordSummary:
     """Record every run that ``out`` does not hold yet.
 
-    Each finished run is durable before the next is reported. One that fails is stored in
-    ``failures.jsonl`` and tried again by the next recording, after the others. An interrupt lets the steps
+    Each finished run is in a database before the next is reported, and in Parquet when the recording ends.
+    One that fails is kept with its reason and tried again by the next recording. An interrupt lets the steps
     under way end, keeps the runs that are finished, and returns with ``interrupted``.
     """
     keys = [job.key for job in jobs]

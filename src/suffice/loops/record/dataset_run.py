@@ -36,7 +36,7 @@ from suffice.signals.asking.meaning_clusters import clustering_stated
 from suffice.trace.durable import Shard, in_turn
 from suffice.trace.rounds.derive import assign_splits
 from suffice.trace.rounds.records import Gold, Passage
-from suffice.trace.rounds.writer import check_goes_on
+from suffice.trace.rounds.writer import check_settings
 from suffice.trace.units import keys_of
 
 CorpusKind = Literal["own", "pooled", "files", "retriever"]
@@ -203,7 +203,7 @@ def _check_goes_on(
 ) -> None:
     """Refuse other settings than ``out`` was recorded with; of another corpus, say what changed."""
     try:
-        check_goes_on(out, run=run, may_differ=_MAY_DIFFER)
+        check_settings(out, run=run, may_differ=_MAY_DIFFER)
     except UsageError as error:
         changed = pool_changes(passages, recording.retrieval, _index_folder(out))
         if changed is not None:

@@ -52,9 +52,9 @@ def record(
 
     Notes
     -----
-    Each finished question is durable before the next is reported. A question that fails is stored in
-    ``failures.jsonl`` beside the shards and tried again by the next run, after the others. An interrupt
-    lets the rounds under way end, keeps what is finished and returns with ``interrupted``.
+    Each finished question is in a database before the next is reported, and in Parquet when the recording
+    ends. A question that fails is kept with its reason and tried again by the next run, after the others. An
+    interrupt lets the rounds under way end, keeps what is finished and returns with ``interrupted``.
 
     A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
     a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.

@@ -15,7 +15,8 @@ from suffice.concurrency import (
     side_by_side,
 )
 from suffice.errors import BackendError, DataError, StorageError
-from suffice.trace.writer import RecordKey, StoredRecord, TraceWriter
+from suffice.trace.recording import RecordWriter, StoredRecord
+from suffice.trace.writer import RecordKey
 
 # a backend whose calls nobody counts is taken to be down after so many failures in a row before the first
 # success, or so many for each worker with the very same reason
@@ -104,15 +105,14 @@ class Recorder(Protocol[_Task_contra, _Record_co]):
 def record_all(
     tasks: Sequence[_Task],
     recorder: Recorder[_Task, _Record],
-    writer: TraceWriter[_Record],
+    writer: RecordWriter[_Record],
     settings: SessionSettings,
 ) -> RecordSummary:
     """Record every task that the writer does not hold yet.
 
-    Each finished record is durable before the next is reported. What fails is stored in
-    ``failures.jsonl`` beside the shards; what failed in passing is tried up to three times more when the
-    others have ended, everything else by the next run, after the others. An interrupt lets what is under
-    way end, keeps what is finished and returns with ``interrupted``.
+    Each finished record is durable before the next is reported. What failed in passing is tried up to three
+    times more when the others have ended, everything else that failed by the next run. An interrupt lets what
+    is under way end, keeps what is finished and returns with ``interrupted``.
     """
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down
@@ -152,7 +152,7 @@ class _Session(Generic[_Task, _Record]):
     def __init__(
         self,
         recorder: Recorder[_Task, _Record],
-        writer: TraceWriter[_Record],
+        writer: RecordWriter[_Record],
         planned: int,
         settings: SessionSettings,
     ) -> None:
@@ -204,7 +204,7 @@ class _Session(Generic[_Task, _Record]):
         self, results: Sequence[tuple[_Task, _Made | _Failure | None]], *, broken: bool
     ) -> None:
         stored = [(task, result) for task, result in results if isinstance(result, _Made)]
-        self._writer.add_stored([made.stored for _, made in stored])
+        self._writer.add([made.stored for _, made in stored])
         if self._kept is not None:
             self._kept.drop(key for _, made in stored for key in made.keys)
         self.finished += len(stored)

@@ -26,12 +26,20 @@ from suffice.trace.plans.schema import (
 )
 from suffice.trace.reader import (
     StoredFile,
-    count_failures,
     first_error,
     nothing_read,
     parquet_files,
+    stated_version,
 )
-from suffice.trace.writer import Recorded, TraceWriter, write_set
+from suffice.trace.recording import (
+    Recorded,
+    RecordWriter,
+    count_failures,
+    recorded_rows,
+    stores_at,
+)
+from suffice.trace.store import exported
+from suffice.trace.writer import write_set
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -66,7 +74,8 @@ def inspect_plans(path: str | Path) -> PlanSet:
     run: dict[str, Any] = {}
     misspelt: dict[str, str] = {}
     wanted = {column.name for column in PLAN_COLUMNS}
-    for file in parquet_files(root):
+    files = parquet_files(root)
+    for file in files:
         try:
             part = StoredFile.open(file, wanted, PLANS)
             table = part.read()
@@ -76,6 +85,13 @@ def inspect_plans(path: str | Path) -> PlanSet:
         run = run or part.run
         misspelt.update(dict.fromkeys(part.remarks, str(file)))
         rows.extend(_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
+    after = exported(files)
+    for store in stores_at(root):
+        for held in recorded_rows(store, after):
+            stated_version(held.table.schema.metadata or {}, store, PLANS)
+            run = run or dict(held.run)
+            content = enumerate(held.table.to_pylist())
+            rows.extend(_Row(row, str(store), index) for index, row in content)
     for text, name in misspelt.items():
         warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)
     records: list[PlanRecord] = []
@@ -204,15 +220,13 @@ def write_plans(
     write_set(PLAN_ROWS.table(records, run or {}), path)
 
 
-def plan_writer(
-    path: str | Path, *, run: Mapping[str, Any], shard_runs: int = 64
-) -> TraceWriter[PlanRecord]:
-    """A writer of finished runs; see :class:`suffice.trace.writer.TraceWriter`."""
-    return TraceWriter(PLAN_ROWS, path, run=run, recorded=_recorded, shard_records=shard_runs)
+def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:
+    """A writer of finished runs; see :class:`suffice.trace.recording.RecordWriter`."""
+    return RecordWriter(PLAN_ROWS, path, run=run, read=_recorded)
 
 
-def _recorded(root: Path) -> Recorded:
-    plans = inspect_plans(root)
+def _recorded(file: Path) -> Recorded:
+    plans = inspect_plans(file)
     if plans.skipped:
         raise first_error(plans.skipped)
     return Recorded(plans.run, frozenset(record.key for record in plans.records))

@@ -18,16 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError, UsageError
-from suffice.trace.durable import FailureFile, written_aside
+from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import parquet_writer
 from suffice.trace.reader import agreed, coerce_column
+from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import Labels
 from suffice.trace.rounds.reader import FILE, Part, inspect_traces
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import QUESTION_ROWS
-from suffice.trace.writer import shard_name
+from suffice.trace.writer import part_name
 
 ATTRIBUTES = ("dataset", "model", "pipeline")
 """What tells records apart: entries of a run document, or columns of one's own."""
@@ -204,11 +205,18 @@ class Copy:
 
     def _failures(self, root: Path) -> int:
         """Note there what the recorders of the sources could not finish."""
-        finished = {(name,) for source in self.sources for name in source.traces.question_ids}
-        there = FailureFile(root)
+        finished = {name for source in self.sources for name in source.traces.question_ids}
+        failed: dict[str, tuple[str, int]] = {}
         for source in self.sources:
-            there.take_over(FailureFile(Path(source.name)), finished)
-        return len(there.keys)
+            failed = failures_of(Path(source.name)) | failed
+        lines = [
+            json.dumps({"question_id": name, "reason": reason, "attempts": attempts})
+            for name, (reason, attempts) in failed.items()
+            if name not in finished
+        ]
+        if lines:
+            replace_file(failures_file(root), "".join(f"{line}\n" for line in lines).encode())
+        return len(lines)
 
     def _notes(
         self, runs: Sequence[Mapping[str, Any]], questions: int, splits: Mapping[str, int]
@@ -310,7 +318,7 @@ def _writer(
     numbers = count()
 
     def put(table: pa.Table) -> None:
-        with parquet_writer(aside / shard_name(next(numbers)), table.schema) as sink:
+        with parquet_writer(aside / part_name(next(numbers)), table.schema) as sink:
             sink.write_table(table)
 
     yield put

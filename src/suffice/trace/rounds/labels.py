@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.reader import coerce_column
+from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import MOST_INT16, items, score_of
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.store import Store, store_at
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
@@ -314,8 +314,8 @@ def labels_beside(root: Path, table: pa.Table) -> LabelFile:
 
     A last line that was cut off while it was written is left out, with a remark.
     """
-    store = store_at(root)
-    read = _read(root) if store is None else LabelFile(Labels.of(Store(store).labels()[0]))
+    store = live_store(root)
+    read = _read(root) if store is None else LabelFile(Labels.of(store.labels()[0]))
     if not read.labels:
         return read
     ids = frozenset(table.column("question_id").unique().to_pylist())

@@ -23,11 +23,18 @@ from suffice.trace.reader import (
     EXAMPLE,
     StoredFile,
     agreed,
-    count_failures,
     first_error,
     nothing_read,
     parquet_files,
     plain_column,
+    stated_version,
+)
+from suffice.trace.recording import (
+    RecordedRows,
+    count_failures,
+    is_exported,
+    recorded_rows,
+    stores_at,
 )
 from suffice.trace.rounds.checks import (
     CHECKED_WITH,
@@ -40,7 +47,7 @@ from suffice.trace.rounds.checks import (
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.store import Store, StoredRun, exported, store_at
+from suffice.trace.store import Store, StoredRun, exported
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
@@ -178,15 +185,17 @@ def _opened(
 
     ``None``: it is read whole, since it is small, or in a store, or labels lie beside its files.
     """
-    if store_at(root) is not None or (root.is_dir() and (root / LABELS_FILE).exists()):
+    listed = parquet_files(root)
+    stored = not listed or not is_exported(root, listed)
+    if stored or (root.is_dir() and (root / LABELS_FILE).exists()):
         return None
-    sizes = [_size(file) for file in parquet_files(root)]
+    sizes = [_size(file) for file in listed]
     small = sum(n_bytes for n_bytes, _ in sizes) <= above and sum(n for _, n in sizes) <= _MANY_ROWS
     if small:
         return None
     files: list[StoredFile] = []
     errors: list[DataError] = []
-    for file in parquet_files(root):
+    for file in listed:
         try:
             files.append(StoredFile.open(file, wanted, QUESTIONS))
         except DataError as error:
@@ -376,13 +385,9 @@ def inspect_traces(
     remarks: dict[str, str] = {}
     seen = LoopsSeen()
     wanted = _Wanted(columns, keep_unknown)
-    sources: list[Path | StoredRun] = [*parquet_files(root)]
-    if (store := store_at(root)) is not None:
-        sources += [run for run in Store(store).runs(exported(store.parent)) if run.records]
-    for source in sources:
-        file = source if isinstance(source, Path) else store or root
+    for file, source in _sources(root):
         try:
-            read = _of_file(source, wanted) if isinstance(source, Path) else _of_run(source, wanted)
+            read = _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
         except DataError as error:
             errors.append(error)
             continue
@@ -395,7 +400,7 @@ def inspect_traces(
         seen.add(file.name, read.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         part = _part_of(file, read)
-        if isinstance(source, StoredRun):
+        if source is not None:
             part = replace(part, held=table)
         parts.append(part)
         rows += table.num_rows
@@ -457,17 +462,26 @@ def _of_file(file: Path, wanted: _Wanted) -> _Read:
     )
 
 
-def _of_run(run: StoredRun, wanted: _Wanted) -> _Read:
-    rows = [row for record in run.records for row in record_to_rows(record)]
-    table = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow)
+def _sources(root: Path) -> Iterator[tuple[Path, StoredRun | RecordedRows | None]]:
+    """The Parquet files of a set, and what its stores hold besides; what is exported meanwhile comes once."""
+    files = parquet_files(root)
+    yield from ((file, None) for file in files)
+    after = exported(files)
+    for store in stores_at(root):
+        yield from ((store, run) for run in Store(store).runs(after) if run.records)
+        yield from ((store, rows) for rows in recorded_rows(store, after))
+
+
+def _of_run(file: Path, run: StoredRun | RecordedRows, wanted: _Wanted) -> _Read:
+    version = QUESTIONS.version
+    if isinstance(run, StoredRun):
+        rows = [row for record in run.records for row in record_to_rows(record)]
+        table, document = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow), run.document
+    else:
+        table, document = run.table, run.run
+        version = stated_version(table.schema.metadata or {}, file, QUESTIONS)
     table = table.select([name for name in table.column_names if name in wanted])
-    return _Read(
-        table=table,
-        run=run.document,
-        version=QUESTIONS.version,
-        remarks=(),
-        stored=table.schema,
-    )
+    return _Read(table=table, run=document, version=version, remarks=(), stored=table.schema)
 
 
 def _part_of(file: Path, read: _Read) -> Part:

@@ -8,23 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.errors import DataError
-from suffice.trace.durable import Shard, written_aside
+from suffice.errors import DataError, UsageError
+from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
+from suffice.trace.recording import (
+    Recorded,
+    RecordWriter,
+    check_goes_on,
+    recorded_before,
+    stores_at,
+)
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.writer import (
-    Recorded,
-    RowSet,
-    TraceWriter,
-    add_part,
-    recorded_before,
-    write_set,
-    write_table,
-)
+from suffice.trace.writer import RowSet, part_name, write_set, write_table
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""
@@ -69,7 +68,21 @@ def write_traces(
     """
     rows = records_to_table(records, run)
     _check_rows(rows)
-    add_part(QUESTION_ROWS, rows, path, _recorded)
+    root = Path(path)
+    if root.suffix == ".parquet":
+        write_table(rows, root)
+        return
+    with in_turn(root, "write"):
+        if any(root.glob("*.parquet")) or stores_at(root):
+            there = set(inspect_traces(root, columns=()).valid(skip_invalid=False).question_ids)
+            if repeated := sorted(there & {*rows.column("question_id").to_pylist()}):
+                raise UsageError(
+                    f"{root} holds {len(repeated)} of these questions already, the first {repeated[0]!r}; "
+                    "nothing was written: leave them out, or write to another place"
+                )
+        parts = [file.stem.removeprefix("part-") for file in root.glob("part-*.parquet")]
+        numbers = [int(part) for part in parts if part.isdecimal()]
+        write_table(rows, root / part_name(max(numbers, default=-1) + 1))
 
 
 def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, Any]) -> None:
@@ -108,33 +121,31 @@ def question_writer(
     *,
     run: Mapping[str, Any],
     may_differ: frozenset[str] = frozenset({"version"}),
-    shard_questions: int = 64,
     kind: RowSet[Any] = QUESTION_ROWS,
     shard: Shard | None = None,
-) -> TraceWriter[Any]:
-    """A writer of finished questions; see :class:`suffice.trace.writer.TraceWriter`.
+) -> RecordWriter[Any]:
+    """A writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`.
 
-    The run document of a shard's files says which it is; a recording may go on in other shards.
+    The run document of a shard says which it is; a recording may go on in other shards.
     """
     own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
-    return TraceWriter(
+    return RecordWriter(
         kind,
         path,
         run={name: run[name] for name in run.keys() - _OF_SHARDS} | own,
-        recorded=_recorded,
+        read=_recorded,
         may_differ=may_differ | _OF_SHARDS,
-        shard_records=shard_questions,
         shard=shard,
     )
 
 
-def check_goes_on(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
+def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
     """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun."""
-    recorded_before(Path(path), _recorded, run=run, may_differ=may_differ | _OF_SHARDS)
+    root = Path(path)
+    before = recorded_before(root, _recorded)
+    check_goes_on(root, before, run, may_differ=may_differ | _OF_SHARDS)
 
 
-def _recorded(root: Path) -> Recorded:
-    inspection = inspect_traces(root, columns=())
-    traces = inspection.valid(skip_invalid=False)
-    keys = frozenset((name,) for name in traces.question_ids)
-    return Recorded(traces.origin.run, keys, [part.run for part in inspection.parts])
+def _recorded(file: Path) -> Recorded:
+    traces = inspect_traces(file, columns=()).valid(skip_invalid=False)
+    return Recorded(traces.origin.run, frozenset((name,) for name in traces.question_ids))

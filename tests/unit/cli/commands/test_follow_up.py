@@ -18,6 +18,7 @@ from suffice.cli.commands import ask, record
 from suffice.cli.main import main
 from suffice.llm.cache import CachedModel
 from suffice.testing.models import ScriptedModel
+from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
@@ -186,7 +187,8 @@ def test_a_killed_recording_goes_on_to_the_same_rows(tmp_path: Path) -> None:
 
 def shards(out: Path) -> set[tuple[str, int]]:
     """What is stored, as it changes."""
-    return {(each.name, each.stat().st_ino) for each in out.glob("*.parquet")}
+    stores = stores_at(out)
+    return {(rows.token, rows.number) for store in stores for rows in recorded_rows(store)}
 
 
 # --- ask --------------------------------------------------------------------------------------------

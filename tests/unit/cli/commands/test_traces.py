@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.builders import keep
 from tests.commands import refused, run
 
 from suffice.cli.main import main
@@ -41,7 +42,7 @@ def test_validate_checks_a_trace_of_questions(
 
 def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with plan_writer(tmp_path / "p", run={}) as writer:
-        writer.add([make_plan("a"), make_plan("b", ("EXECUTE",))])
+        keep(writer, [make_plan("a"), make_plan("b", ("EXECUTE",))])
         writer.fail(("c", "gate", None, 0), "no reply")
     assert main(["traces", "validate", str(tmp_path / "p")]) == 0
     file = write_rows(tmp_path / "bad.parquet", stated={PLANS.key: b"1"}, action="WAIT")

@@ -19,6 +19,7 @@ from suffice.loops.record.probe import (
 )
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.durable import Shard
+from suffice.trace.recording import failures_of
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.writer import write_traces
@@ -185,7 +186,7 @@ def test_a_second_run_asks_what_is_left_and_failures_again(source: Path, tmp_pat
     assert probe_traces(source, out, some, settings).failed == 1
     whole = ScriptedModel(reply)
     assert probe_traces(source, out, whole, settings).recorded == 1
-    assert not (out / "failures.jsonl").read_text()
+    assert not failures_of(out)
     again = ScriptedModel(reply)
     plans: list[ProbePlan] = []
     rest = ProbeSettings(missing_only=True)

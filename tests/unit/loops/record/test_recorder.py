@@ -19,9 +19,9 @@ from suffice.llm.translation import NoReply
 from suffice.loops.record.recorder import RecorderSettings, Task, record
 from suffice.loops.record.session import Progress, RecordSummary
 from suffice.protocols import Retriever
+from suffice.trace.recording import RecordWriter, StoredRecord, failures_of
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
-from suffice.trace.writer import StoredRecord, TraceWriter
 
 
 class Nothing:
@@ -79,9 +79,8 @@ def recorded(
     return record(tasks(count), pipeline, out, settings)
 
 
-def failures(out: Path) -> list[dict[str, Any]]:
-    file = out / "failures.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+def failures(out: Path) -> dict[str, tuple[str, int]]:
+    return failures_of(out)
 
 
 @pytest.fixture(params=["folder", "single.parquet"])
@@ -137,38 +136,32 @@ def test_a_second_run_goes_on_where_the_first_stopped(out: Path) -> None:
 def test_failures_are_recorded_tried_again_and_cleared(tmp_path: Path) -> None:
     summary = recorded(tmp_path, Scripted("q01", "q04"))
     assert (summary.recorded, summary.failed) == (4, 2)
-    lines = sorted(failures(tmp_path), key=lambda line: str(line["question_id"]))
-    assert lines == [
-        {"question_id": "q01", "reason": "no reply for q01", "attempts": 1},
-        {"question_id": "q04", "reason": "no reply for q04", "attempts": 1},
-    ]
+    assert failures(tmp_path) == {"q01": ("no reply for q01", 1), "q04": ("no reply for q04", 1)}
     assert read_traces(tmp_path).origin.failures == 2
     again = Scripted("q04")
     assert recorded(tmp_path, again) == RecordSummary(recorded=1, before=4, failed=1)
     assert sorted(again.asked) == ["q01", "q04"]
-    assert failures(tmp_path) == [
-        {"question_id": "q04", "reason": "no reply for q04", "attempts": 2}
-    ]
+    assert failures(tmp_path) == {"q04": ("no reply for q04", 2)}
     assert recorded(tmp_path, Scripted()) == RecordSummary(recorded=1, before=5, failed=0)
-    assert failures(tmp_path) == []
+    assert not failures(tmp_path)
     assert list(read_traces(tmp_path).question_ids) == ids(6)
 
 
 def test_a_single_file_keeps_its_failures_beside_it(tmp_path: Path) -> None:
     recorded(tmp_path / "t.parquet", Scripted("q02"))
-    (line,) = (tmp_path / "t.failures.jsonl").read_text().splitlines()
-    assert json.loads(line)["question_id"] == "q02"
-    assert read_traces(tmp_path / "t.parquet").n_questions == 5
+    assert list(failures(tmp_path / "t.parquet")) == ["q02"]
+    traces = read_traces(tmp_path / "t.parquet")
+    assert (traces.n_questions, traces.origin.failures) == (5, 1)
 
 
-def test_a_failure_whose_question_was_recorded_after_all_is_cleared(tmp_path: Path) -> None:
-    """A kill may fall between writing the rows and clearing the failure."""
+def test_failures_of_an_earlier_version_are_taken_over(tmp_path: Path) -> None:
     recorded(tmp_path, Scripted(), count=3)
     line = {"question_id": "q01", "reason": "old", "attempts": 3}
     other = {"question_id": "elsewhere", "reason": "kept", "attempts": 1}
     (tmp_path / "failures.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(other)}\n")
     recorded(tmp_path, Scripted(), count=3)
-    assert failures(tmp_path) == [other]
+    assert failures(tmp_path) == {"elsewhere": ("kept", 1)}
+    assert not (tmp_path / "failures.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +191,7 @@ def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:
     assert len(failures(tmp_path)) == 5
     # the backend is back
     assert recorded(tmp_path, Scripted(), count=40).recorded == 40
-    assert failures(tmp_path) == []
+    assert not failures(tmp_path)
 
 
 def test_one_success_keeps_it_going(tmp_path: Path) -> None:
@@ -225,7 +218,7 @@ def test_a_refused_question_fails_alone(tmp_path: Path, kind: type[SufficeError]
     reason = "answered 400: prompt is too long: 208310 tokens > 200000 maximum"
     summary = recorded(tmp_path, Refusing({"q02": kind(reason)}))
     assert (summary.recorded, summary.failed) == (5, 1)
-    assert failures(tmp_path) == [{"question_id": "q02", "reason": reason, "attempts": 1}]
+    assert failures(tmp_path) == {"q02": (reason, 1)}
 
 
 @pytest.mark.parametrize(
@@ -242,7 +235,7 @@ def test_what_would_meet_every_question_ends_it_at_once(
     with pytest.raises(kind, match=reason):
         recorded(tmp_path, wrong, count=40, concurrency=1)
     assert len(wrong.asked) <= 4
-    assert failures(tmp_path) == []
+    assert not failures(tmp_path)
     assert list(read_traces(tmp_path).question_ids) == ["q00", "q01"]
 
 
@@ -259,7 +252,7 @@ def test_questions_that_always_fail_do_not_keep_the_others_from_being_asked(
     summary = recorded(tmp_path, more, count=12, concurrency=1)
     assert (summary.recorded, summary.failed) == (5, 6)
     assert sorted(more.asked[:5]) == [f"q{n:02d}" for n in range(7, 12)]
-    assert {each["attempts"] for each in failures(tmp_path)} == {2, 3}
+    assert {attempts for _, attempts in failures(tmp_path).values()} == {2, 3}
 
 
 class Counted(Scripted):
@@ -288,7 +281,7 @@ def test_what_fails_in_passing_is_tried_again_in_the_same_run(tmp_path: Path) ->
     one_in_five_fails = Counted(lambda before: before % 5 == 4)
     assert counted(tmp_path, one_in_five_fails, 30).whole
     assert len(one_in_five_fails.asked) == 30 + 6 + 1
-    assert failures(tmp_path) == []
+    assert not failures(tmp_path)
 
 
 def test_it_tries_three_times_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +289,7 @@ def test_it_tries_three_times_more(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     one_works = Counted(lambda before: before != 1)
     assert counted(tmp_path, one_works, 3) == RecordSummary(recorded=1, before=0, failed=2)
     assert len(one_works.asked) == 3 + 3 * 2
-    assert [line["attempts"] for line in failures(tmp_path)] == [4, 4]
+    assert [attempts for _, attempts in failures(tmp_path).values()] == [4, 4]
 
 
 def test_it_gives_up_when_no_call_works(tmp_path: Path) -> None:
@@ -335,10 +328,10 @@ def test_a_question_that_no_file_can_hold_fails_alone(tmp_path: Path) -> None:
 
     summary = recorded(tmp_path, Broken())
     assert (summary.recorded, summary.failed) == (5, 1)
-    assert "column answer" in failures(tmp_path)[0]["reason"]
+    assert "column answer" in failures(tmp_path)["q02"][0]
 
 
-def test_a_reason_with_broken_text_is_still_a_line(tmp_path: Path) -> None:
+def test_a_reason_with_broken_text_is_kept(tmp_path: Path) -> None:
     class Broken(Scripted):
         def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
             if question.id == "q02":
@@ -346,7 +339,7 @@ def test_a_reason_with_broken_text_is_still_a_line(tmp_path: Path) -> None:
             yield Round(answer="fine")
 
     assert recorded(tmp_path, Broken()).failed == 1
-    assert failures(tmp_path)[0]["reason"] == "the server said \ud83d"
+    assert failures(tmp_path)["q02"][0] == "the server said \\ud83d"
 
 
 def test_a_question_without_rounds_is_a_failure(tmp_path: Path) -> None:
@@ -356,7 +349,7 @@ def test_a_question_without_rounds_is_a_failure(tmp_path: Path) -> None:
                 yield Round(answer="x")
 
     assert recorded(tmp_path, Empty()).failed == 1
-    assert failures(tmp_path)[0]["reason"] == "the retriever returned no passage"
+    assert failures(tmp_path)["q03"][0] == "the retriever returned no passage"
 
 
 # --- what may not be mixed -----------------------------------------------------------------------
@@ -411,7 +404,7 @@ def test_questions_need_ids_of_their_own(tmp_path: Path, names: list[str], says:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written.*choose another --out"):
+    with pytest.raises(StorageError, match=r"cannot be written.*choose another --out"):
         recorded(tmp_path / "file" / "sub", Scripted())
 
 
@@ -435,19 +428,19 @@ def test_an_interrupt_during_a_write_does_not_lose_it(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write goes on in its own thread while the interrupted one waits for it."""
-    plain_add = TraceWriter.add_stored
+    plain_add = RecordWriter.add
     main = threading.main_thread().ident
     assert main is not None
     interrupted: list[str] = []
 
-    def slow_add(self: TraceWriter[QuestionRecord], records: Sequence[StoredRecord]) -> None:
+    def slow_add(self: RecordWriter[QuestionRecord], records: Sequence[StoredRecord]) -> None:
         if records and not interrupted:
-            interrupted.append(str(records[0].key[0]))
+            interrupted.append(str(records[0][0][0]))
             signal.pthread_kill(main, signal.SIGINT)
             time.sleep(0.05)
         plain_add(self, records)
 
-    monkeypatch.setattr(TraceWriter, "add_stored", slow_add)
+    monkeypatch.setattr(RecordWriter, "add", slow_add)
     summary = recorded(out, Scripted(), count=8, concurrency=1)
     assert summary.interrupted
     found = read_traces(out).question_ids

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders import keep
 from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
@@ -59,10 +60,10 @@ def with_own_column(file: Path, name: str, values: Any) -> None:
 def folder(tmp_path: Path) -> Path:
     """Two parts of a recording of five questions, with a column of one's own and a failure."""
     root = tmp_path / "recorded"
-    with question_writer(root, run={"model": "m", "rounds": 3}, shard_questions=3) as writer:
-        writer.add(records("q", 5)[:3])
-        writer.add(records("q", 5)[3:])
-        writer.fail(("q99",), "no reply")
+    for some in (records("q", 5)[:3], records("q", 5)[3:]):
+        with question_writer(root, run={"model": "m", "rounds": 3}) as writer:
+            keep(writer, some)
+            writer.fail(("q99",), "no reply")
     for file in root.glob("*.parquet"):
         with_own_column(file, "mine", {"note": 1})
     return root
@@ -269,7 +270,7 @@ def test_nothing_left(
 
 # --- whole or not at all ------------------------------------------------------------------------------
 def test_a_place_that_is_taken_is_left_as_it_is(folder: Path, tmp_path: Path) -> None:
-    for out in (folder, folder / "part-00000.parquet"):
+    for out in (folder, next(folder.glob("*.parquet"))):
         with pytest.raises(UsageError, match="exists already; choose another --out"):
             split_traces(folder, out)
     with pytest.raises(UsageError, match="would become a part of"):

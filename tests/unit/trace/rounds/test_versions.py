@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.builders import keep
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
@@ -119,7 +120,7 @@ def test_a_null_answer_of_version_1_is_refused(tmp_path: Path) -> None:
 def test_a_recorder_goes_on_beside_a_file_of_version_1(tmp_path: Path) -> None:
     shutil.copy(V1, tmp_path / "part-00000.parquet")
     with question_writer(tmp_path, run=read_traces(V1).origin.run) as writer:
-        writer.add([replace(make_record("c", ["x"]), stopped_by="end")])
+        keep(writer, [replace(make_record("c", ["x"]), stopped_by="end")])
     assert [record.stopped_by for record in read_traces(tmp_path).records()] == [None, None, "end"]
 
 
@@ -130,7 +131,7 @@ def test_a_recorder_leaves_a_single_file_of_version_1_as_it_is(tmp_path: Path) -
         pytest.raises(DataError, match="choose another --out"),
         question_writer(file, run=read_traces(V1).origin.run) as writer,
     ):
-        writer.add([make_record("c", ["x"])])
+        keep(writer, [make_record("c", ["x"])])
     assert file.read_bytes() == before
 
 

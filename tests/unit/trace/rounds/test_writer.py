@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import math
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record, question_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.writer import (
-    question_writer,
     records_to_table,
     write_trace_set,
     write_traces,
@@ -191,128 +188,17 @@ def test_pandas_reads_our_files(rich: Path) -> None:
     assert dict(frame["signals"][0]) == {"x": 0.5}
 
 
-# --- shards ---------------------------------------------------------------------------------------
 def record_of(number: int) -> QuestionRecord:
     return make_record(f"q{number:03d}", ["Oslo", "Rome"])
 
 
-def shards(folder: Path) -> dict[str, int]:
-    return {
-        file.name: len(pq.read_table(file).column("question_id").unique())
-        for file in sorted(folder.glob("*.parquet"))
-    }
-
-
-def test_a_writer_fills_shards_and_resumes_the_last(tmp_path: Path) -> None:
-    writer = question_writer(tmp_path, run={"a": 1}, shard_questions=3)
-    for number in range(4):
-        writer.add([record_of(number)])
-        assert read_traces(tmp_path).n_questions == number + 1
-    assert shards(tmp_path) == {"part-00000.parquet": 3, "part-00001.parquet": 1}
-    writer.close()
-    again = question_writer(tmp_path, run={"a": 1}, shard_questions=3)
-    again.add([record_of(4)])
-    again.add([])
-    again.add([record_of(5)])
-    assert list(shards(tmp_path).values()) == [3, 3]
-    again.close()
-    third = question_writer(tmp_path, run={"a": 1}, shard_questions=3)
-    third.add([record_of(6)])
-    assert list(shards(tmp_path).values()) == [3, 3, 1]
-    third.add([record_of(number) for number in (7, 8, 9)])
-    third.add([record_of(10)])
-    assert list(shards(tmp_path).values()) == [3, 3, 4, 1]
-    third.close()
-    traces = read_traces(tmp_path)
-    assert traces.question_ids == tuple(f"q{n:03d}" for n in range(11))
-    assert traces.origin.run == {"a": 1}
-    assert list(traces.records()) == [record_of(n) for n in range(11)]
-
-
-def test_a_single_file_grows(tmp_path: Path) -> None:
-    file = tmp_path / "sub" / "t.parquet"
-    for number in (1, 0):
-        with question_writer(file, run={}) as writer:
-            writer.add([record_of(number)])
-    assert read_traces(file).question_ids == ("q000", "q001")
-    assert [each.name for each in file.parent.glob("*.parquet")] == ["t.parquet"]
-
-
-def test_shards_of_another_shape_are_left_alone(tmp_path: Path) -> None:
-    write_traces([record_of(0)], tmp_path)
-    file = tmp_path / "part-00000.parquet"
-    pq.write_table(pq.read_table(file).drop_columns(["latency_s"]), file)
-    before = file.read_bytes()
-    with question_writer(tmp_path, run={}) as writer:
-        writer.add([record_of(1)])
-    assert file.read_bytes() == before
-    assert read_traces(tmp_path).n_questions == 2
-    with pytest.raises(DataError, match="not written by this recorder"):
-        question_writer(file, run={})
-
-
-def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
-    (tmp_path / ".part-00000.parquet.4242.tmp").write_bytes(b"half")
-    (tmp_path / ".t.parquet.4242.tmp").write_bytes(b"half")
-    (tmp_path / "mine.tmp").write_text("kept")
-    question_writer(tmp_path / "t.parquet", run={}).close()
-    assert sorted(each.name for each in tmp_path.glob("*tmp")) == [
-        ".part-00000.parquet.4242.tmp",
-        "mine.tmp",
-    ]
-    question_writer(tmp_path, run={}).close()
-    assert [each.name for each in tmp_path.glob("*tmp")] == ["mine.tmp"]
-
-
-def full(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
-def test_a_full_disk_loses_nothing_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    writer = question_writer(tmp_path, run={}, shard_questions=2)
-    for number in range(3):
-        writer.add([record_of(number)])
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with monkeypatch.context() as patched:
-        patched.setattr(call, full)
-        with pytest.raises(
-            BackendError, match=r"No space left on device.*kept.*run the same command"
-        ):
-            writer.add([record_of(3)])
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    writer.add([record_of(3)])  # room again
-    writer.close()
-    assert read_traces(tmp_path).n_questions == 4
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="choose another --out"):
-        question_writer(tmp_path / "file" / "sub", run={})
-
-
 # --- into a folder with traces ----------------------------------------------------------------------
 def test_a_second_set_is_added_and_nothing_is_overwritten(tmp_path: Path) -> None:
-    with question_writer(tmp_path, run={"m": 1}) as writer:
-        writer.add([record_of(0)])
-        writer.fail(("q002",), "no reply")
+    write_traces([record_of(0)], tmp_path)
     before = (tmp_path / "part-00000.parquet").read_bytes()
     write_traces([record_of(1), record_of(2)], tmp_path)
     assert (tmp_path / "part-00000.parquet").read_bytes() == before
-    traces = read_traces(tmp_path)
-    assert traces.question_ids == ("q000", "q001", "q002")
-    assert traces.origin.failures == 0
-
-
-def test_no_recording_goes_on_among_files_of_several_runs(tmp_path: Path) -> None:
-    question_writer(tmp_path, run={"m": 1}).add([record_of(0)])
-    write_traces([record_of(1)], tmp_path)
-    assert read_traces(tmp_path).origin.run == {}
-    with pytest.raises(UsageError, match=r"files of several runs.*suffice traces merge"):
-        question_writer(tmp_path, run={"m": 1})
+    assert read_traces(tmp_path).question_ids == ("q000", "q001", "q002")
 
 
 def test_questions_that_are_there_already_are_refused_before_writing(tmp_path: Path) -> None:
@@ -320,8 +206,6 @@ def test_questions_that_are_there_already_are_refused_before_writing(tmp_path: P
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     with pytest.raises(UsageError, match="holds 1 of these questions already, the first 'q001'"):
         write_traces([record_of(1), record_of(2)], tmp_path)
-    with question_writer(tmp_path, run={}), pytest.raises(UsageError, match="another recorder"):
-        write_traces([record_of(3)], tmp_path)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
-import hashlib
 import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffice.errors import UsageError
-from suffice.web.guard import OPEN_PATHS
-from suffice.web.replies import Refusal
+from suffice.serve.replies import Refusal, full
 
-_LOG = logging.getLogger("suffice.web")
+_LOG = logging.getLogger("suffice.serve")
 _MOST_HEAD_BYTES = 32 << 10
 _KEEP_ALIVE_S = 15
 _BACKLOG = 1024
@@ -32,7 +29,6 @@ _ACCEPTED = 64  # connections taken in at once, before one of them can be closed
 _FURTHER = 32  # connections beyond the limit, which are told so; health is answered on them
 _OTHER_FILES = 256  # that may be open: of models, the record, logs, and what is accepted
 _FEWEST = 32
-_QUIET_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +42,7 @@ class Listening:
     notice_s: float = 0.0
     end_s: float = 30.0
     poll_s: float = 2.0
+    access_log: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +74,12 @@ def open_at_once(wanted: int) -> int:
             f"{soft:,} files may be open here (ulimit -n); {_FEWEST + _FURTHER + _OTHER_FILES} are needed at "
             "least: type ulimit -n 4096, or LimitNOFILE=4096 in a unit of systemd"
         )
+    if allowed < wanted:
+        _LOG.warning(
+            "%d connections are served at once, not %d: few files may be open (ulimit -n)",
+            allowed,
+            wanted,
+        )
     return allowed
 
 
@@ -85,21 +88,14 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
 
     The application's lifespan ends after the last request, and closes what it records.
     """
-    most = open_at_once(listening.connections)
-    if most < listening.connections:
-        _LOG.warning(
-            "%d connections are served at once, not %d: few files may be open here (ulimit -n)",
-            most,
-            listening.connections,
-        )
-    own = {"head_s": listening.head_s, "most": most + _FURTHER, "waiting": {}}
+    own = {"head_s": listening.head_s, "most": listening.connections + _FURTHER, "waiting": {}}
     config = uvicorn.Config(
-        _AtOnce(app, most),
+        app,
         http=type("_Timed", (_Protocol,), own),
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,
+        access_log=listening.access_log,
         proxy_headers=False,
         server_header=False,
         backlog=_ACCEPTED,
@@ -107,57 +103,18 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
         timeout_graceful_shutdown=max(1, round(listening.end_s)),
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
-    with _bound(listening) as listener:
-        Server(config, listening, hooks or Hooks()).run(sockets=[listener])
-
-
-def _bound(listening: Listening) -> socket.socket:
-    """A socket of the address."""
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # asyncio sends small pieces at once only on sockets that say they are TCP's
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((listening.host, listening.port))
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise UsageError(
-            f"port {listening.port} of {listening.host} cannot be listened on ({error}); choose another with "
-            "--port N, 0 takes any that is free"
-        ) from error
-    return listener
-
-
-class _AtOnce:
-    """The application, for so many requests at once; health beyond them, too."""
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app = app
-        self._most = most
-        self._under_way = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
-        if self._under_way >= self._most:
-            await _full(self._most, "requests are under way").reply()(scope, receive, send)
-            return
-        self._under_way += 1
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            await self._app(scope, receive, send)
-        finally:
-            self._under_way -= 1
-
-
-def _full(most: int, what: str) -> Refusal:
-    return Refusal(
-        503,
-        f"{most:,} {what}, which is the limit; ask again later",
-        kind="server_error",
-        code="too_many_connections",
-        headers={"Retry-After": "1", "Connection": "close"},
-    )
+            listener.bind((listening.host, listening.port))
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"port {listening.port} of {listening.host} cannot be listened on ({error}); choose another "
+                "with --port N, 0 takes any that is free"
+            ) from error
+        Server(config, listening, hooks or Hooks()).run(sockets=[listener])
 
 
 class _Protocol(H11Protocol):
@@ -172,7 +129,7 @@ class _Protocol(H11Protocol):
         self._wait_for_head()
         if len(self.connections) > self.most:
             longest = next(iter(self.waiting))
-            longest._let_go(_full(self.most, "connections are open"))  # noqa: SLF001
+            longest._let_go(full(f"{self.most:,} connections are open, which is the limit"))  # noqa: SLF001
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -219,7 +176,8 @@ class Server(uvicorn.Server):
         self._listening = listening
         self._hooks = hooks
         self._reloading = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stamps = self._stamped()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -227,7 +185,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         taken: dict[int, Callable[[], None]] = {signal.SIGTERM: self.end, signal.SIGINT: self.end}
         if hasattr(signal, "SIGHUP"):
-            taken[signal.SIGHUP] = self.reload
+            taken[signal.SIGHUP] = lambda: self._begin("reload", self._reload())
         if threading.current_thread() is not threading.main_thread():
             taken = {}
         try:
@@ -251,18 +209,14 @@ class Server(uvicorn.Server):
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             return
         self._hooks.ending()
-        if self._listening.notice_s > 0 and not self._tasks_named("notice"):
-            self._begin(self._end_after_notice(), "notice")
+        if self._listening.notice_s > 0 and "notice" not in self._tasks:
+            self._begin("notice", self._end_after_notice())
         else:
             self.should_exit = True
 
     async def _end_after_notice(self) -> None:
         await asyncio.sleep(self._listening.notice_s)
         self.should_exit = True
-
-    def reload(self) -> None:
-        """Read files again, soon."""
-        self._begin(self._reload(), "reload")
 
     async def _reload(self) -> None:
         async with self._reloading:
@@ -273,9 +227,6 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen, say where, and look after the files."""
-        files = Files(self._hooks.watched)
-        files.changed()
-        asyncio.get_running_loop().set_exception_handler(_Failures())
         await super().startup(sockets)
         if not self.started:
             return
@@ -285,83 +236,34 @@ class Server(uvicorn.Server):
         gc.collect()
         gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks
         self._hooks.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        self._begin(self._look(files), "look")
+        self._begin("look", self._look())
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Let what is under way end."""
         self._hooks.ending()
-        for task in self._tasks_named("look"):
-            task.cancel()
+        self._tasks["look"].cancel()
         await super().shutdown(sockets)
 
-    async def _look(self, files: Files) -> None:
+    async def _look(self) -> None:
         while True:
             await asyncio.sleep(self._listening.poll_s)
-            if await asyncio.to_thread(files.changed):
+            stamps = await asyncio.to_thread(self._stamped)
+            # a file that is gone has not changed: it may be about to be replaced
+            stamps = {file: stamp or self._stamps.get(file) for file, stamp in stamps.items()}
+            if stamps != self._stamps:
+                self._stamps = stamps
                 await self._reload()
 
-    def _begin(self, work: Any, name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _tasks_named(self, name: str) -> list[asyncio.Task[Any]]:
-        return [task for task in self._tasks if task.get_name() == name]
-
-
-@dataclass(slots=True)
-class _Failures:
-    """What the event loop reports: a lack of files once a minute, not at every connection."""
-
-    said: float = -_QUIET_S
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
-            loop.default_exception_handler(context)
-        elif loop.time() - self.said >= _QUIET_S:
-            self.said = loop.time()
-            _LOG.error("no connection is taken for a moment: %s (ulimit -n)", error.strerror)
-
-
-@dataclass(slots=True)
-class Files:
-    """Whether files changed: by their times and sizes, and then by what stands in them."""
-
-    watched: Callable[[], Iterable[Path]]
-    _seen: Mapping[Path, tuple[object, str]] = field(default_factory=dict)
-
-    def changed(self) -> bool:
-        """Since asked before; a file that is gone has not changed, it may be about to be replaced."""
-        now: dict[Path, tuple[object, str]] = {}
-        for file in self.watched():
-            before = self._seen.get(file)
-            state = _state(file)
-            if state is None:
-                if before is not None:
-                    now[file] = before
-            elif before is not None and before[0] == state:
-                now[file] = before
+    def _stamped(self) -> dict[Path, tuple[int, ...] | None]:
+        stamps: dict[Path, tuple[int, ...] | None] = {}
+        for file in self._hooks.watched():
+            try:
+                stat = file.stat()
+            except OSError:
+                stamps[file] = None
             else:
-                now[file] = (state, _digest(file))
-        changed = any(
-            file in self._seen and self._seen[file][1] != digest
-            for file, (_, digest) in now.items()
-        )
-        self._seen = now
-        return changed
+                stamps[file] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        return stamps
 
-
-def _state(file: Path) -> tuple[int, ...] | None:
-    try:
-        stat = file.stat()
-    except OSError:
-        return None
-    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-
-
-def _digest(file: Path) -> str:
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work)

@@ -1,24 +1,30 @@
-"""The guard at the door: who may ask, from where, how often and for how long. Pure ASGI, so streams pass."""
+"""One application for any routers, and the guard at its door: who may ask, from where and how often."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import ipaddress
-import math
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Any
 
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from suffice.errors import DataError, UsageError
+from suffice._version import VERSION
+from suffice.errors import DataError, SufficeError, UsageError
+from suffice.serve.replies import ErrorReply, Refusal, answer_error, full, too_many
 from suffice.trace.durable import in_turn, replace_file
-from suffice.web.replies import Refusal
 
 API_CONTENT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 PAGE_CONTENT = (
@@ -44,7 +50,6 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_HEAD_BYTES = 32 << 10
-_LOOK_S = 1.0  # at least so often for who is too slow
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
@@ -110,28 +115,21 @@ def _sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
 
-def _named_by(secret: bytes, tokens: Iterable[Token]) -> str | None:
-    """Whose it is; every token is compared, each in the same time, whichever matches."""
-    digest, name = _sha256(secret), None
+def _named_by(secret: bytes, tokens: Iterable[Token]) -> str:
+    """Whose it is, or nobody's; every token is compared, each in the same time, whichever matches."""
+    digest, name = _sha256(secret), ""
     for token in tokens:
         if secrets.compare_digest(digest, token.sha256):
             name = token.name
     return name
 
 
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def check_exposed(address: str, tokens: Sequence[Token], *, allow_unauthenticated: bool) -> None:
     """Refuse to let others ask without a token, unless that was typed."""
-    if tokens or allow_unauthenticated or is_loopback(address):
+    if tokens or allow_unauthenticated or address == "localhost":
+        return
+    digits = _ip(address)
+    if digits is not None and digits.is_loopback:
         return
     raise UsageError(
         f"whoever reaches {address} could ask; make a token with --new-token NAME --tokens FILE, or listen "
@@ -161,26 +159,15 @@ class Rates:
         enough = level >= 1
         self._levels[caller] = (level - enough, now)
         if len(self._levels) > _MOST_CALLERS:
-            self._forget(now)
+            del self._levels[next(iter(self._levels))]  # unused for longest
         return 0.0 if enough else (1 - level) / self._rate
 
     def take(self, caller: str, what: str) -> None:
         """Take one, or send the caller away (429) until there is one; ``what`` is counted."""
         wait = self.wait_s(caller)
         if wait > 0:
-            raise Refusal(
-                429,
-                f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s",
-                kind="rate_limit_error",
-                code="rate_limit_exceeded",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
-
-    def _forget(self, now: float) -> None:
-        """Buckets that are full again are like new ones; of the others those unused for longest go."""
-        full_after = self._burst / self._rate
-        kept = [item for item in self._levels.items() if now - item[1][1] < full_after]
-        self._levels = dict(kept[-_MOST_CALLERS // 2 :])
+            said = f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s"
+            raise too_many(said, "rate_limit_exceeded", wait)
 
 
 # --- the guard ------------------------------------------------------------------------------------
@@ -198,15 +185,22 @@ class Door:
     body_s: float = 20.0
     send_s: float = 60.0
     request_s: float = 900.0
+    requests: int = 1024
+
+
+def caller_of(request: HTTPConnection) -> str:
+    """The name of a request's token, else its address."""
+    return getattr(request.state, "caller", "") or address_of(request.scope)
 
 
 class Guard:
-    """ASGI middleware; ``request.state.caller`` is the name of the token, empty where none is asked."""
+    """ASGI middleware; ``state.caller`` of a request is the name of its token, empty where none is asked."""
 
     def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
         self._app = app
         self._door = door
         self._rates = rates or Rates(door.requests_per_minute, door.burst)
+        self._under_way = 0
         self._hosts = frozenset(name.lower() for name in door.hosts)
         self._headers = {**_ALWAYS, b"content-security-policy": door.content.encode()}
 
@@ -226,7 +220,56 @@ class Guard:
             await refusal.reply()(scope, receive, say)
             return
         scope.setdefault("state", {})["caller"] = caller
-        await _Timed(self._door, receive, say).run(self._app, scope)
+        if scope["path"] in self._door.open_paths:
+            await self._app(scope, receive, say)
+            return
+        if self._under_way >= self._door.requests:
+            said = f"{self._under_way:,} requests are under way, the limit; ask again later"
+            await full(said).reply()(scope, receive, say)
+            return
+        self._under_way += 1
+        try:
+            await self._timed(scope, receive, say)
+        finally:
+            self._under_way -= 1
+
+    async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request against the clock: its body, every piece of its answer, and all of it."""
+        now = asyncio.get_running_loop().time
+        limit, end = asyncio.timeout(None), now() + self._door.request_s
+        body_end = min(end, now() + self._door.body_s)
+        whole = started = False
+
+        async def taken() -> Message:
+            nonlocal whole
+            if whole:
+                return await receive()
+            limit.reschedule(body_end)
+            message = await receive()
+            whole = not message.get("more_body", False)
+            limit.reschedule(end)
+            return message
+
+        async def said(message: Message) -> None:
+            nonlocal started
+            started = True
+            limit.reschedule(min(end, now() + self._door.send_s))
+            await send(message)
+            limit.reschedule(end)
+
+        try:
+            async with limit:
+                limit.reschedule(end)
+                await self._app(scope, taken, said)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if started:
+                return  # uvicorn cuts the connection, so the client sees that the answer is not whole
+            status, what = (504, "the answer") if whole else (408, "the body")
+            refusal = Refusal(status, f"it took too long to wait for {what}", code="too_slow")
+            with suppress(OSError):
+                await refusal.reply()(scope, receive, send)
 
     # --- who comes ---------------------------------------------------------------------------------
     def _let_in(self, scope: Scope) -> str:
@@ -236,17 +279,12 @@ class Guard:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
         if scope["path"] in self._door.open_paths:
             return ""
-        caller, known = "", not self._door.tokens
-        if not known:
-            kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
-            name = (
-                _named_by(secret.strip(), self._door.tokens)
-                if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN
-                else None
-            )
-            caller, known = name or "", name is not None
+        kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
+        caller = ""
+        if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN:
+            caller = _named_by(secret.strip(), self._door.tokens)
         self._rates.take(caller or address_of(scope), "requests")
-        if not known:
+        if not caller and self._door.tokens:
             raise Refusal(
                 401,
                 "a token is needed: Authorization: Bearer TOKEN (as api_key of the openai client); who runs "
@@ -263,7 +301,7 @@ class Guard:
             raise Refusal(400, "the header Host is none", code="bad_host")
         name = matched[1].lower().rstrip(".")
         any_host = "*" in self._hosts or (bool(self._door.tokens) and not self._hosts)
-        if not (any_host or name == "localhost" or name in self._hosts or _in_digits(name)):
+        if not (any_host or name == "localhost" or name in self._hosts or _ip(name) is not None):
             raise Refusal(
                 421,
                 f"this service is not called {name!r:.80}; who runs it may allow the name by hosts",
@@ -321,70 +359,38 @@ def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     return headers
 
 
-def _in_digits(name: str) -> bool:
+def _ip(name: str) -> IPv4Address | IPv6Address | None:
+    """The address that a name in digits is."""
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
-class _Timed:
-    """One request against the clock: its body, every piece of its answer, and all of it.
-
-    The clock is looked at now and then, since a timer for each piece would cost more than the guard.
-    """
-
-    def __init__(self, door: Door, receive: Receive, send: Send) -> None:
-        self._door = door
-        self._receive = receive
-        self._send = send
-        self._whole = self._started = False
-        self._waits_for = "the answer"
-        self._loop = asyncio.get_running_loop()
-        begun = self._loop.time()
-        self._due = self._end = begun + door.request_s
-        self._body_end = min(self._end, begun + door.body_s)
-        self._every = min(_LOOK_S, min(door.request_s, door.body_s, door.send_s) / 2)
-        self._limit = asyncio.timeout(None)
-
-    async def run(self, app: ASGIApp, scope: Scope) -> None:
-        self._timer = self._loop.call_later(self._every, self._look)
-        try:
-            async with self._limit:
-                await app(scope, self._taken, self._said)
-        except TimeoutError:
-            if not self._limit.expired():
-                raise
-            if self._started:
-                return  # uvicorn cuts the connection, so the client sees that the answer is not whole
-            status = 408 if self._waits_for == "the body" else 504
-            refusal = Refusal(
-                status, f"it took too long to wait for {self._waits_for}", code="too_slow"
-            )
-            with suppress(OSError):
-                await refusal.reply()(scope, self._receive, self._send)
-        finally:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        if now >= self._due:
-            self._limit.reschedule(now)
-        else:
-            self._timer = self._loop.call_at(min(self._due, now + self._every), self._look)
-
-    async def _taken(self) -> Message:
-        if self._whole:
-            return await self._receive()
-        self._waits_for, self._due = "the body", self._body_end
-        message = await self._receive()
-        self._whole = not message.get("more_body", False)
-        self._waits_for, self._due = "the answer", self._end
-        return message
-
-    async def _said(self, message: Message) -> None:
-        self._started = True
-        self._due = min(self._end, self._loop.time() + self._door.send_s)
-        await self._send(message)
-        self._due = self._end
+# --- the application ------------------------------------------------------------------------------
+def application(
+    routers: Sequence[APIRouter],
+    door: Door | None = None,
+    *,
+    lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
+    body_bytes: int = 1 << 20,
+) -> FastAPI:
+    """Routers behind a door; without one whoever comes is let in. No page of it loads from elsewhere."""
+    app = FastAPI(
+        title="Suffice",
+        summary="Adaptive answers, and decisions about when a loop has seen enough.",
+        version=VERSION,
+        docs_url=None,  # their scripts are of another server
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"default": {"model": ErrorReply, "description": "refused"}},
+        exception_handlers=dict.fromkeys(
+            (Refusal, SufficeError, RequestValidationError, HTTPException, Exception), answer_error
+        ),
+    )
+    app.state.body_bytes = body_bytes
+    for router in routers:
+        app.include_router(router)
+    if door is not None:
+        app.add_middleware(Guard, door=door)
+    return app

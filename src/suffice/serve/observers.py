@@ -1,0 +1,277 @@
+"""What the service counts for Prometheus, and questions as spans of OpenTelemetry: observers of events."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Response
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from suffice._optional import require
+from suffice.live.privacy import Privacy, Veiled
+from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.service import Service
+from suffice.trace.rounds.records import (
+    STOPPED_BY,
+    Gold,
+    Question,
+    QuestionRecord,
+    Round,
+    StoppedBy,
+)
+from suffice.trace.rounds.spans import OPERATION, Step, agent_attributes, steps_of
+
+OTHER = "other"
+"""The label of a policy that is not in force any more, so that labels are as many as policies."""
+
+_SECOND = 1_000_000_000
+_MOST_OPEN = 10_000
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
+
+
+class Metrics:
+    """Counts events; names begin with ``suffice_``, and policies that are not in force are ``other``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        registry = CollectorRegistry()
+        to: dict[str, Any] = {"registry": registry}
+        by = ("policy", "endpoint")
+        self._requests = Counter(
+            "suffice_requests",
+            "Questions that ended, by what ended them.",
+            (*by, "stopped_by"),
+            **to,
+        )
+        self._rounds = Histogram(
+            "suffice_question_rounds", "Rounds a question.", by, buckets=_ROUNDS, **to
+        )
+        self._seconds = Histogram(
+            "suffice_question_seconds",
+            "Seconds from a question to its end.",
+            by,
+            buckets=_SECONDS,
+            **to,
+        )
+        self._round_seconds = Histogram(
+            "suffice_round_seconds", "Seconds a round.", by, buckets=_SECONDS, **to
+        )
+        self._tokens = Counter(
+            "suffice_tokens",
+            "Tokens of all calls; those cached are among the prompt's.",
+            (*by, "kind"),
+            **to,
+        )
+        self._usd = Counter("suffice_cost_usd", "US dollars, as known.", by, **to)
+        self._unpriced = Counter(
+            "suffice_unpriced_requests", "Questions whose cost is unknown.", by, **to
+        )
+        self._declined = Counter("suffice_abstentions", "Answers withheld.", by, **to)
+        self._failed = Counter("suffice_errors", "Questions in which something failed.", by, **to)
+        self._in_flight = Gauge("suffice_in_flight", "Questions under way.", ("endpoint",), **to)
+        self._alarms = Gauge(
+            "suffice_alarm",
+            "1 once the watch in production raised an alarm of this kind.",
+            ("policy", "kind"),
+            **to,
+        )
+        self._reloads = Counter(
+            "suffice_policy_reloads", "Policy files taken up anew.", ("outcome",), **to
+        )
+        for name, said, level in (
+            ("queue", "Questions that wait for a place.", lambda: service.places.waiting),
+            ("record_lost_rounds", "Rounds that are not in the record.", lambda: service.lost[0]),
+            ("record_failing", "1 while the record cannot be written.", lambda: service.failing),
+        ):
+            Gauge(f"suffice_{name}", said, **to).set_function(level)
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        self.registry = registry
+
+    def on(self, event: Event) -> None:
+        """Count it."""
+        policy = event.policy if event.policy in self._service.policies else OTHER
+        labels = policy, event.endpoint
+        if isinstance(event, QuestionBegun):
+            self._in_flight.labels(event.endpoint).inc()
+            return
+        if isinstance(event, RoundEnded):
+            self._round_seconds.labels(*labels).observe(event.took_s)
+            return
+        self._in_flight.labels(event.endpoint).dec()
+        self._requests.labels(*labels, event.stopped_by).inc()
+        self._rounds.labels(*labels).observe(event.rounds)
+        self._seconds.labels(*labels).observe(event.took_s)
+        for kind in ("prompt", "cached", "completion"):
+            count = getattr(event, f"{kind}_tokens")
+            if count is not None:
+                self._tokens.labels(*labels, kind).inc(count)
+        if event.usd is None:
+            self._unpriced.labels(*labels).inc()
+        else:
+            self._usd.labels(*labels).inc(max(0.0, event.usd))
+        if event.declined:
+            self._declined.labels(*labels).inc()
+        if event.error:
+            self._failed.labels(*labels).inc()
+
+    def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
+        """A kind of alarm of the watch in production, of a fixed list."""
+        self._alarms.labels(policy, kind).set(float(raised))
+
+    def reloaded(self, *, taken: int, refused: int) -> None:
+        """Policy files were read again."""
+        self._reloads.labels("taken").inc(taken)
+        self._reloads.labels("refused").inc(refused)
+
+    @property
+    def router(self) -> APIRouter:
+        """The page."""
+        router = APIRouter(tags=["operation"])
+
+        @router.get("/metrics", response_class=Response)
+        def metrics() -> Response:
+            """What was counted, in Prometheus' text format."""
+            return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+        return router
+
+
+# --- spans ---------------------------------------------------------------------------------------
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    begun: QuestionBegun
+    question: Question
+    veiled: Veiled | None
+    at: int
+    now: int
+    rounds: list[Round] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+
+class Spans:
+    """An observer that makes a question's spans when it ends, for ``exporter`` or the collector.
+
+    Without ``texts`` numbers stand in their place, which are equal where texts are. ``at_once``: each is
+    exported when it ends, not with others in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        exporter: Any = None,
+        *,
+        texts: bool = False,
+        at_once: bool = False,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        wanted = {"purpose": "sending spans", "extra": "otel"}
+        sdk = require("opentelemetry.sdk.trace", **wanted)
+        export = require("opentelemetry.sdk.trace.export", **wanted)
+        resource = require("opentelemetry.sdk.resources", **wanted).Resource
+        if exporter is None:
+            http = require("opentelemetry.exporter.otlp.proto.http.trace_exporter", **wanted)
+            exporter = http.OTLPSpanExporter()
+        processor = export.SimpleSpanProcessor if at_once else export.BatchSpanProcessor
+        self._provider = sdk.TracerProvider(
+            resource=resource.create({"service.name": "suffice"}), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(processor(exporter))
+        self._tracer = self._provider.get_tracer("suffice")
+        self._api = require("opentelemetry.trace", **wanted)
+        self._privacy = None if texts else Privacy("no-texts")
+        self._clock = clock
+        self._open: dict[str, _Open] = {}
+        self._lock = threading.Lock()
+
+    def on(self, event: Event) -> None:
+        """Keep what is known of a question, and make its spans when it ends."""
+        if isinstance(event, QuestionBegun):
+            question = Question(id=event.trace_id, text=event.text)
+            veiled = None if self._privacy is None else self._privacy.question(question, Gold())
+            if veiled is not None:
+                question = veiled.question
+            now = self._clock()
+            with self._lock:
+                if len(self._open) >= _MOST_OPEN:
+                    self._open.pop(next(iter(self._open)))
+                self._open[event.trace_id] = _Open(
+                    begun=event, question=question, veiled=veiled, at=now, now=now
+                )
+        elif isinstance(event, RoundEnded):
+            held = self._open.get(event.trace_id)
+            if held is not None:
+                now = max(self._clock(), held.now)  # the clock may have been set back
+                began = max(held.now, now - int(event.took_s * _SECOND))
+                shown = event.round if held.veiled is None else held.veiled.named(event.round)
+                held.rounds.append(shown)
+                held.steps += steps_of(shown, began, now, model=held.begun.model or None)
+                held.now = now
+        else:
+            with self._lock:
+                held = self._open.pop(event.trace_id, None)
+            if held is not None:
+                self._export(held, event)
+
+    def close(self) -> None:
+        """Export what is finished."""
+        self._provider.shutdown()
+
+    def _export(self, held: _Open, ended: QuestionEnded) -> None:
+        begun = held.begun
+        span = self._tracer.start_span("invoke_agent", start_time=held.at)
+        for step in held.steps:
+            self._tracer.start_span(
+                step.name,
+                context=self._api.set_span_in_context(span),
+                start_time=step.start,
+                attributes=dict(step.attributes),
+            ).end(step.end)
+        if held.rounds:
+            record = QuestionRecord(
+                question=held.question,
+                rounds=tuple(held.rounds),
+                stopped_by=_as_recorded(ended.stopped_by),
+                policy_hash=begun.policy_hash,
+            )
+            span.set_attributes(agent_attributes(record))
+        told = {
+            OPERATION: "invoke_agent",
+            "gen_ai.request.model": begun.model or None,
+            "gen_ai.usage.input_tokens": ended.prompt_tokens,
+            "gen_ai.usage.cache_read.input_tokens": ended.cached_tokens,
+            "gen_ai.usage.output_tokens": ended.completion_tokens,
+            "suffice.trace_id": begun.trace_id,
+            "suffice.endpoint": begun.endpoint,
+            "suffice.policy": begun.policy,
+            "suffice.rounds": ended.rounds,
+            "suffice.stopped_by": ended.stopped_by,
+            "suffice.declined": ended.declined,
+            "suffice.cost_usd": ended.usd,
+        }
+        span.set_attributes({name: value for name, value in told.items() if value is not None})
+        if ended.error:
+            said = ended.error if held.veiled is None else None
+            span.set_status(self._api.Status(self._api.StatusCode.ERROR, said))
+        span.end(max(self._clock(), held.now))
+
+
+def _as_recorded(stopped_by: str) -> StoppedBy | None:
+    """What a record says of what ended a question."""
+    if stopped_by == "gone":
+        return "user"
+    known = next((known for known in STOPPED_BY if known == stopped_by), None)
+    return "error" if known is None and stopped_by == "refused" else known
