@@ -133,7 +133,11 @@ class Endpoint:
             default_query=address.query,
             timeout=settings.timeout_s,
             max_retries=0,  # a reply that cannot be read is asked for again as well, which it cannot know
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=openai.DefaultAsyncHttpxClient(
+                follow_redirects=False,
+                # no proxy of the environment reaches this machine's own servers
+                trust_env=not address.asked.startswith("http://127.0.0.1"),
+            ),
         )
 
     def close(self) -> None:
