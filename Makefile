@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
-# a file's tests share what they build, so they stay in one process; tests/conftest.py has the order
+# a file's tests share what they build, so they stay in one process; conftest.py has the order
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # what is compiled once is not compiled again by every process that a test starts
 export PYTHONDONTWRITEBYTECODE :=

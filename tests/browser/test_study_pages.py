@@ -22,12 +22,12 @@ from studies.retrieval.study import RetrievalSettings, data_set_recall
 from studies.stop_rag.page import stop_rag_page
 from studies.stop_rag.results import StopRAGStudy
 from studies.stop_rag.study import record_study
+from studies.tests.ab_rag import study_traces as ab_rag_traces
+from studies.tests.hidden_constraints import made_study
+from studies.tests.micp import sampled_records
+from studies.tests.stop_rag import ALONE, study_traces
 from tests.answer_sets import HOSTILE
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
-from tests.studies.ab_rag import study_traces as ab_rag_traces
-from tests.studies.hidden_constraints import made_study
-from tests.studies.micp import sampled_records
-from tests.studies.stop_rag import ALONE, study_traces
 
 from suffice.datasets.generated import generate
 from suffice.policies.micp.settings import MiCPSettings

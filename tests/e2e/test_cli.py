@@ -110,20 +110,21 @@ def test_a_truncated_part_is_named_and_the_rest_stays_readable(
 ) -> None:
     broken = tmp_path / "traces"
     shutil.copytree(recorded, broken)
-    part = broken / "part-00000.parquet"
+    (broken / "record.db").unlink()
+    part = max(broken.glob("*.parquet"))
     table = pq.read_table(part)
-    pq.write_table(table.slice(0, 50), broken / "part-00000.parquet")
-    pq.write_table(table.slice(50), broken / "part-00001.parquet")
-    content = (broken / "part-00001.parquet").read_bytes()
-    (broken / "part-00001.parquet").write_bytes(content[: len(content) // 2])
-    refused(run("replay", broken, "--policy", "fixed-1"), "part-00001.parquet", "--skip-invalid")
+    pq.write_table(table.slice(0, 50), broken / "whole.parquet")
+    pq.write_table(table.slice(50), part)
+    content = part.read_bytes()
+    part.write_bytes(content[: len(content) // 2])
+    refused(run("replay", broken, "--policy", "fixed-1"), part.name, "--skip-invalid")
     document = run_json(
         "replay", broken, "--policy", "fixed-1", "--skip-invalid", "--split", "tune"
     )
     assert document["questions"] > 0
     listed = run("traces", "validate", broken, "--json")
     assert listed.returncode == 2
-    assert json.loads(listed.stdout)["errors"][0]["file"].endswith("part-00001.parquet")
+    assert json.loads(listed.stdout)["errors"][0]["file"].endswith(part.name)
 
 
 def test_every_policy_on_real_rounds(qwen_traces: Path) -> None:

@@ -16,6 +16,7 @@ from tests.faulty_server import said, vectors
 from tests.server import Answer, Body, Server
 
 from suffice.cli.main import COMMANDS
+from suffice.trace.recording import failures_of, recorded_rows
 
 pytest.importorskip("openai")
 pytest.importorskip("bm25s")
@@ -125,7 +126,10 @@ def told_and_written(lines: tuple[str, ...], url: str) -> dict[str, bytes]:
 
 
 def as_read(path: Path) -> bytes:
-    """What a compressed file holds."""
+    """What a compressed file, or a database of compressed rows, holds."""
+    if path.suffix == ".db":
+        rows = [run.table.to_pylist() for run in recorded_rows(path)]
+        return f"{rows} {failures_of(path.parent)}".encode()
     if path.suffix != ".parquet":
         return b""
     table = pq.read_table(path)
@@ -154,7 +158,7 @@ def test_a_recording(server: Server) -> None:
     assert {headers["authorization"] for headers in server.seen} == {f"Basic {BASIC}"}
     STATUS[-1], server.answer = 413, echo
     everything |= told_and_written((f"{line} --seed 1 --out failed",), server.url)
-    assert b"[struck]" in everything["failed/failures.jsonl"]
+    assert b"[struck]" in everything["failed/record.db"]
     clean(everything)
 
 

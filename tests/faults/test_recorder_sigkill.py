@@ -33,7 +33,7 @@ class Slow:
     def rounds(self, question: Question, retriever: Any) -> Iterator[Round]:
         for number in (1, 2, 3):
             time.sleep(0.006)
-            if question.id == "q007" and not self.mended:
+            if question.id == "q0007" and not self.mended:
                 raise BackendError("no reply")
             yield Round(
                 answer=f"{question.id} round {number}",
@@ -47,7 +47,7 @@ def recording(words: Sequence[str]) -> int:
     folder, told, questions, shard, mended = words
     tasks: list[Any] = [
         Task(
-            question=Question(id=f"q{n:03d}", text=f"Question {n}?"),
+            question=Question(id=f"q{n:04d}", text=f"Question {n}?"),
             gold=Gold(answers=(f"gold {n}",)),
             retriever=None,  # type: ignore[arg-type]
         )
@@ -99,7 +99,7 @@ def valid_questions(root: Path) -> set[str]:
     assert inspection.errors == ()
     for made in inspection.traces.records():
         assert len(made.rounds) == 3
-    assert set(failures_of(folder)) <= {"q007"}
+    assert set(failures_of(folder)) <= {"q0007"}
     return set(inspection.traces.question_ids)
 
 
@@ -125,10 +125,10 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(
     for database in folder.glob("record*.db"):  # Parquet alone holds all
         database.unlink()
     traces = inspect_traces(folder).valid(skip_invalid=False)
-    assert traces.question_ids == tuple(f"q{n:03d}" for n in range(questions))
+    assert traces.question_ids == tuple(f"q{n:04d}" for n in range(questions))
     assert traces.table.num_rows == 3 * questions
     for number, made in enumerate(traces.records()):
-        name = f"q{number:03d}"
+        name = f"q{number:04d}"
         assert made.question.text == f"Question {number}?"
         assert made.gold.answers == (f"gold {number}",)
         assert [each.answer for each in made.rounds] == [f"{name} round {t}" for t in (1, 2, 3)]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from studies.tests.ab_rag import study_traces
 from tests.builders import drawn_records, written_traces
 from tests.commands import run
 from tests.stop_rag_traces import stop_rag_records
-from tests.studies.ab_rag import study_traces
 
 from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.recording import recorded_rows

@@ -181,8 +181,8 @@ def test_recording_is_spread_over_the_workers(
         for name in ("there", "here")
     )
     assert there.equals(here)
-    shards = {file.name.split("-")[1] for file in (tmp_path / "there").glob("*.parquet")}
-    assert shards == {"1of2", "2of2"}
+    shards = {file.stem for file in (tmp_path / "there").glob("*.db")}
+    assert shards == {"record-1of2", "record-2of2"}
 
 
 def test_a_shard_of_a_shard_is_refused(

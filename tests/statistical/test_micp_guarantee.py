@@ -15,9 +15,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from studies.micp import populations
 from studies.micp.populations import KINDS, Kind
 
-from studies.micp import populations
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevances, fit_filter

@@ -77,4 +77,4 @@ def test_words_that_are_no_keys_stay() -> None:
 def test_striking_is_linear_work(text: str) -> None:
     started = time.process_time()
     struck(text * (100_000 // len(text)))
-    assert time.process_time() - started < 0.4
+    assert time.process_time() - started < 5  # quadratic work takes minutes

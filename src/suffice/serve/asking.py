@@ -140,7 +140,7 @@ def wanted_of(asking: Asking, headers: Wanted, service: Service) -> Wanted:
 
 
 def conversation_of(turns: Sequence[Turn], name: str, *, kinds: tuple[str, ...]) -> Asked:
-    """The question, the text of the last message of the user, and what was said before it."""
+    """Return the question (the last user message) and the messages before it."""
     said: list[Message] = []
     unread = False
     for number, turn in enumerate(turns):

@@ -77,13 +77,13 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is
 
 
 def too_many(said: str, code: str, wait_s: float) -> Refusal:
-    """What is said to whoever asks too much (429), with the seconds to wait."""
+    """Refuse a client that asks too often (429), with the seconds to wait."""
     headers = {"Retry-After": str(math.ceil(wait_s))}
     return Refusal(429, said, kind="rate_limit_error", code=code, headers=headers)
 
 
 def full(said: str) -> Refusal:
-    """What is said to whoever comes while there is no room (503)."""
+    """Refuse a client while the service is full (503)."""
     headers = {"Retry-After": "1", "Connection": "close"}
     return Refusal(503, said, kind="server_error", code="too_many_connections", headers=headers)
 

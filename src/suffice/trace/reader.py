@@ -31,8 +31,6 @@ from suffice.trace.parquet import (
     readable,
 )
 from suffice.trace.plans.schema import PLANS
-from suffice.trace.postgres import as_place
-from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.schema import RUN_KEY, TableSchema
 
@@ -50,6 +48,9 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 def parquet_files(root: Path) -> list[Path]:
     """The Parquet files of a trace set, sorted by name; of a store there may be none."""
+    from suffice.trace.postgres import as_place
+    from suffice.trace.recording import stores_at
+
     stores = stores_at(as_place(root))
     if as_place(root) in stores:
         return []
@@ -90,6 +91,9 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
+    from suffice.trace.postgres import as_place
+    from suffice.trace.recording import recorded_rows, stores_at
+
     root = as_place(path)
     for file in parquet_files(root):
         try:

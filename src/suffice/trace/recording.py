@@ -18,7 +18,6 @@ from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import Shard, is_written
 from suffice.trace.parquet import opened, readable
-from suffice.trace.postgres import Address
 from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     ALL,
@@ -59,8 +58,6 @@ _FAIL = (
 def stores_at(root: Path) -> list[Path]:
     """The databases of a record: the one that is named, or those in a folder, also of its shards."""
     whole = store_at(root)
-    if isinstance(whole, Address):
-        return [whole]
     shards = sorted(root.glob("record-*of*.db")) if root.is_dir() else []
     found = [*([] if whole is None else [whole]), *shards]
     return [file for file in found if not file.is_file() or file.stat().st_size]

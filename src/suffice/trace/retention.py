@@ -10,9 +10,6 @@ from suffice.errors import UsageError
 from suffice.trace.recording import live_store
 from suffice.trace.store import NAME, Pruned
 
-_DAY_S = 86_400
-_GIGABYTE = 10**9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
@@ -46,6 +43,6 @@ def prune(
             f"{path} holds no store of live loops; name a FILE.db, a folder with {NAME}, or postgresql://..."
         )
     moment = time.time() if now is None else now
-    before = None if retention.days is None else moment - retention.days * _DAY_S
-    most = None if retention.gigabytes is None else retention.gigabytes * _GIGABYTE
+    before = None if retention.days is None else moment - retention.days * 86_400
+    most = None if retention.gigabytes is None else retention.gigabytes * 10**9
     return store.prune(before, most, dry=dry)

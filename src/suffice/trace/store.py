@@ -61,14 +61,12 @@ def store_at(path: str | Path) -> Path | None:
 def store_place(record: str | Path) -> Path:
     """Where loops are recorded: a server, ``FILE.db``, or ``record.db`` in a folder of no other record."""
     place = as_place(record)
-    if isinstance(place, Address):
-        return place
     there = store_at(place)
     if there is not None and Store(there).is_recorders():
         raise UsageError(
             f"{there} was written by suffice record, not by live loops; record into another place"
         )
-    if place.suffix in SUFFIXES and not place.is_dir():
+    if isinstance(place, Address) or (place.suffix in SUFFIXES and not place.is_dir()):
         return place
     if place.suffix == ".parquet" or place.is_file():
         raise UsageError(

@@ -26,7 +26,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("traces split example --splits a=0.5,b=0.5 --replace --out parts", "parts"),
         ("traces export example --format jsonl --out rounds.jsonl", "rounds.jsonl"),
         ("signals example --only overlap --out more.parquet", "more.parquet"),
-        ("measure example --out measures", "measures"),
         ("fit tasr example --out policy.json", "policy.json"),
         ("replay example --policy fixed-2 --bootstrap 20 --workers 1", ""),
         ("replay example --policy tasr --fit-on example --bootstrap 20 --workers 1", ""),

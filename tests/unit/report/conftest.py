@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests import reports
 
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.trace.rounds.records import QuestionRecord
+from tests import reports
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ from suffice.trace.rounds.schema import (
     record_from_rows,
     round_from_row,
 )
-from suffice.trace.store import store_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +319,8 @@ class TraceSet:
     @property
     def at(self) -> str:
         """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
+        from suffice.trace.store import store_at
+
         source = self.origin.source
         named = source == EXAMPLE.stem or store_at(source) is not None or Path(source).exists()
         return shlex.quote(source) if named else "TRACES"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
 from tests.commands import refused, run, run_json
-from tests.studies.ab_rag import study_traces
 
 
 @pytest.fixture(scope="module")

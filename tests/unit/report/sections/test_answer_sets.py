@@ -6,9 +6,9 @@ import json
 import re
 from dataclasses import replace
 
+from studies.tests.micp import sampled_records
 from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
 from tests.html_reader import Page
-from tests.studies.micp import sampled_records
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.replay.diagnose.question_histories import report_data

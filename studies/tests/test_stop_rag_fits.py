@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
 from studies.stop_rag.fits import FitProgress, fit_variants
-from tests.studies.stop_rag import ALONE, QUICK, study_records, study_traces
+from studies.tests.stop_rag import ALONE, QUICK, study_records, study_traces
 
 from suffice.errors import DataError
 from suffice.testing.traces import to_trace_set

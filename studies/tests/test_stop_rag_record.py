@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
+from studies.stop_rag import fits as stop_rag_fits
 from studies.stop_rag.fits import FitProgress
 from studies.stop_rag.results import (
     DEFAULT,
@@ -22,14 +23,13 @@ from studies.stop_rag.results import (
     StopRAGStudySettings,
 )
 from studies.stop_rag.study import record_study
-from tests.studies.stop_rag import (
+from studies.tests.stop_rag import (
     ALONE,
     ROUNDS,
     study_records,
     study_traces,
 )
 
-from studies.stop_rag import fits as stop_rag_fits
 from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.policies.stop_rag.policy import StopRAGPolicy

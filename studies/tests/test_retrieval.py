@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from studies.retrieval.results import NO_TRIVIAQA
 from studies.retrieval.study import STUDY, read_set
+from studies.tests.triviaqa import written_triviaqa
 from tests.html_reader import Page
-from tests.studies.triviaqa import written_triviaqa
 
 from suffice.cli.main import main
 from suffice.errors import UsageError

@@ -19,9 +19,9 @@ from studies.ab_rag.study import (
     ab_rag_study,
     held_gold,
 )
+from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
 from tests.html_reader import Page
-from tests.studies.ab_rag import study_traces
 
 from suffice.costs.prices import parse_prices
 from suffice.errors import DataError, UsageError

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from studies.hidden_constraints import study as study_module
 from studies.hidden_constraints.__main__ import main
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from studies.hidden_constraints.scripted import ScriptedPlanner
-from tests.studies.hidden_constraints import made_study
+from studies.tests.hidden_constraints import made_study
 
-from studies.hidden_constraints import study as study_module
 from suffice.policies.file import save_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel

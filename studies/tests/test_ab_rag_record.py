@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from studies.ab_rag.study import ABRagStudySettings, ab_rag_study
-from tests.studies.ab_rag import study_traces
+from studies.tests.ab_rag import study_traces
 
 from suffice.errors import UsageError
 from suffice.replay.settings import ComparisonSettings

@@ -55,18 +55,20 @@ LONGEST = (
     "unit/llm/test_embedding_endpoint.py",
     "unit/llm/test_embedded_reranker.py",
     "unit/cli/commands/test_choosing.py",
-    "studies/test_hidden_constraints_command.py",
+    "../studies/tests/test_hidden_constraints_command.py",
     "property/test_micp_properties.py",
     "unit/cli/commands/test_follow_up.py",
     "unit/cli/commands/test_micp.py",
 )
-ORDER = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+ORDER = {
+    (Path(__file__).parent / "tests" / name).resolve(): place for place, name in enumerate(LONGEST)
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = [str(path) for path in ORDER if not path.exists()]
     if missing:
-        raise pytest.UsageError(f"LONGEST in tests/conftest.py names no file: {', '.join(missing)}")
+        raise pytest.UsageError(f"LONGEST in conftest.py names no file: {', '.join(missing)}")
     items.sort(key=lambda item: ORDER.get(item.path, len(ORDER)))
 
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from studies.stop_rag.study import STUDY, named, record_study, stop_rag_study
-from tests.studies.stop_rag import ALONE, ROUNDS, study_records
+from studies.tests.stop_rag import ALONE, ROUNDS, study_records
 
 from suffice.errors import UsageError
 from suffice.live.redact import redact_traces

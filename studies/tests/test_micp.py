@@ -11,7 +11,7 @@ import pytest
 from studies.micp.page import micp_page
 from studies.micp.results import BASELINE, MiCPStudySettings
 from studies.micp.study import divide, micp_study, read_record
-from tests.studies.micp import sampled_records, sampled_traces
+from studies.tests.micp import sampled_records, sampled_traces
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures

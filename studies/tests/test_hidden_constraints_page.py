@@ -12,7 +12,7 @@ from studies.hidden_constraints.results import (
 from studies.hidden_constraints.runs import (
     HiddenConstraintsSettings,
 )
-from tests.studies.hidden_constraints import (
+from studies.tests.hidden_constraints import (
     GATED,
     made_study,
 )
