@@ -9,7 +9,9 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -40,7 +42,7 @@ class OpenAISettings:
     api: Api = "chat"
     api_key: str | None = field(default=None, repr=False)
     timeout_s: float = 60.0
-    max_retries: int = 4
+    max_retries: int = 6
     first_pause_s: float = 0.5
     max_wait_s: float = 120.0
     max_reply_bytes: int = 1 << 25
@@ -99,11 +101,33 @@ class Address:
 def _running_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     started(loop.run_forever, "model-calls")
+    weakref.finalize(loop, _settle, os.getpid(), loop)  # of those made later these run before
     return loop
 
 
-# all requests of this process run there, so that each can be cut and ends in time
-_loop = Once(_running_loop)
+def _settle(process: int, loop: asyncio.AbstractEventLoop) -> None:
+    """Let connections be closed before Python ends."""
+
+    async def settled() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=1.0)
+
+    if process == os.getpid():
+        asyncio.run_coroutine_threadsafe(settled(), loop).result()
+
+
+_loops: dict[int, Once[asyncio.AbstractEventLoop]] = {}
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Where all requests of this process run, so that each can be cut and ends in time; a fork has its own."""
+    return _loops.setdefault(os.getpid(), Once(_running_loop))()
+
+
+def _hang_up(clients: dict[int, Once[Any]]) -> Future[None] | None:
+    client = clients.pop(os.getpid(), None)
+    return None if client is None else asyncio.run_coroutine_threadsafe(client().close(), _loop())
 
 
 class Endpoint:
@@ -127,22 +151,31 @@ class Endpoint:
             openai.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0]
         )
         self._failures = (openai.OpenAIError, http.HTTPError)
-        self._client = openai.AsyncOpenAI(
-            api_key=key,
-            base_url=address.asked,
-            default_query=address.query,
-            timeout=settings.timeout_s,
-            max_retries=0,  # a reply that cannot be read is asked for again as well, which it cannot know
-            http_client=openai.DefaultAsyncHttpxClient(
-                follow_redirects=False,
-                # no proxy of the environment reaches this machine's own servers
-                trust_env=not address.asked.startswith("http://127.0.0.1"),
-            ),
-        )
+
+        def client() -> Any:
+            return openai.AsyncOpenAI(
+                api_key=key,
+                base_url=address.asked,
+                default_query=address.query,
+                timeout=settings.timeout_s,
+                max_retries=0,  # it does not know which replies cannot be read
+                http_client=openai.DefaultAsyncHttpxClient(
+                    follow_redirects=False,
+                    # no proxy of the environment reaches this machine's own servers
+                    trust_env=not address.asked.startswith("http://127.0.0.1"),
+                ),
+            )
+
+        self._new_client = client
+        self._clients: dict[int, Once[Any]] = {}  # of each process that a fork made
+        _loop()
+        weakref.finalize(self, _hang_up, self._clients)
 
     def close(self) -> None:
         """Close the connections."""
-        asyncio.run_coroutine_threadsafe(self._client.close(), _loop()).result()
+        closing = _hang_up(self._clients)
+        if closing is not None:
+            closing.result()
 
     def ask(
         self,
@@ -159,26 +192,32 @@ class Endpoint:
         tenacity, settings = self._tenacity, self._settings
         began = time.monotonic()
         ours = tenacity.wait_random_exponential(settings.first_pause_s, _LONGEST_PAUSE_S)
-        waited = 0.0
+        left_s = settings.max_wait_s
+
+        def pause_s(state: Any) -> float:
+            """What the server asks for while that is not too much, else a pause of ours."""
+            nonlocal left_s
+            asked: float = state.outcome.exception().pause_s
+            if not 0 < asked <= left_s:
+                return float(ours(state))
+            left_s -= asked
+            return asked
+
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
                 lambda error: isinstance(error, NoReply) and error.again
             ),
             stop=tenacity.stop_after_attempt(settings.max_retries + 1),
-            wait=lambda state: state.outcome.exception().pause_s or ours(state),
+            wait=pause_s,
             sleep=rest,
             reraise=True,
         )
 
         def attempt() -> _Read:
-            nonlocal waited
             try:
                 reply = read(self._reply(send, model, events))
-            except NoReply as failure:
+            except NoReply:
                 self.tally.note(failed=True)
-                waited += failure.pause_s
-                if waited > settings.max_wait_s:
-                    raise _asked_for_too_much(failure) from failure
                 raise
             self.tally.note(failed=False)
             return reply
@@ -190,6 +229,8 @@ class Endpoint:
             if tries > 1:
                 took = time.monotonic() - began
                 failure.args = (f"{failure} (tried {tries} times in {took:.0f} s)",)
+            if failure.pause_s > left_s:
+                raise _asked_for_too_much(failure) from failure
             raise
         return made
 
@@ -197,7 +238,8 @@ class Endpoint:
         """The JSON of one attempt's reply."""
         if events is not None:
             events.begin()
-        under_way = asyncio.run_coroutine_threadsafe(self._content(send, events), _loop())
+        client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
+        under_way = asyncio.run_coroutine_threadsafe(self._content(send(client), events), _loop())
         try:
             with may_be_cut(under_way.cancel):
                 content = under_way.result()
@@ -222,10 +264,12 @@ class Endpoint:
             ) from error
         return reply
 
-    async def _content(self, send: Send, events: EventReply | None) -> bytes:
+    async def _content(
+        self, opening: AbstractAsyncContextManager[Any], events: EventReply | None
+    ) -> bytes:
         """A whole reply, in time and not too long; a byte now and then makes no read late by itself."""
         most, content = self._settings.max_reply_bytes, bytearray()
-        async with asyncio.timeout(self._settings.timeout_s), send(self._client) as response:
+        async with asyncio.timeout(self._settings.timeout_s), opening as response:
             async for chunk in response.iter_bytes():
                 content += chunk
                 if len(content) > most:
@@ -250,7 +294,6 @@ def _asked_for_too_much(failure: NoReply) -> NoReply:
         "same again then, or raise OpenAISettings(max_wait_s=...), --max-wait",
         pause_s=seconds,
         until=until,
-        again=False,
     )
 
 
