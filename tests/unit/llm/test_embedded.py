@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -106,8 +110,16 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
 
 
 @pytest.mark.model
-def test_more_samples_than_slots(model: EmbeddedModel) -> None:
-    assert len(model.generate(replace(SAMPLES, n=5, max_tokens=2)).completions) == 5
+def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
+    eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
+    reply = model.generate(eight)
+    assert len({completion.text for completion in reply.completions}) > 4
+    for completion in reply.completions:
+        assert completion.tokens is not None
+        assert all(len(token.top) == 2 for token in completion.tokens)
+    assert reply.completion_tokens == sum(len(it.tokens or ()) for it in reply.completions)
+    again = model.generate(eight)
+    assert [it.text for it in again.completions] == [it.text for it in reply.completions]
 
 
 @pytest.mark.model
@@ -167,6 +179,57 @@ with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads
 def test_nothing_is_printed() -> None:
     done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+ENDING = """
+import os, sys
+from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+from suffice.protocols import GenerationRequest
+model = EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=4096, replicas=1, threads=1))
+short = GenerationRequest(prompt="Hi", max_tokens=2)
+long = GenerationRequest(prompt="A list of numbers: 1 2 3", max_tokens=4000)
+model.generate(short)
+print(model.base_url, flush=True)
+"""
+FORKING = """
+child = os.fork()
+if not child:
+    sys.exit(0 if model.generate(short).completions else 5)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("then", "sent", "code"),
+    [
+        ("sys.exit(3)", None, 3),
+        ("model.generate(long)", signal.SIGINT, -signal.SIGINT),
+        ("model.generate(long)", signal.SIGKILL, -signal.SIGKILL),
+        (FORKING, None, 0),
+    ],
+    ids=["exit", "ctrl-c", "kill", "fork"],
+)
+def test_the_server_ends_with_its_process(then: str, sent: signal.Signals | None, code: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDING + then], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        url = urlsplit(process.stdout.readline().decode().strip())
+        if sent is not None:
+            time.sleep(0.5)
+            process.send_signal(sent)
+        assert process.wait(120) == code
+    with pytest.raises(ConnectionRefusedError), socket.socket() as gone:
+        gone.connect((url.hostname, url.port))
+
+
+@pytest.mark.model
+def test_a_port_that_is_taken_is_told(model: EmbeddedModel) -> None:
+    taken = urlsplit(model.base_url).port
+    assert taken is not None
+    with pytest.raises(BackendError, match=f"whether port {taken} is free"):
+        EmbeddedModel.load(settings=replace(SETTINGS, port=taken))
+    assert model.generate(replace(GREEDY, max_tokens=2)).completions
 
 
 def test_a_damaged_file_is_a_backend_error(tmp_path: Path) -> None:
