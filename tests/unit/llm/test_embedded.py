@@ -211,7 +211,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     ],
     ids=["exit", "ctrl-c", "kill", "fork"],
 )
-def test_the_server_ends_with_its_process(then: str, sent: signal.Signals | None, code: int) -> None:
+def test_the_server_ends_with_its_process(
+    then: str, sent: signal.Signals | None, code: int
+) -> None:
     with subprocess.Popen([sys.executable, "-c", ENDING + then], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         url = urlsplit(process.stdout.readline().decode().strip())
