@@ -117,11 +117,11 @@ def _settle(process: int, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.run_coroutine_threadsafe(settled(), loop).result()
 
 
-_loops: dict[int, Once[asyncio.AbstractEventLoop]] = {}
+_loops: dict[int, Once[asyncio.AbstractEventLoop]] = {}  # a fork has its own
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Where all requests of this process run, so that each can be cut and ends in time; a fork has its own."""
+    """Where all requests of this process run, so that each can be cut and ends in time."""
     return _loops.setdefault(os.getpid(), Once(_running_loop))()
 
 
