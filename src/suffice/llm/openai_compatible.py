@@ -172,11 +172,20 @@ class OpenAICompatibleModel:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         asked = request.top_logprobs
         source = f"{self._where} (model {self.name!r})"
+        nulls = 0
 
         def read(payload: object) -> tuple[tuple[Completion, ...], Counts]:
-            completions = parse_completions(
-                payload, top_logprobs=asked, source=source, null_is_empty=learnt.null_is_empty
-            )
+            nonlocal nulls
+            try:
+                completions = parse_completions(
+                    payload, top_logprobs=asked, source=source, null_is_empty=learnt.null_is_empty
+                )
+            except NullReply:
+                nulls += 1
+                if nulls <= self._settings.max_retries:
+                    raise
+                learnt.null_is_empty = True  # every attempt said so: the model means it
+                return read(payload)
             if not completions:
                 raise BrokenReply(f"{source} sent a reply without any text; check the server's log")
             return completions, self._honest(payload, completions)
@@ -194,10 +203,6 @@ class OpenAICompatibleModel:
             if not self._adapt(said, body):
                 raise
             return self._ask(request, form)
-        except NullReply as error:
-            # every attempt said so: the model means it
-            learnt.null_is_empty = True
-            completions, cost = read(error.payload)
         if events is not None and cost.completion is None:
             learnt.no_stream = True  # what it does not count cannot be kept within a budget
         # not before it worked: servers that refuse a request for another reason may quote all of it

@@ -215,12 +215,15 @@ def test_the_server_ends_with_its_process(
     then: str, sent: signal.Signals | None, code: int
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", ENDING + then], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        url = urlsplit(process.stdout.readline().decode().strip())
-        if sent is not None:
-            time.sleep(0.5)
-            process.send_signal(sent)
-        assert process.wait(120) == code
+        try:
+            assert process.stdout is not None
+            url = urlsplit(process.stdout.readline().decode().strip())
+            if sent is not None:
+                time.sleep(0.5)
+                process.send_signal(sent)
+            assert process.wait(300) == code
+        finally:
+            process.kill()
     with pytest.raises(ConnectionRefusedError), socket.socket() as gone:
         gone.connect((url.hostname, url.port))
 

@@ -128,6 +128,16 @@ def test_null_that_lasts_is_what_the_model_says() -> None:
     assert server.calls == {"null_content": 8}
 
 
+def test_null_after_other_failures_is_not_believed() -> None:
+    with (
+        planned("error", "null_content") as server,
+        OpenAICompatibleModel(server.url, "m", settings=settings(max_retries=1)) as model,
+    ):
+        with pytest.raises(BrokenReply, match="null"):
+            model.generate(SAMPLES)
+        assert all(completion.text for completion in model.generate(SAMPLES).completions)
+
+
 def test_no_key_is_told() -> None:
     with planned("echo_key") as server, pytest.raises(BackendError) as caught:
         ask(server, max_retries=0)
