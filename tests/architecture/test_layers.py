@@ -87,7 +87,6 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     # loaded by a command that has asked for the extra
     **dict.fromkeys(("serve", "view"), WEB | {"numpy", "pyarrow"}),
 }
-LOGITS = {ROOT / "llm" / f"{name}.py" for name in ("decoding", "drawing", "llama_api")}
 SCATTER = ROOT / "report" / "draw" / "scatter.py"
 TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
 TORCH_FOLDERS = ("policies/stop_rag/", "retrieval/")
@@ -277,8 +276,8 @@ def test_third_party_packages_are_imported_when_used() -> None:
         # the signal store hands Arrow tables on
         and not (file == ROOT / "signals" / "store.py" and each.package == "pyarrow")
         and not (file.parent == ROOT / "signals" / "by_columns" and each.package == "pyarrow")
-        # arithmetic on logits, loaded with an embedded model; on places in a picture
-        and not (file in (*LOGITS, SCATTER) and each.package == "numpy")
+        # arithmetic on places in a picture
+        and not (file == SCATTER and each.package == "numpy")
     ]
     assert wrong == []
 

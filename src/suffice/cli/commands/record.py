@@ -41,7 +41,7 @@ from suffice.cli.retrieval_options import (
     read_passages,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
-from suffice.concurrency import WorkFor, added, tallies_of, width_of
+from suffice.concurrency import added, tallies_of
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES
 from suffice.datasets.question_files import Columns, columns_of
@@ -228,8 +228,6 @@ def _recorded(arguments: argparse.Namespace) -> RecordSummary:
         summary = record_examples(
             examples, model, Path(arguments.out), recording, question_progress("recorded")
         )
-    if isinstance(width := width_of(model), WorkFor):
-        say(f"calls at once, in the end: {', '.join(str(limit.now) for limit in width.limits)}")
     calls = added(tally.total for tally in tallies_of(model))
     if calls.failed:
         say(

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from suffice.concurrency import Concurrency
 from suffice.errors import DataError
 from suffice.loops.record.session import RecordSummary, SessionSettings, record_all
 from suffice.protocols import Retriever
@@ -39,7 +38,7 @@ class Task:
 class RecorderSettings(SessionSettings):
     """How a recording runs."""
 
-    concurrency: Concurrency = 8
+    concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})
     rounds: int | None = None

@@ -11,9 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from suffice.concurrency import (
     CallCount,
     CallTally,
-    Concurrency,
     added,
-    at_once,
     side_by_side,
 )
 from suffice.errors import BackendError, DataError, StorageError
@@ -80,7 +78,7 @@ class SessionSettings:
     """How a recording runs."""
 
     run: Mapping[str, Any]
-    concurrency: Concurrency = 1
+    concurrency: int = 1
     tallies: tuple[CallTally, ...] = ()
     kept: Kept | None = None
     on_start: Callable[[int], None] | None = None
@@ -243,7 +241,7 @@ class _Session(Generic[_Task, _Record]):
         """Why it makes no sense to go on now."""
         if self._last.long:
             return self._last.reason
-        alike = self._same_in_a_row >= _GIVE_UP_AFTER * at_once(self._concurrency)
+        alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._concurrency
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
             what = f"all of the last {self._failed_in_a_row} {self._recorder.noun} failed"
             return f"{what}, the last with: {self._last.reason}"
@@ -289,7 +287,7 @@ class _Calls:
 
 
 def _until_nothing_is_left(
-    session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: Concurrency
+    session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: int
 ) -> bool:
     """Do all tasks, and what failed in passing again; true when interrupted."""
     for pause_s in (*_PAUSES_S, 0.0):
