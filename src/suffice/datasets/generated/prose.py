@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
