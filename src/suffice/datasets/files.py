@@ -80,6 +80,13 @@ class Row:
                 column,
             ) from error
 
+    def json(self, text: str, column: str) -> Any:
+        """What JSON in a cell says."""
+        try:
+            return strict_json(text)
+        except (ValueError, RecursionError) as error:
+            raise self.error(f"no JSON ({error}), found {text!r:.60}", column) from error
+
     def texts(self, value: Any, column: str | None) -> list[str]:
         """Texts of a cell: a text, a number, or a list of them."""
         texts = []
@@ -289,18 +296,30 @@ def parse_column_map(
     named: dict[str, str] = {}
     for part in text.split(","):
         role, _, column = (piece.strip() for piece in part.partition("="))
-        wrong = None
-        if role not in allowed and not (free and role.startswith(free) and role != free):
-            wrong = f"{role!r} is none of {', '.join(allowed)}" + (f", {free}NAME" if free else "")
-        elif not column:
-            wrong = f"{role} names no column"
-        elif role in named:
-            wrong = f"{role} is named twice"
-        if wrong is not None:
-            near = "" if role in allowed else did_you_mean(role, allowed)
-            raise UsageError(f"--columns {text!r}: {wrong}; type some of --columns {form}{near}")
+        wrong = "names no column" if not column else "is named twice" if role in named else ""
+        check_roles([role], allowed, free=free, given=f"{text!r}", form=form)
+        if wrong:
+            raise UsageError(f"--columns {text!r}: {role} {wrong}; type some of --columns {form}")
         named[role] = column
     return named
+
+
+def check_roles(
+    roles: Iterable[str],
+    allowed: Sequence[str],
+    *,
+    free: str | None = None,
+    given: str = "",
+    form: str = "ROLE=NAME",
+) -> None:
+    """Refuse roles that no column can have."""
+    for role in roles:
+        if role not in allowed and not (free and role.startswith(free) and role != free):
+            known = ", ".join(allowed) + (f", {free}NAME" if free else "")
+            raise UsageError(
+                f"--columns {given}: {role!r} is none of {known}; type some of --columns {form}"
+                f"{did_you_mean(role, allowed)}"
+            )
 
 
 def no_column(table: FileTable, role: str, wanted: str, command: str) -> DataError:
