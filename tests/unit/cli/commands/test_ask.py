@@ -15,7 +15,6 @@ from suffice.policies.file import save_policy
 from suffice.testing.encoders import HashingEncoder
 
 pytest.importorskip("bm25s")
-pytest.importorskip("faiss")
 
 NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel", "Gadel", "Hadel"]
 QUESTION = "Who founded Cadel Tower?"
@@ -97,10 +96,8 @@ def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(corpus: Path
     assert "--pipeline react" in said
 
 
-@pytest.mark.parametrize("retriever", ["bm25", "tfidf", "dense", "hybrid"])
+@pytest.mark.parametrize("retriever", ["bm25", "dense", "hybrid"])
 def test_every_retriever_answers(retriever: str, corpus: Path) -> None:
-    if retriever == "tfidf":
-        pytest.importorskip("sklearn")
     found = ask("--corpus", corpus, "--retriever", retriever, "--policy", "fixed-1")
     assert found["passages"][0]["title"] == "Cadel Tower"
 
