@@ -74,4 +74,4 @@ def test_asked_over_a_folder_with_the_embedded_model(tmp_path: Path) -> None:
     )  # fmt: skip
     assert document["answer"] == "Mira Cadelson"
     assert document["passages"][0]["title"] == "Cadel Tower"
-    assert (tmp_path / "index" / "index.json").exists()
+    assert (tmp_path / "index" / "index.npz").exists()

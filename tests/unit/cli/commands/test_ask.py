@@ -202,9 +202,9 @@ def test_samples_that_nothing_reads_are_told_and_not_drawn(corpus: Path, certain
 def test_the_index_is_kept_and_refused_when_it_is_another(corpus: Path, tmp_path: Path) -> None:
     kept = ("--corpus", corpus, "--retriever", "hybrid", "--index", tmp_path / "index")
     first = ask(*kept)
-    written = (tmp_path / "index" / "index.json").stat().st_ino
+    written = (tmp_path / "index" / "index.npz").stat().st_ino
     assert ask(*kept)["passages"] == first["passages"]
-    assert (tmp_path / "index" / "index.json").stat().st_ino == written
+    assert (tmp_path / "index" / "index.npz").stat().st_ino == written
     said = refused(*kept, "--encoder", "other")
     assert "hashing-64" in said
     assert "hashing-32" in said
