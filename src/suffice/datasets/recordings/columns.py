@@ -122,8 +122,8 @@ def read_table(
         )
     if asked or (problems and not layout.skip_invalid):
         from_0 = f"{begun:,} of {len(lines):,} questions have a round 0" if asked else ""
-        error = problems[0].error if problems else zeros[0].error("", "round")
-        raise _refusal(problems, from_0, error, skips=bool(records))
+        first_one = problems[0].error if problems else zeros[0].error("", "round")
+        raise _refusal(problems, from_0, first_one, skips=bool(records))
     out = {problem.question for problem in problems} - {None}
     if problems:
         layout.notes.append(
