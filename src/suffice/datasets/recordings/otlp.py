@@ -17,7 +17,6 @@ from suffice.datasets.recordings.runs import (
     Search,
     Step,
     action_of,
-    is_count,
     loaded,
     passage_of,
     passages_of,
@@ -26,7 +25,7 @@ from suffice.datasets.recordings.runs import (
     text_of,
 )
 from suffice.errors import DataError
-from suffice.trace.rounds.records import Passage, Question, QuestionRecord
+from suffice.trace.rounds.records import MOST_INT32, Passage, Question, QuestionRecord
 from suffice.trace.rounds.spans import DOCUMENTS, QUESTION, ROUND, record_of_spans
 
 _DEEPEST = 16
@@ -485,7 +484,8 @@ def _call(spans: _Spans, span: _Span, *, within: bool) -> Call:
         amount = None if place is None else span.attributes[place]
         if isinstance(amount, float) and amount.is_integer():
             amount = int(amount)
-        if not is_count(amount):
+        whole = isinstance(amount, int) and not isinstance(amount, bool)
+        if amount is not None and not (whole and 0 <= amount <= MOST_INT32):
             raise spans.error(span, f"{place} must be a whole number from 0, found {amount!r:.40}")
         amounts[name] = amount
     cost = span.attributes.get("llm.cost.total")
