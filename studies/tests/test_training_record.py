@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from studies.training.record import trained_on, training_ids, write_training
 
 from suffice.errors import BackendError, DataError
-from suffice.retrieval.pairs.training_record import trained_on, training_ids, write_training
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

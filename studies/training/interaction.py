@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
+from suffice.loops.models import connect_reranker
+from suffice.protocols import Reranker
 from suffice.retrieval.networks import without_bars
+from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 
 _PURPOSE = "A cross-encoder"
 _HEADER = "suffice_reranker.json"
@@ -149,6 +152,13 @@ class InteractionModel:
             return np.zeros(0, dtype=np.float32)
         whole: NDArray[np.float32] = torch.cat(batches).numpy().astype(np.float32)
         return whole
+
+
+def trained_reranker(path: str) -> Reranker:
+    """A reranker that :meth:`InteractionModel.save` wrote, or any other that suffice knows."""
+    if InteractionModel.is_saved_in(path):
+        return CrossEncoderReranker(InteractionModel.load(path))
+    return connect_reranker(path)
 
 
 def _encoder(base: str | Path) -> tuple[Any, Any]:
