@@ -7,7 +7,7 @@ import inspect
 import json
 import weakref
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Self
@@ -23,17 +23,16 @@ from suffice.integrations.agents import (
     round_of_tools,
     tool_passages,
 )
-from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
+from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.live.loop import Probe
 from suffice.live.reported import draft_of, reported_tokens
 from suffice.live.watch import Watch
-from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Draft, LoopView, Passage
+from suffice.trace.rounds.records import Draft, LoopView
 
 _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4.0")
 
 
-class HaystackRetriever:
+class HaystackRetriever(AdaptedRetriever):
     """A Haystack text retriever as a :class:`suffice.protocols.Retriever`.
 
     Its ``run(query=..., top_k=...)`` is called outside any Haystack pipeline. One whose ``run`` takes no
@@ -63,33 +62,20 @@ class HaystackRetriever:
                 f"{name}.run takes {', '.join(taken)} and no query; join a retriever by embedding with its "
                 "embedder: TextEmbeddingRetriever(retriever=..., text_embedder=...)"
             )
-        self._component = component
-        self._settings = settings or AdapterSettings()
-        self._source = f"Haystack's {name}"
-        self._takes_top_k = "top_k" in taken
-        self._short = ShortWarning(self._source, "Raise its own number of documents.")
-
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in Haystack's order."""
-        check_k(k)
-        if not query.strip():
-            return ()
-        arguments = {"top_k": k} if self._takes_top_k else {}
-        with failing_as(self._source, self._settings.failures):
-            documents = self._component.run(query=query, **arguments)["documents"]
-        ranking = (
-            Found(
-                text=document.content or "",
-                id=document.id,
-                score=document.score,
-                metadata=document.meta,
-            )
-            for document in documents
+        super().__init__(
+            f"Haystack's {name}", settings, advice="Raise its own number of documents."
         )
-        passages = ranked(ranking, k, self._settings, source=self._source)
-        if not self._takes_top_k:
-            self._short.check(len(passages), k)
-        return passages
+        self._component, self._sized = component, "top_k" in taken
+
+    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
+        if not query.strip():
+            return (), True
+        arguments = {"top_k": k} if self._sized else {}
+        return self._component.run(query=query, **arguments)["documents"], self._sized
+
+    def _found(self, document: Any) -> Found:
+        text, score = document.content or "", document.score
+        return Found(text=text, id=document.id, score=score, metadata=document.meta)
 
 
 # --- agents --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -15,19 +15,19 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from suffice._optional import require
 from suffice.errors import UsageError
 from suffice.integrations.agents import Framework, ToolResult, outcome, readable, round_of_tools
-from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
+from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.integrations.langgraph import GraphLoops, run_of
 from suffice.live.loop import Loop, Probe
 from suffice.live.reported import reported_tokens, reported_usage
 from suffice.live.watch import Watch
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Draft, LoopView, Passage, Token, Usage
+from suffice.trace.rounds.records import Draft, LoopView, Token, Usage
 
 _SIZE_FIELDS = ("k", "top_k", "top_k_results")
 
 
-class LangChainRetriever:
+class LangChainRetriever(AdaptedRetriever):
     """A LangChain ``BaseRetriever`` as a :class:`suffice.protocols.Retriever`.
 
     LangChain's ``invoke`` takes no number of documents. It is set, on a copy, where the retriever keeps
@@ -65,43 +65,30 @@ class LangChainRetriever:
             raise UsageError(
                 f"{type(retriever).__name__} has no field {size_field!r}; it has: {', '.join(fields)}"
             )
+        super().__init__(
+            f"LangChain's {type(retriever).__name__}",
+            settings,
+            advice="Raise its own number of documents, or name the field that holds it with size_field=.",
+        )
         self._retriever = retriever
-        self._settings = settings or AdapterSettings()
-        self._source = f"LangChain's {type(retriever).__name__}"
         self._size_field = size_field or next(
             (field for field in _SIZE_FIELDS if field in fields), None
         )
         self._by_search_kwargs = size_field is None and "search_kwargs" in fields
         self._by_argument = "k" in inspect.signature(retriever._get_relevant_documents).parameters  # noqa: SLF001
-        self._short = ShortWarning(
-            self._source,
-            "Raise its own number of documents, or name the field that holds it with size_field=.",
-        )
 
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LangChain's order."""
-        check_k(k)
-        retriever, arguments = self._sized(k)
-        with failing_as(self._source, self._settings.failures):
-            documents = retriever.invoke(query, **arguments)
-        ranking = (
-            Found(text=document.page_content, id=document.id, metadata=document.metadata)
-            for document in documents
-        )
-        passages = ranked(ranking, k, self._settings, source=self._source)
-        if retriever is self._retriever and not arguments:
-            self._short.check(len(passages), k)
-        return passages
-
-    def _sized(self, k: int) -> tuple[Any, Mapping[str, int]]:
-        """The retriever set to ``k``, and what is passed to it; itself and nothing when it cannot."""
+    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
         retriever = self._retriever
         if self._by_search_kwargs:
             changed = {"search_kwargs": {**retriever.search_kwargs, "k": k}}
-            return retriever.model_copy(update=changed), {}
+            return retriever.model_copy(update=changed).invoke(query), True
         if self._size_field is not None:
-            return retriever.model_copy(update={self._size_field: k}), {}
-        return retriever, {"k": k} if self._by_argument else {}
+            return retriever.model_copy(update={self._size_field: k}).invoke(query), True
+        arguments = {"k": k} if self._by_argument else {}
+        return retriever.invoke(query, **arguments), self._by_argument
+
+    def _found(self, document: Any) -> Found:
+        return Found(text=document.page_content, id=document.id, metadata=document.metadata)
 
 
 def as_langchain_retriever(retriever: Retriever, *, k: int = 4) -> Any:
