@@ -227,16 +227,17 @@ class AgentRun:
     def answered(
         self, text: str | None = None, *, unsearched: bool = False, **changed: Any
     ) -> None:
-        """The last reply is the answer; ``text`` where it reads otherwise.
+        """The last reply is the answer; ``text`` where it reads otherwise, or there is none.
 
         Without a round nothing is said, or it is a round of its own where ``unsearched``.
         """
-        if self.reply is None:
+        held = self.reply
+        answer = held.text if text is None and held is not None else text
+        costs = {**({} if held is None else self._costs), **changed}
+        if answer is None:
             return
-        held, costs = self.reply, {**self._costs, **changed}
-        answer = held.text if text is None else text
         if self.loop.rounds:
-            self._drafts[len(self.loop.rounds)] = held.raw
+            self._drafts[len(self.loop.rounds)] = None if held is None else held.raw
             self.loop.answered(answer, **costs)
         elif unsearched:
             self.loop.observe(passages=(), answer=answer, **costs)

@@ -13,7 +13,7 @@ from typing import Any
 
 from suffice._optional import require
 from suffice.errors import UsageError
-from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, call_usage, outcome
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
 from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.live.loop import Loop, Probe
 from suffice.live.watch import Watch
@@ -247,7 +247,7 @@ class _Run:
         self.handing_off = bool(direct) and direct[0].tool_name == "handoff"
         run.reply = None
         calls = [_result(one) for one in results if one.tool_name != "handoff"]
-        self.given = await run.step(calls, lambda: self._draft(agent, own, ctx))
+        self.given = await run.astep(calls, lambda: self._draft(agent, own, ctx))
 
     async def _draft(self, agent: Any, own: Any, ctx: Any) -> Reply:
         """What the agent would answer now, asked on a copy of what it keeps of this run."""
@@ -269,9 +269,8 @@ class _Run:
             self.handing_off = False
             return
         if self.given is None:
-            if run.reply is not None and not as_written:
-                run.reply = (run.reply[0], {**run.reply[1], "tokens": None})
-            _answer(run, output.response.content or "")
+            changed = {} if as_written else {"tokens": None}
+            run.answered(output.response.content or "", unsearched=True, **changed)
         else:
             await memory.aput(output.response)
         self.ended = True
@@ -290,18 +289,10 @@ class _Run:
         response = getattr(result, "response", None)
         text = result if isinstance(result, str) else getattr(response, "content", None)
         if text is not None and text != run.loop.answer:
-            _answer(run, text)
+            run.answered(text, unsearched=True)
         run.loop.end(error, mend=False)
         if result is not None and response is not None:
             result["suffice"] = outcome(run.loop)
-
-
-def _answer(run: AgentRun, text: str) -> None:
-    costs = {} if run.reply is None else run.reply[1]
-    if run.loop.rounds:
-        run.loop.answered(text, **costs)
-    else:
-        run.loop.observe(passages=(), answer=text, **costs)
 
 
 _Take = Callable[..., Awaitable[Any]]
@@ -360,7 +351,7 @@ class _Heard:
         return Reply(
             raw=output,
             text=output.response.content or "",
-            usage=call_usage(self._usage or output.raw),
+            usage=self._usage or output.raw,
             logprobs=self._logprobs
             or ({"choices": raw["choices"]} if raw.get("choices") else None),
         )

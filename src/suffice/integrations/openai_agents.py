@@ -202,7 +202,7 @@ class _Run(AgentRun):
             raw = await call(**_without_tools(request))
             return _reply(raw[-1].response if isinstance(raw, list) else raw, raw)
 
-        return await self.step(results, ask)
+        return await self.astep(results, ask)
 
     def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return _without_tools(request) if self.asking and self.loop.done else request
@@ -223,7 +223,7 @@ class _Run(AgentRun):
             return
         self.over = True
         text = output if isinstance(output, str) else None
-        if not self.take(self.results, str(output)):
+        if not self.take(self.results, str(output)) and self.given is None:
             self.answered(text)
 
     async def end(self, output: Any) -> None:
