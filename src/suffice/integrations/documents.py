@@ -117,15 +117,22 @@ def _scores(
     ranks = [1 / rank for rank in range(1, len(documents) + 1)]
     if settings.scores == "rank":
         return ranks
-    scores = [_given(document, settings, source) for document in documents]
-    if all(score is None for score in scores):
+    key = settings.score_key
+    given = [held.score if key is None else held.metadata.get(key) for held in documents]
+    if key is None and all(score is None for score in given):
         return ranks
-    known = [score for score in scores if score is not None]
-    if len(known) < len(scores):
-        raise DataError(
-            f"{source} gave {len(scores)} documents and a score for {len(known)} of them; "
-            "AdapterSettings(scores='rank') takes the order alone"
-        )
+    for document, score in zip(documents, given, strict=True):
+        if score is None:
+            what = (
+                ""
+                if key is None
+                else f" under score_key={key!r}; its metadata has {_keys(document)}"
+            )
+            raise DataError(
+                f"{source} gave a document without a score{what}; AdapterSettings(scores='rank') takes the "
+                "order alone"
+            )
+    known = [_number(score, source) for score in given]
     for before, after in pairwise(known):
         if after > before:
             raise UsageError(
@@ -136,16 +143,7 @@ def _scores(
     return known
 
 
-def _given(document: Found, settings: AdapterSettings, source: str) -> float | None:
-    key = settings.score_key
-    value = document.score if key is None else document.metadata.get(key)
-    if value is None:
-        if key is None:
-            return None
-        raise DataError(
-            f"{source} gave a document without a score under score_key={key!r}; its metadata has "
-            f"{_keys(document)}"
-        )
+def _number(value: Any, source: str) -> float:
     number = math.nan
     if not isinstance(value, bool | str | bytes | np.bool_):  # float() would take them
         with suppress(TypeError, ValueError, OverflowError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from suffice._optional import require
 from suffice.errors import (
     BackendError,
+    DataError,
     SufficeError,
     UsageError,
     first_line,
@@ -22,6 +23,7 @@ from suffice.errors import (
 )
 from suffice.integrations.documents import AdapterSettings, Found, ranked
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
+from suffice.live.reported import reported_passages
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
@@ -150,45 +152,26 @@ class PythonRetriever:
         check_k(k)
         try:
             found = self._find(query, k)
-            listed = isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping)
-            items = list(found) if listed else None
+            items = list(found) if isinstance(found, Iterator) else found
         except Exception as error:
             if not isinstance(error, SufficeError):
                 raise BackendError(f"{self._source} failed: {_told(error)}") from error
             raise
-        if items is None:
-            raise self._wrong(found)
+        try:
+            passages = reported_passages(items)
+        except DataError as error:
+            raise UsageError(
+                f"{self._source} returned {type(items).__name__} {items!r:.80}; it must return a list, best "
+                'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
+                f"least the text, or of texts ({error})"
+            ) from error
         if all(isinstance(item, Passage) for item in items):
-            unique: dict[str, Passage] = {}
-            for passage in items:
-                unique.setdefault(passage.id, passage)
-            return tuple(unique.values())[:k]
-        documents = [self._found(item) for item in items]
+            return passages[:k]
+        documents = (
+            Found(text=own.text or "", id=own.id, score=own.score, metadata={"title": own.title})
+            for own in passages
+        )
         return ranked(documents, k, AdapterSettings(), source=self._source)
-
-    def _found(self, item: Any) -> Found:
-        if isinstance(item, str):
-            return Found(text=item)
-        if isinstance(item, Passage):
-            item = {"id": item.id, "title": item.title, "text": item.text, "score": item.score}
-        if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-            raise self._wrong(item)
-        name = item.get("id")
-        if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
-            raise self._wrong(item)
-        return Found(
-            text=item["text"],
-            id=None if name is None else str(name),
-            score=item.get("score"),
-            metadata=item,
-        )
-
-    def _wrong(self, value: Any) -> UsageError:
-        return UsageError(
-            f"{self._source} returned {type(value).__name__} {value!r:.80}; it must return a list, best "
-            'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
-            "least the text, or of texts"
-        )
 
 
 def _callable(target: Any, source: str) -> Callable[[str, int], Any]:

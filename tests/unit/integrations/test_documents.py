@@ -85,7 +85,7 @@ def test_documents_without_scores_get_their_rank() -> None:
 @pytest.mark.parametrize(
     ("documents", "settings", "error", "told"),
     [
-        ([found("a", score=1), found("b")], PLAIN, DataError, "documents"),
+        ([found("a", score=1), found("b")], PLAIN, DataError, "without a score"),
         ([found("a", score=1), found("b", score=2)], PLAIN, UsageError, "must fall along"),
         ([found("a", score=math.nan)], PLAIN, DataError, "score nan"),
         ([found("a", score=10**400)], PLAIN, DataError, "score 10000"),
