@@ -42,7 +42,7 @@ from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
 from suffice.measures.contents import traces_info
-from suffice.monitor.coverage_watch import Watch, WatchSettings, promise_of
+from suffice.monitor.coverage import Watch, WatchSettings, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
