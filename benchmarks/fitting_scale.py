@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from suffice.measures.measures import Measures
 from suffice.policies.registry import fit_method
-from suffice.policies.stop_rag.states import REWARDS, read_rewards
+from suffice.policies.stop_rag.states import read_rewards
 from suffice.replay.choose.certified import fit_certified
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA
@@ -120,7 +120,7 @@ def _map(signals: dict[str, NDArray[np.float64]]) -> pa.Array:
 def _fit(method: str, path: Path) -> None:
     measures = Measures(read_traces(path))
     if method == "rewards":
-        read_rewards(measures, REWARDS["f1"])
+        read_rewards(measures, "f1")
     elif method == "certified":
         fit_certified(measures)
     else:

@@ -9,7 +9,7 @@ import numpy as np
 from tests.stop_rag_twins import q_lambda_of_trajectory
 
 from benchmarks.timing import best_seconds
-from suffice.policies.stop_rag.states import REWARDS, read_rewards
+from suffice.policies.stop_rag.states import read_rewards
 from suffice.policies.stop_rag.targets import choose_threshold, q_lambda, stop_rounds
 from suffice.testing.traces import sampled_records, to_trace_set
 
@@ -65,7 +65,7 @@ def reward_figures() -> dict[str, float]:
     few = 500
     records = sampled_records(10_000, rounds=ROUNDS, samples=SAMPLES)
     traces = to_trace_set(records)
-    score = REWARDS["f1"]
+    score = "f1"
     rewarded = read_rewards(traces, score)
     started = time.perf_counter()
     wanted = [

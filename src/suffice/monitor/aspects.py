@@ -16,7 +16,6 @@ from suffice.numbers.fields import number, numbers
 from suffice.numbers.intervals.anytime import AnytimeMean, MeanSequence
 from suffice.protocols import StopPolicy
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import percent
 from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
 
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
@@ -356,8 +355,3 @@ class Alarm:
         """What :meth:`to_json` gave."""
         names = ("of", "question", "question_id", "policy", "text", "evidence")
         return cls(kind=held["alarm"], **{name: held[name] for name in names})
-
-
-def interval_in_words(found: PerQuestion | AnytimeMean) -> str:
-    """``2.4% [1.1, 3.9]``."""
-    return f"{percent(found.estimate)}% [{percent(found.low)}, {percent(found.high)}]"

@@ -8,15 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.monitor.aspects import (
-    Alarm,
-    Calibration,
-    Drift,
-    Promised,
-    Stopping,
-    interval_in_words,
-)
-from suffice.monitor.coverage import Tested, Watch, WatchSettings, promise_of, read_arrived
+from suffice.monitor.aspects import Alarm, Calibration, Drift, Promised, Stopping
+from suffice.monitor.coverage import ALARMS, Tested, Watch, WatchSettings, promise_of, read_arrived
 from suffice.monitor.produced import Produced
 from suffice.monitor.questions import Asked, Reading, Returned
 from suffice.monitor.state import VERSION, opened, undamaged
@@ -37,8 +30,7 @@ _MOST_WAITING = 100_000  # questions whose labels may still come
 _SAYS = {
     "drift": "no longer looks as before; questions, retriever or model changed, not that answers are worse",
     "calibration": "labelled answers are not right as often as the policy's confidence says",
-    "coverage": "answer sets miss more often than the promise and the luck of calibration explain",
-    "exchangeability": "answers no longer look like those calibrated on; not that coverage fell",
+    **ALARMS,
     "loss": "stopping loses more than was promised",
     "exploration": "the share of questions that ran on past their stop is not the one drawn with: losses "
     "and savings are not to be relied on",
@@ -115,7 +107,8 @@ class Production:
         if self._stopping.take(asked):
             self._bets_won("exploration", asked.id, self._stopping.draws)
         if self._coverage is not None:
-            self._coverage_fell(asked.id, self._coverage.take(read_arrived(asked.answers)))
+            kinds = self._coverage.take(read_arrived(asked.answers))
+            self._coverage_fell(self._coverage, asked.id, kinds)
         agreement = self._promised.metric.agreement
         if asked.explored and agreement:
             self._settle_loss(asked.id, asked.at_stop, asked.at_end, ())
@@ -164,7 +157,7 @@ class Production:
         if self._coverage is not None and self._promise is not None and gold:
             document = {**held["answers"], "gold_answers": list(gold)}
             arrived = read_arrived(document, self._promise.grading)
-            self._coverage_fell(name, self._coverage.label(arrived))
+            self._coverage_fell(self._coverage, name, self._coverage.label(arrived))
         return self._alarms[before:]
 
     def pass_over(self, questions: int) -> None:
@@ -182,18 +175,17 @@ class Production:
             loss, most = self._stopping.loss, promised.most or 0.0
             evidence = {"estimate": loss.estimate, "low": loss.low, "high": loss.high}
             evidence |= {"promised": most, "explored": float(loss.explored)}
-            more = f": {interval_in_words(loss)} per question, promised at most {percent(most)}%"
-            self._raise("loss", name, evidence, text=_SAYS["loss"] + more)
+            low, mean, high = (percent(part) for part in (loss.low, loss.estimate, loss.high))
+            said = f"{mean}% [{low}, {high}] per question, promised at most {percent(most)}%"
+            self._raise("loss", name, evidence, text=f"{_SAYS['loss']}: {said}")
 
-    def _coverage_fell(self, name: str, kinds: Iterable[str]) -> None:
+    def _coverage_fell(self, watch: Watch, name: str, kinds: Iterable[str]) -> None:
         for kind in kinds:
-            monitor = self._coverage.monitors[kind]  # type: ignore[union-attr]
-            evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
-            self._raise(kind, name, evidence)
+            self._bets_won(kind, name, watch.monitors[kind])
 
     def _bets_won(self, kind: str, name: str, monitor: Monitor, *, of: str = "") -> None:
         evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
-        self._raise(kind, name, {**evidence, "taken": float(monitor.seen)}, of=of)
+        self._raise(kind, name, evidence | {"taken": float(monitor.seen)}, of=of)
 
     def _raise(
         self, kind: str, name: str, evidence: dict[str, float], *, of: str = "", text: str = ""

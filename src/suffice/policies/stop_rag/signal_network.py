@@ -17,11 +17,12 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.numbers.fields import Fields
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
+from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
-    BatchValues,
+    Learned,
     RewardTable,
-    Trained,
     TrainingProgress,
+    Values,
     train,
 )
 from suffice.protocols import Signal
@@ -208,33 +209,10 @@ def _varies(values: NDArray[np.float64]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTrajectories:
+class SignalTrajectories(RewardTable):
     """Recorded questions to learn from: signals (n, T, k), NaN undefined; rewards (n, T); lengths (n,)."""
 
     signals: NDArray[np.float64]
-    rewards: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        same = self.signals.ndim == 3 and self.signals.shape[:2] == self.rewards.shape
-        if not same or len(self.lengths) != len(self.rewards):
-            raise UsageError(
-                "signals (n, T, k), rewards (n, T) and lengths (n,) must be of the same questions, found "
-                f"{self.signals.shape}, {self.rewards.shape} and {self.lengths.shape}"
-            )
-
-    @property
-    def table(self) -> RewardTable:
-        """The rewards alone."""
-        return RewardTable(rewards=self.rewards, lengths=self.lengths)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedSignals:
-    """A trained network and what validation found."""
-
-    network: SignalNetwork
-    fitted: Trained
 
 
 def train_signal_network(
@@ -245,19 +223,20 @@ def train_signal_network(
     *,
     progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
-) -> TrainedSignals:
+) -> Learned:
     """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
+    check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
     learner = _SignalLearner(names, (training, validation), settings)
     with _on_one_thread():
         fitted = train(
             learner,
-            (training.table, validation.table),
+            (training, validation),
             settings,
             asdict(settings) | {"signals": list(names)},
             progress=progress,
             checkpoint=checkpoint,
         )
-    return TrainedSignals(network=learner.network(), fitted=fitted)
+    return Learned(network=learner.network(), fitted=fitted)
 
 
 @contextmanager
@@ -296,7 +275,6 @@ class _SignalLearner:
             if name not in ("centre", "spread")
         }
 
-    @property
     def digest(self) -> str:
         """SHA-256 of the signals learned from."""
         digest = hashlib.sha256(self._inputs.numpy().tobytes())
@@ -318,13 +296,15 @@ class _SignalLearner:
             for name, own in self._weights.items():
                 own.copy_(tensors[name])
 
-    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+    def batch_values(
+        self, rows: NDArray[np.int64], shape: tuple[int, int]
+    ) -> tuple[Values, Values]:
         """Those of the training trajectories ``rows``."""
         torch = torch_module()
         inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
         with torch.no_grad():
             estimates = self._values(inputs, dropout=0.0)
-        return BatchValues(learned=self._values(inputs, dropout=self._dropout), estimates=estimates)
+        return self._values(inputs, dropout=self._dropout), estimates
 
     def validation_values(
         self, shape: tuple[int, int]
@@ -349,7 +329,7 @@ class _SignalLearner:
         inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
         return inputs.reshape(*signals.shape[:2], -1)
 
-    def _values(self, inputs: Any, *, dropout: float) -> tuple[Any, Any]:
+    def _values(self, inputs: Any, *, dropout: float) -> Values:
         torch = torch_module()
         functional = torch.nn.functional
 
