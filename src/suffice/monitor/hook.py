@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from suffice._optional import require
+from suffice._version import VERSION
 from suffice.errors import BackendError, UsageError, struck, without_credentials
 from suffice.monitor.aspects import Alarm
 
 _TIMEOUT_S = 5.0
+_HEADERS = {"User-Agent": f"suffice/{VERSION}"}
 _PAUSES_S = (0.5, 1.0, 2.0)  # between tries
 _GIVEN_UP = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})  # another try says the same
 
@@ -35,6 +38,8 @@ class WebHook:
         if parts.username or parts.password:
             raise UsageError("a web hook's URL holds no user and password; put a token in its path")
         self._httpx = require("httpx2", purpose="posting alarms to a web hook", extra="serve")
+        # its log would tell the whole URL
+        logging.getLogger("httpx2").addFilter(lambda record: host not in record.getMessage())
         self._url, self._pause = url, pause
         # what stands behind the host may be a secret, as in the hooks of chat services
         self._shown = f"{parts.scheme}://{host}/..."
@@ -44,7 +49,9 @@ class WebHook:
         for pause in (*_PAUSES_S, None):
             try:
                 # no proxy of the environment: the address that was configured and no other
-                with self._httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
+                with self._httpx.Client(
+                    headers=_HEADERS, timeout=_TIMEOUT_S, trust_env=False
+                ) as client:
                     reply = client.post(self._url, json=alarm.to_json())
             except self._httpx.TransportError as error:
                 said, final = struck(str(error).replace(self._url, self._shown)), False
