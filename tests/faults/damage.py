@@ -50,7 +50,7 @@ from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.signal_network import SignalModel, SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
@@ -384,7 +384,7 @@ def _network() -> StopRAGPolicy:
         name: np.abs(rng.normal(size=shape)).astype(np.float32)
         for name, shape in weight_shapes(len(names), 4).items()
     }
-    model = SignalModel.of(SignalNetwork(names=names, tensors=tensors))
+    model = SignalNetwork(names=names, tensors=tensors)
     return StopRAGPolicy(model=model, threshold=0.1, rounds=5)
 
 

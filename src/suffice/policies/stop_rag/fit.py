@@ -27,7 +27,6 @@ from suffice.policies.stop_rag.settings import (
     TrainSettings,
 )
 from suffice.policies.stop_rag.signal_network import (
-    SignalModel,
     SignalTrajectories,
     free_inputs,
     train_signal_network,
@@ -75,7 +74,7 @@ def fit_stop_rag(
         model = TextModel.of(learned.network)
     else:
         learned = _learn_signals(training, validation, schedule, run, settings.inputs)
-        model = SignalModel.of(learned.network)
+        model = learned.network
     if run.checkpoint is not None:
         run.checkpoint.unlink(missing_ok=True)
     stated = {

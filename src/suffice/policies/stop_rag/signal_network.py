@@ -34,9 +34,14 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
 
+ALL = "all"
+"""Names every signal that a record gives."""
+_PURPOSE = "Stop-RAG's network over signals"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round.
+    """Values of a state from the signals of its round; a ``suffice.policies.stop_rag.policy.ValueModel``.
 
     A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
     after the other, so that a state's values do not depend on what stands beside it.
@@ -44,6 +49,7 @@ class SignalNetwork:
 
     names: tuple[str, ...]
     tensors: Mapping[str, NDArray[np.float32]]
+    file: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -84,6 +90,49 @@ class SignalNetwork:
             total = total + inputs[:, column : column + 1] * weight[:, column]
         return total
 
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """The signals it was trained on."""
+        return tuple(resolve(name, also=self.names) for name in self.names)
+
+    @property
+    def summary(self) -> str:
+        """What it reads."""
+        return f"a small network over {len(self.names)} signals"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
+        return {
+            "features": "signals",
+            "signals": list(self.names),
+            "weights_sha256": hashlib.sha256(self.weights()).hexdigest(),
+        }
+
+    def weights(self) -> bytes:
+        """The weights as a safetensors file: the one that was read, else made."""
+        if self.file is not None:
+            return self.file
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()}
+        made: bytes = _safetensors().save(tensors)
+        return made
+
+    @classmethod
+    def read(cls, part: Fields, data: bytes) -> SignalNetwork:
+        """What :meth:`to_json` wrote, with its weights."""
+        names, column = part.strings("signals"), "network.weights_sha256"
+        if not names:
+            raise DataError("is missing", column=part.column("signals"))
+        errors = require("safetensors", extra="learn", purpose=_PURPOSE)
+        try:
+            tensors = _safetensors().load(data)
+        except errors.SafetensorError as error:
+            said = f"the weights are damaged ({first_line(error)})"
+            raise DataError(said, column=column) from error
+        for name, tensor in tensors.items():
+            if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+                raise DataError(f"{name} must hold finite float32 numbers", column=column)
+        return cls(names=names, tensors=tensors, file=data)
+
 
 def inputs_of(
     values: NDArray[np.float64], centre: NDArray[np.float32], spread: NDArray[np.float32]
@@ -103,74 +152,6 @@ def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
     for name, size in sizes.items():
         shapes |= {f"{name}.weight": size, f"{name}.bias": size[:1]}
     return shapes
-
-
-ALL = "all"
-"""Names every signal that a record gives."""
-_PURPOSE = "Stop-RAG's network over signals"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalModel:
-    """A network over signals; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
-
-    network: SignalNetwork
-    data: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, network: SignalNetwork) -> SignalModel:
-        """A trained network."""
-        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in network.tensors.items()}
-        return cls(network=network, data=_safetensors().save(tensors))
-
-    @property
-    def specs(self) -> tuple[Signal, ...]:
-        """The signals it was trained on."""
-        names = self.network.names
-        return tuple(resolve(name, also=names) for name in names)
-
-    @property
-    def summary(self) -> str:
-        """What it reads."""
-        return f"a small network over {len(self.network.names)} signals"
-
-    def values(
-        self, columns: Mapping[str, NDArray[np.float64]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of stopping and of going on, each of the columns' shape."""
-        return self.network.values(columns)
-
-    def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file."""
-        return {
-            "features": "signals",
-            "signals": list(self.network.names),
-            "weights_sha256": hashlib.sha256(self.data).hexdigest(),
-        }
-
-    @classmethod
-    def read(cls, part: Fields, data: bytes) -> SignalModel:
-        """What :meth:`to_json` wrote, with its weights."""
-        names = part.strings("signals")
-        if not names:
-            raise DataError("is missing", column=part.column("signals"))
-        errors = require("safetensors", extra="learn", purpose=_PURPOSE)
-        try:
-            tensors = _safetensors().load(data)
-        except errors.SafetensorError as error:
-            raise DataError(
-                f"the weights are damaged ({first_line(error)})", column="network.weights_sha256"
-            ) from error
-        for name, tensor in tensors.items():
-            if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-                raise DataError(
-                    f"{name} must hold finite float32 numbers", column="network.weights_sha256"
-                )
-        return cls(network=SignalNetwork(names=names, tensors=tensors), data=data)
-
-    def weights(self) -> bytes:
-        """The weights as a safetensors file."""
-        return self.data
 
 
 def _safetensors() -> Any:
