@@ -11,10 +11,11 @@ import pandas as pd
 
 from benchmarks.timing import best_seconds
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
-from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
-from suffice.replay.choose.rules_as_bits import (
+from suffice.replay.choose.bounds import CertifySettings, Half, certify
+from suffice.replay.choose.rule_stops import (
+    Formula,
     RuleBatch,
+    enumerate_formulas,
     pack,
     stop_rounds_of,
     stop_rounds_of_formulas,

@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.measures.measures import Measures
+from suffice.replay.choose.bounds import CertifySettings, Half, certify
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.store import with_signals
 from suffice.testing.traces import make_record, to_trace_set

@@ -19,7 +19,7 @@ from tests.cut_population import PROFILES, Log, Population, population
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, LossName, certify
+from suffice.replay.choose.bounds import CertifySettings, Half, LossName, certify
 from suffice.scoring import Weights
 from suffice.trace.rounds.table import TraceSet
 

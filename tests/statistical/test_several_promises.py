@@ -17,7 +17,7 @@ from tests.cut_population import PROFILES as CUT_PROFILES
 from tests.cut_population import Log, population
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, Paid, certify
+from suffice.replay.choose.bounds import CertifySettings, Half, Paid, certify
 
 ROUNDS, PROFILES = 5, 4000
 Array = NDArray[np.float64]

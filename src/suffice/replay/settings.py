@@ -6,13 +6,12 @@ Nothing here computes, so that help is printed without what the commands run on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
-from suffice.replay.choose.formulas import FORMS
 from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 LOSSES, USUAL_LOSS = (0.01, 0.02, 0.03, 0.05, 0.10), 0.02
 """Losses that are proven together where none is asked for, and the one that is recommended if proven."""
+Form = Literal["or", "and", "dnf", "vote"]
+FORMS: tuple[Form, ...] = get_args(Form)
 GAIN_AT_COST = "gain-at-cost"
 OBJECTIVES = ("f1", "em", GAIN_AT_COST)
 
@@ -203,23 +204,7 @@ class FittedElsewhere:
 class SearchSettings(TunedSettings):
     """What to search and how.
 
-    Parameters
-    ----------
-    signals
-        Names, or ``calibrated(name)``.
-    form
-        ``or``, ``and``, ``dnf`` (OR of ANDs) or ``vote`` (k of n).
-    grid
-        How many evenly spaced thresholds to try for each signal, or ``quantiles`` of its values.
-    max_cost
-        Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
-    objective
-        ``f1``, ``em``, or ``gain-at-cost``: the score over the fixed-k frontier at the rule's cost
-        (``None``: the score that ``metric`` compares by).
-    cost
-        The one meant (default: model calls where a number caps it).
-    baseline
-        ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
+    ``cost`` is by default model calls where ``max_cost`` caps it; the other fields say what they mean.
     """
 
     signals: Annotated[
@@ -232,7 +217,7 @@ class SearchSettings(TunedSettings):
     form: Annotated[
         str,
         Option(
-            choices=tuple(FORMS),
+            choices=FORMS,
             help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs",
         ),
     ] = "or"

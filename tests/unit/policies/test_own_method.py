@@ -17,7 +17,7 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
 from suffice.policies.file import policy_hash
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
+from suffice.replay.choose.bounds import CertifySettings, Half, certify
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 

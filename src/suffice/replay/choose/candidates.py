@@ -22,8 +22,8 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.protocols import ConfidentPolicy, DelayedPolicy
+from suffice.replay.choose.bounds import Half, Paid
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
-from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.paths import budgets_below
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front

@@ -17,9 +17,7 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.replay.choose.candidates import Candidate, betting_orders
-from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     Bound,
     Certification,
     CertifySettings,
@@ -31,11 +29,13 @@ from suffice.replay.choose.learn_then_test import (
     members_in_order,
     refuse_caps,
 )
-from suffice.replay.choose.parts import unit_notes, without_gaps
+from suffice.replay.choose.candidates import Candidate, betting_orders
+from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import POWER, Along, Learned, Row, prove
 from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.choose.splits import unit_notes, without_gaps
+from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import F1, ChoiceSettings, ComparedBy, CostName, WhichAnswer
 from suffice.results.table import Column, Table, Value

@@ -14,10 +14,10 @@ from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.protocols import StopPolicy
+from suffice.replay.choose.bounds import Bound, joined
 from suffice.replay.choose.candidates import LATEST, Candidate
-from suffice.replay.choose.learn_then_test import Bound, joined
-from suffice.replay.choose.parts import PROVE, RANK
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
+from suffice.replay.choose.splits import PROVE, RANK
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import PolicyResult, ReplayResult

@@ -23,10 +23,7 @@ from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.rules.policy import not_before, rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
-from suffice.replay.choose.formulas import over_groups
-from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.choose.rules_as_bits import PackedConditions, pack
-from suffice.replay.choose.thresholded_signals import (
+from suffice.replay.choose.conditions import (
     Operand,
     both_ways,
     calibrators_of,
@@ -35,6 +32,7 @@ from suffice.replay.choose.thresholded_signals import (
     scoring_columns,
     tuning_columns,
 )
+from suffice.replay.choose.rule_stops import PackedConditions, RuleStops, over_groups, pack
 from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, signal_flags
 from suffice.signals.available import given_signals
 from suffice.signals.registry import own_among, resolve

@@ -19,6 +19,7 @@ from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.choose.bounds import CertifySettings, refuse_caps
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
@@ -29,8 +30,10 @@ from suffice.replay.choose.candidates import (
 )
 from suffice.replay.choose.certified import cut_terms
 from suffice.replay.choose.choice import Choice, Ranked, WronglyStopped
-from suffice.replay.choose.learn_then_test import CertifySettings, refuse_caps
-from suffice.replay.choose.parts import (
+from suffice.replay.choose.paths import OwnPath, paths_of
+from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
+from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
+from suffice.replay.choose.splits import (
     PROVE,
     RANK,
     in_parts,
@@ -40,10 +43,7 @@ from suffice.replay.choose.parts import (
     unit_notes,
     without_gaps,
 )
-from suffice.replay.choose.paths import OwnPath, paths_of
-from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
-from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
-from suffice.replay.run.answer_choice import answer_rounds
+from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
 from suffice.replay.run.replay import ReplaySettings, replay

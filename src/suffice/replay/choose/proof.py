@@ -24,8 +24,7 @@ from suffice.measures.measures import Measures
 from suffice.numbers.units import unit_means
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.policies.rules.syntax import parse
-from suffice.replay.choose.candidates import Candidate, Kept
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     Bound,
     CertifySettings,
     Half,
@@ -36,6 +35,7 @@ from suffice.replay.choose.learn_then_test import (
     p_values_of,
     plain,
 )
+from suffice.replay.choose.candidates import Candidate, Kept
 from suffice.replay.choose.paths import COINS, Path, Step
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings

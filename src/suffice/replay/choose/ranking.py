@@ -13,12 +13,12 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import rule_needs
-from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     Bound,
     Half,
     mean_of,
 )
+from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept
 from suffice.replay.settings import ChoiceSettings
 
 Array = NDArray[np.float64]

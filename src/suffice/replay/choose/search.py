@@ -28,12 +28,10 @@ from suffice.numbers.units import unit_means, unit_weights
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
-from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.rule_scorer import RuleFigures, RuleScorer
-from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
-from suffice.replay.choose.thresholded_signals import (
+from suffice.replay.choose.conditions import (
     Operand,
+    RuleFigures,
+    RuleScorer,
     both_ways,
     calibrators_of,
     grid_of,
@@ -41,8 +39,10 @@ from suffice.replay.choose.thresholded_signals import (
     scoring_columns,
     tuning_columns,
 )
+from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas
+from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
 from suffice.replay.diagnose.signal_flags import refuse_unusable
-from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings

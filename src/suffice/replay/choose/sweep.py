@@ -29,8 +29,8 @@ from suffice.policies.thresholds import (
     open_rule,
     score_stops,
 )
-from suffice.replay.choose.thresholded_signals import grid_of
-from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.choose.conditions import grid_of
+from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import percent, points

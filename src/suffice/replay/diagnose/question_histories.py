@@ -15,7 +15,7 @@ from suffice.numbers.fields import known
 from suffice.protocols import AnswerSet, CalibratedPolicy, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
-from suffice.replay.run.references import CLOSED_BOOK
+from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts

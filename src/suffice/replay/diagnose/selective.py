@@ -24,7 +24,7 @@ from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.tables import selective_tables
-from suffice.replay.run.references import of_rounds, replayed
+from suffice.replay.run.named_policies import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular

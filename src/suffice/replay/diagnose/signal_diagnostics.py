@@ -17,7 +17,7 @@ from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import MARGIN
-from suffice.replay.diagnose.overconfidence import (
+from suffice.replay.diagnose.reliability import (
     STABLE,
     MarginMeans,
     WrongAndStable,

@@ -13,9 +13,8 @@ from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Tone, Value
 
 if TYPE_CHECKING:
-    from suffice.replay.diagnose.breakdown import TypeBreakdown
     from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-    from suffice.replay.diagnose.diagnosis import Diagnosis
+    from suffice.replay.diagnose.diagnosis import Diagnosis, TypeBreakdown
     from suffice.replay.diagnose.selective import SelectiveResult
     from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part
 

@@ -20,9 +20,14 @@ from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
-from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
-from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import (
+from suffice.replay.run.answers import (
+    AnswerRounds,
+    Resampling,
+    answer_notes,
+    answer_rounds,
+    answer_sets,
+)
+from suffice.replay.run.censoring import (
     SCORES,
     AtStops,
     CutRecord,
@@ -31,14 +36,14 @@ from suffice.replay.run.cuts import (
     cut_notes,
     seen_beside,
 )
-from suffice.replay.run.frontier import EQUAL_COSTS
-from suffice.replay.run.named_policies import NamedPolicy, measure_together
-from suffice.replay.run.paired import Layout, PairedIntervals
-from suffice.replay.run.references import (
+from suffice.replay.run.frontier import EQUAL_COSTS, Layout, PairedIntervals
+from suffice.replay.run.named_policies import (
     CLOSED_BOOK,
     ORACLES,
+    NamedPolicy,
     closed_book_costs,
     closed_book_rounds,
+    measure_together,
     settled,
 )
 from suffice.replay.run.results import (

@@ -15,8 +15,8 @@ from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.sums import draws_in_words
 from suffice.protocols import StopPolicy
-from suffice.replay.run.answer_sets import AnswerSetResult
-from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, PastCuts, cut_table
+from suffice.replay.run.answers import AnswerSetResult
+from suffice.replay.run.censoring import SCORES, AtStops, CutRecord, PastCuts, cut_table
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, count, decimal, percent, points

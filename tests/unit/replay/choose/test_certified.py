@@ -19,9 +19,9 @@ from suffice.measures.measures import Measures
 from suffice.numbers.intervals import sums
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.replay.choose import families, rule_stops
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.certified import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings, build_family
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import signal_table

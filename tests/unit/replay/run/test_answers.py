@@ -28,7 +28,7 @@ from suffice.protocols import PolicyTable
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import search
-from suffice.replay.run.answer_choice import answer_rounds
+from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.run.results import PolicyResult

@@ -15,7 +15,7 @@ from suffice.numbers.tests.p_values import (
     binomial_p_values,
     hoeffding_bentkus_p_values,
 )
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     CertifySettings,
     Half,
     LossName,
@@ -214,7 +214,7 @@ def test_what_is_refused(given: dict[str, Any], said: str) -> None:
 def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     learn, tested, full = world(1)
     before = certify(learn, tested, full, settings(only_front=False))
-    monkeypatch.setattr("suffice.replay.choose.learn_then_test._BLOCK_CELLS", 700)
+    monkeypatch.setattr("suffice.replay.choose.bounds._BLOCK_CELLS", 700)
     after = certify(learn, tested, full, settings(only_front=False))
     np.testing.assert_allclose(after.p_values, before.p_values)
     assert after.chosen == before.chosen

@@ -18,7 +18,7 @@ from suffice.numbers.intervals.bootstrap import resampled_means
 from suffice.numbers.units import unit_means
 from suffice.policies.file import policy_hash
 from suffice.protocols import StopPolicy
-from suffice.replay.run.answer_sets import Resampling
+from suffice.replay.run.answers import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
