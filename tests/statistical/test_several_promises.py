@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.certifying import certify
 from tests.cut_population import PROFILES as CUT_PROFILES
 from tests.cut_population import Log, population
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.bounds import CertifySettings, Half, Paid, certify
+from suffice.replay.choose.bounds import CertifySettings, Half, Paid
 
 ROUNDS, PROFILES = 5, 4000
 Array = NDArray[np.float64]

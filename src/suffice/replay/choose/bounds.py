@@ -1,4 +1,4 @@
-"""Certified choice: the cheapest policy of a family that provably loses little (Learn then Test).
+"""Bounds on mean losses and costs, and the tests of a family's members against them (Learn then Test).
 
 One half of the questions fits calibrators, sets thresholds and orders the family; the other half gives
 the p-values. With probability at least the asked confidence over the second half, no certified member
@@ -16,9 +16,9 @@ nothing but one valid p-value a member (Angelopoulos et al. 2021, propositions 2
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from suffice.measures.seen import Seen
 from suffice.numbers.tests.p_values import (
     betting_p_values,
     binomial_p_values,
-    fixed_sequence,
     hoeffding_bentkus_p_values,
     holm,
 )
@@ -44,7 +43,6 @@ Bounded = Literal["signed", "drop", "wrong-stop", "cost"]
 LOSSES = ("signed", "drop", "wrong-stop")
 CORRECTIONS = ("fixed-sequence", "holm")
 _BLOCK_CELLS = 4_000_000  # losses held at a time
-_MOST_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,53 +343,12 @@ def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoundOutcome:
-    """What came of one bound, arrays (n_members,); p-values of members that were not tested are NaN."""
-
-    bound: Bound
-    p_values: Array
-    learned: Array
-    tested: Array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certification:
-    """The outcome, arrays (n_members,) in the family's order.
-
-    ``chosen`` is the cheapest certified member (the one that loses least, where nothing but a cost is
-    bounded); where only the full budget itself or nothing is
-    certified it is the full budget and ``fell_back`` is true.
-    ``order`` holds the members tested, safest first; untested ones have p-value NaN. The full budget is
-    never among them unless only a cost is bounded: it loses nothing by definition, and ``certified`` does
-    not count it. ``p_values`` are of all bounds together, ``parts`` of each.
-    """
-
-    chosen: int
-    fell_back: bool
-    certified: NDArray[np.bool_]
-    p_values: Array
-    parts: tuple[BoundOutcome, ...]
-    costs: Array
-    order: NDArray[np.intp]
-    duplicates: int
-    settings: CertifySettings = field(default_factory=CertifySettings)
-
-    @property
-    def learned_loss(self) -> Array:
-        """What the first bound is of, on the first half, (n_members,)."""
-        return self.parts[0].learned
-
-    @property
-    def tested_loss(self) -> Array:
-        """The same on the second."""
-        return self.parts[0].tested
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedTests:
     """Members in the order in which they are tested, safest first, with their p-values.
 
-    ``adjusted`` (n_tested,) are those that a level is compared with, in that order.
+    ``adjusted`` (n_tested,) are those that a level is compared with, in that order; ``tested_at``
+    (n_bounds, n_members) those of each bound, NaN where it is not tested. ``learned`` has what each bound is
+    of on the half that orders, as :meth:`Half.losses` scales it, ``costs`` the mean over both halves.
     """
 
     order: NDArray[np.intp]
@@ -435,51 +392,6 @@ def member_tests(
         learned=learned,
         costs=costs,
         duplicates=len(costs) - len(distinct),
-    )
-
-
-def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Certification:
-    """Choose the cheapest member all of whose bounds are proven to be kept."""
-    tested = member_tests(learn, test, full, settings)
-    passed = int(fixed_sequence(tested.adjusted, settings.delta).sum())
-    return concluded(learn, test, full, settings, tested, passed)
-
-
-def concluded(
-    learn: Half, test: Half, full: int, settings: CertifySettings, tested: OrderedTests, passed: int
-) -> Certification:
-    """What is chosen where the first ``passed`` members in the order of the tests are proven."""
-    costs, order = tested.costs, tested.order
-    certified = np.zeros(len(costs), np.bool_)
-    certified[order[:passed]] = True
-    fit = np.flatnonzero(certified & (settings.caps_only | (costs < costs[full])))
-    wanted = costs
-    if settings.caps_only and len(fit):
-        signed = Bound(of="signed", most=0.0)
-        everyone = np.arange(len(costs))
-        lost = [_means(half, everyone, signed) * len(half) for half in (learn, test)]
-        wanted = lost[0] + lost[1]
-    chosen = int(fit[np.lexsort((fit, wanted[fit]))[0]]) if len(fit) else full
-    return Certification(
-        chosen=chosen,
-        fell_back=not len(fit),
-        certified=certified,
-        p_values=tested.tested_at.max(axis=0),
-        parts=tuple(
-            BoundOutcome(
-                bound=bound,
-                p_values=p_values_of,
-                learned=plain(means, bound, learn),
-                tested=mean_of(test, bound),
-            )
-            for bound, p_values_of, means in zip(
-                settings.bounds, tested.tested_at, tested.learned, strict=True
-            )
-        ),
-        costs=costs,
-        order=order,
-        duplicates=tested.duplicates,
-        settings=settings,
     )
 
 
@@ -588,32 +500,3 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
 def joined(parts: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def describe(outcome: Certification) -> dict[str, Any]:
-    """What a policy file says of a learned family."""
-    return {
-        "correction": outcome.settings.correction,
-        "members": len(outcome.costs),
-        "duplicates": outcome.duplicates,
-    }
-
-
-def members_in_order(outcome: Certification, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The first members tested, safest first; of several bounds the means that each is of."""
-    several = len(outcome.parts) > 1
-    return [
-        {
-            "rule": names[number],
-            "p_value": float(outcome.p_values[number]),
-            "certified": bool(outcome.certified[number]),
-            "loss": float(outcome.tested_loss[number]),
-            "cost": float(outcome.costs[number]),
-            **({"means": _tested_means(outcome, number)} if several else {}),
-        }
-        for number in outcome.order[:_MOST_LISTED]
-    ]
-
-
-def _tested_means(outcome: Certification, number: int) -> dict[str, float]:
-    return {part.bound.of: float(part.tested[number]) for part in outcome.parts}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.certifying import certify
 
 from suffice.errors import UsageError
 from suffice.measures.seen import Seen
@@ -20,8 +21,6 @@ from suffice.replay.choose.bounds import (
     Half,
     LossName,
     Paid,
-    certify,
-    describe,
     refuse_caps,
     weighted_losses,
 )
@@ -171,7 +170,7 @@ def test_of_members_that_stop_alike_the_cheapest_is_tested() -> None:
         for h, s, c in zip((learn, tested), stops, costs, strict=True)
     ]
     outcome = certify(halves[0], halves[1], 3, settings(max_loss=0.5))
-    assert outcome.duplicates == 2
+    assert outcome.tests.duplicates == 2
     assert outcome.order.tolist() == [1]
     assert outcome.chosen == 1
 
@@ -291,14 +290,12 @@ def test_a_member_is_certified_where_each_bound_is() -> None:
             {"max_loss": None, "max_cost": 4.0},
         )
     ]
-    assert [part.bound.of for part in outcome.parts] == ["signed", "wrong-stop", "cost"]
-    for part, one in zip(outcome.parts, alone, strict=True):
-        np.testing.assert_array_equal(part.p_values[order], one.p_values[order])
-        np.testing.assert_array_equal(part.tested, one.tested_loss)
-    greatest = np.max([part.p_values for part in outcome.parts], axis=0)
+    for number, one in enumerate(alone):
+        np.testing.assert_array_equal(outcome.tests.tested_at[number, order], one.p_values[order])
+        np.testing.assert_array_equal(outcome.tested(number), one.tested_loss)
+    greatest = outcome.tests.tested_at.max(axis=0)
     np.testing.assert_array_equal(outcome.p_values[order], greatest[order])
     assert 0 < outcome.certified.sum() < min(one.certified.sum() for one in alone)
-    assert "bounds" not in describe(alone[0])
 
 
 def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
