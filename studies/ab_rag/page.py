@@ -16,7 +16,7 @@ from studies.ab_rag.results import (
     static_table,
     thresholds_table,
 )
-from suffice.replay.diagnose.tables import selective_tables
+from suffice.replay.diagnose.selective import SelectiveResult
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
@@ -42,7 +42,7 @@ def ab_rag_page(study: ABRagStudy) -> str:
     numbers = [
         folded(f"{visible(record.name)}: {table.name}", table.html())
         for record in study.records
-        for table in (*record.comparison.tables(), *selective_tables(record.selective))
+        for table in (*record.comparison.tables(), *SelectiveResult.side_by_side(record.selective))
     ]
     return study_page(
         "AB-RAG on records",

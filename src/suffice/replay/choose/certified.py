@@ -18,6 +18,7 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.protocols import StopPolicy
 from suffice.replay.choose.bounds import (
     Bound,
     CertifySettings,
@@ -407,10 +408,9 @@ class Certified(RuleKind, Method):
         settings: Any,
         split: str,
         run: FitRun | None = None,
-    ) -> RulePolicy:
+    ) -> StopPolicy:
         """The policy of :func:`fit_certified`."""
-        del preset, run
-        return fit_certified(measures, replace(settings, split=split)).policy
+        return self.fit_told(measures, preset, settings, split, run).policy
 
     def fit_told(
         self,
@@ -421,8 +421,7 @@ class Certified(RuleKind, Method):
         run: FitRun | None = None,
     ) -> Fitted:
         """The same with the members tested; what goes to a folder is counted there."""
-        del preset
-        del run
+        del preset, run
         outcome = fit_certified(measures, replace(settings, split=split))
         return Fitted(
             policy=outcome.policy,

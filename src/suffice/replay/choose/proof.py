@@ -139,6 +139,16 @@ class Promised:
         """That of the policy to run."""
         return self.rows[self.at]
 
+    @property
+    def proven(self) -> list[Candidate]:
+        """What is proven, from the strictest promise on."""
+        return [row.proven.candidate for row in self.rows if row.proven is not None]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """What is guessed, and what is proven."""
+        return [*([] if self.guess is None else [self.guess.candidate]), *self.proven]
+
 
 def walk(
     p_values: Sequence[Array], shares: Sequence[float], gives: Sequence[bool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,61 +233,34 @@ class _OnTune:
     costs: Array
     objective: Array
     within: NDArray[np.bool_]
-    front: NDArray[np.bool_]
 
     @property
     def order(self) -> list[int]:
         """Those within the cap first, best objective first, then the cheaper, then the earlier."""
-        numbers = np.arange(len(self.costs))
-        keys = (
-            numbers,
-            np.round(self.costs, _DIGITS),
-            -np.round(self.objective, _DIGITS),
-            ~self.within,
-        )
+        numbers, costs = np.arange(len(self.costs)), np.round(self.costs, _DIGITS)
+        keys = (numbers, costs, -np.round(self.objective, _DIGITS), ~self.within)
         return [int(number) for number in np.lexsort(keys)]
 
 
-def _on_tune(
-    searched: _Searched, family: _Family, reads: Sequence[CostReads], settings: SearchSettings
-) -> _OnTune:
-    tune = searched.tune
-    figures = family.figures(tune, reads, _ordered_by(tune, settings))
-    costs, scores = figures.costs, figures.scores[tune.scored.metric.score]
-    cap = np.inf if settings.max_cost is None else settings.max_cost
-    return _OnTune(
-        scores=scores,
-        costs=costs,
-        objective=tune.objective(_objective(tune, settings), figures),
-        within=costs <= cap,
-        front=pareto_front(costs, scores),
-    )
-
-
 class _Family:
-    """Rules on one split; where it is large, those that stop every question alike are worked on once."""
+    """Rules on one split; those that stop every question alike are worked on once."""
 
     def __init__(self, stops: RuleStops) -> None:
         self.digests = stops.digests()
-        self.large = from_sums(stops.shape[1])
         first: dict[bytes, int] = {}
         for number, digest in enumerate(self.digests):
             first.setdefault(digest, number)
-        place = {number: at for at, number in enumerate(first.values())}
-        self.stops = stops.take(np.array(list(place), np.intp)) if self.large else stops
-        """Of different rules, of a small split of all of them, (n, n_questions)."""
-        self.same = np.arange(len(stops))
+        place = {digest: at for at, digest in enumerate(first)}
+        self.stops = stops.take(np.array([*first.values()], np.intp))
+        """Of different rules, (n, n_questions)."""
+        self.same = np.array([place[digest] for digest in self.digests], np.intp)
         """For every rule the number of the one there that has its stops."""
-        if self.large:
-            self.same = np.array([place[first[digest]] for digest in self.digests], np.intp)
 
     def figures(
         self, scorer: RuleScorer, reads: Sequence[CostReads], scores: Iterable[ScoreName]
     ) -> RuleFigures:
         """What every rule scores and costs, the first ones of which pay for so much."""
         pairs = list(zip(self.same.tolist(), reads, strict=False))
-        if not self.large:
-            return scorer.figures(self.stops.take(self.same[: len(reads)]), reads, scores)
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
         rules = np.array([rule for rule, _ in distinct], np.intp)
         figures = scorer.figures(self.stops.take(rules), [kind for _, kind in distinct], scores)
@@ -310,7 +283,13 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
     family = _Family(RuleStops.joined([held_out.stops(searched.formulas), *_tried_stops(searched)]))
     bands, p_holm = _corrected(held_out, family, baseline, settings)
     on_tune = _Family(tune.stops(searched.formulas))
-    ordered = _on_tune(searched, on_tune, reads, settings)
+    known = on_tune.figures(tune, reads, _ordered_by(tune, settings))
+    ordered = _OnTune(
+        scores=known.scores[tune.scored.metric.score],
+        costs=known.costs,
+        objective=tune.objective(_objective(tune, settings), known),
+        within=known.costs <= (np.inf if settings.max_cost is None else settings.max_cost),
+    )
     pairs = zip(on_tune.digests, family.digests[:n_formulas], strict=True)
     alike = _alike(ordered.order, list(pairs), _texts(searched))
     figures = family.figures(held_out, reads, _SCORES)
@@ -349,6 +328,7 @@ def _rules(
     """Every rule with its figures on eval, in the order of tune."""
     (score, delta), p_holm = corrected
     held_out, texts = searched.held_out, _texts(searched)
+    front = pareto_front(tune.costs, tune.scores)
     return tuple(
         SearchedRule(
             rule=texts[n],
@@ -365,7 +345,7 @@ def _rules(
             tune_cost=float(tune.costs[n]),
             tune_objective=float(tune.objective[n]),
             within_cap=bool(tune.within[n]),
-            pareto=bool(tune.front[n]),
+            pareto=bool(front[n]),
             ways=alike[n][0],
             like=alike[n][1],
         )
@@ -430,49 +410,51 @@ def _baseline(
 def _corrected(
     held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
 ) -> tuple[tuple[SimultaneousBand, ...], Array]:
-    if family.large:
-        return _corrected_from_sums(held_out, family, baseline, settings)
-    n_rules = len(family.digests)
-    columns: Callable[[slice], Array] = lambda part: unit_means(  # noqa: E731
-        held_out.at(held_out.scored.compared, family.stops[part]), held_out.units
-    )
-    baseline = unit_means(baseline, held_out.units)
-    bands = simultaneous_bands(
-        n_rules,
-        columns,
-        (None, baseline),
-        resamples=settings.resamples,
-        seed=settings.seed,
-    )
-    p_values = [
-        paired_p_values(columns(slice(start, start + _BLOCK)) - baseline[:, None])
-        for start in range(0, n_rules, _BLOCK)
-    ]
-    return bands, holm(np.concatenate(p_values))
+    """Of rules that differ, then of all."""
+    n_rules, scored = len(family.stops), held_out.scored.compared
+    if from_sums(family.stops.shape[1]):
+        sums = _sums(held_out, family.stops, baseline)
+        bands = bands_from_sums(
+            sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
+        )
+        p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
+    else:
+
+        def columns(part: slice) -> Array:
+            return unit_means(held_out.at(scored, family.stops[part]), held_out.units)
+
+        means = unit_means(baseline, held_out.units)
+        bands = simultaneous_bands(
+            n_rules,
+            columns,
+            (None, means),
+            resamples=settings.resamples,
+            seed=settings.seed,
+        )
+        p_values = np.concatenate(
+            [
+                paired_p_values(columns(slice(start, start + _BLOCK)) - means[:, None])
+                for start in range(0, n_rules, _BLOCK)
+            ]
+        )
+    return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
 
 
-def _corrected_from_sums(
-    held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
-) -> tuple[tuple[SimultaneousBand, ...], Array]:
-    """The same of so many questions that no rule's scores are held: of rules that differ, then of all."""
-    n_rules = len(family.stops)
-    sums, labelled = Sums.none(n_rules + 1), np.cumsum(held_out.labelled)
+def _sums(held_out: RuleScorer, stops: RuleStops, baseline: Array) -> Sums:
+    """Those of all rules' scores and the baseline's, of so many questions that no rule's scores are held."""
+    sums, labelled = Sums.none(len(stops) + 1), np.cumsum(held_out.labelled)
     repeated = unit_weights(held_out.units) < 1.0
     kept: list[Array] = []  # of units that may lie in several blocks
-    for rows, stops in family.stops.by_questions():
+    for rows, taken in stops.by_questions():
         before = int(labelled[rows.start - 1]) if rows.start else 0
-        scores = held_out.at(held_out.scored.compared, stops, rows)
+        scores = held_out.at(held_out.scored.compared, taken, rows)
         against = baseline[before : before + len(scores)]
         both, again = np.column_stack([scores, against]), repeated[before : before + len(scores)]
         sums = sums.add(Sums.of(both[~again]))
         kept.append(both[again])
     if repeated.any():
         sums = sums.add(Sums.of(unit_means(np.concatenate(kept), held_out.units[repeated])))
-    bands = bands_from_sums(
-        sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
-    )
-    p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
-    return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
+    return sums
 
 
 def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:

@@ -30,6 +30,7 @@ from suffice.policies.thresholds import (
     score_stops,
 )
 from suffice.replay.choose.conditions import grid_of
+from suffice.replay.choose.families import policies_at
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
 from suffice.results.as_json import as_json, fields_as_json
@@ -362,17 +363,9 @@ def _on_eval(
     ends, rounds = evaluated.ends, np.cumsum(evaluated.traces.exists, axis=1, dtype=np.float64)
     if (seen := evaluated.seen) is not None:
         costs, rounds = seen.matrix(costs), seen.matrix(rounds)
-    fitted = fitted_rule(
-        fill(settings.rule, thresholds[0]),
-        data,
-        own_signals=evaluated.traces.signal_names,
-        calibrator=settings.calibrator,
-    )
-    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
-    table = evaluated.signals(fitted.specs)
+    _, stopped = policies_at(settings.rule, thresholds, data, evaluated, settings.calibrator)
     rows, scores = np.arange(len(ends)), []
-    for threshold, policy in zip(thresholds, policies, strict=True):
-        stops = np.minimum(first_stops(policy, table), ends)
+    for threshold, stops in zip(thresholds, stopped, strict=True):
         mean_rounds = float(rounds[rows, stops - 1][scored.labelled].mean())
         score = score_stops(threshold, stops, scored, costs)
         scores.append(replace(score, mean_rounds=mean_rounds))

@@ -27,9 +27,8 @@ from suffice.policies.defaults import (
 from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
-from suffice.replay.diagnose.tables import calibrator_tables
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.table import Cell, Column, Kind, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
 from suffice.signals.table import first_stops
@@ -109,8 +108,72 @@ class CalibratorStudy(Tabular):
     notes: tuple[str, ...] = ()
 
     def tables(self) -> tuple[Table, ...]:
-        """The kinds by their probabilities, and by their rules."""
-        return tuple(calibrator_tables(self))
+        """The kinds by their probabilities, and by their rules, with the notes."""
+        first = self.results[0]
+
+        def against(score: CalibratorScore, value: Value) -> Value:
+            return Cell(None, "(the first)") if score is first else value
+
+        number: Kind = "number"
+        probabilities = Table(
+            name="calibrators",
+            title=f"Brier score of calibrators of {self.signal}, fitted on {self.tune_split} (out of fold "
+            f"there, {self.tune_questions} questions), and on {self.eval_split} ({self.eval_questions}); "
+            "log loss and ECE on eval; lower is better.",
+            columns=(
+                Column(name="calibrator"),
+                Column(name="tune", kind=number, digits=4),
+                Column(name="eval", kind=number, digits=4, interval=True, head="eval [95%]"),
+                Column(
+                    name="delta",
+                    kind=number,
+                    digits=4,
+                    interval=True,
+                    signed=True,
+                    head=f"against {first.kind}",
+                ),
+                Column(
+                    name="tune_log_loss", kind=number, digits=3, head="log loss tune", in_text=False
+                ),
+                Column(name="log_loss", kind=number, digits=3, head="log loss"),
+                Column(name="tune_ece", kind=number, digits=3, head="ECE tune", in_text=False),
+                Column(name="ece", kind=number, digits=3, head="ECE"),
+                Column(name="rows", kind="count", head="rounds scored", in_text=False),
+            ),
+            rows=[
+                [
+                    *(score.kind, score.tune.brier.estimate, score.eval.brier),
+                    *(
+                        against(score, score.eval.delta_brier),
+                        score.tune.log_loss,
+                        score.eval.log_loss,
+                    ),
+                    *(score.tune.ece, score.eval.ece, score.eval.rows),
+                ]
+                for score in self.results
+            ],
+        )
+        rules = Table(
+            name="rules of calibrators",
+            title=f"The rule that reads them, F1 and EM in percent on eval: {self.rule}",
+            columns=(
+                Column(name="calibrator"),
+                Column(name="floor", kind="significant"),
+                Column(name="f1", kind="percent", interval=True, head="F1 [95%]"),
+                Column(name="delta_f1", kind="points", interval=True, head=f"against {first.kind}"),
+                Column(name="em", kind="percent", head="EM"),
+                Column(name="mean_rounds", kind=number, digits=2, head="rounds"),
+            ),
+            rows=[
+                [
+                    *(score.kind, score.floor, score.f1, against(score, score.delta_f1)),
+                    *(score.em, score.mean_rounds),
+                ]
+                for score in self.results
+            ],
+            notes=[f"Note: {note}." for note in self.notes],
+        )
+        return probabilities, rules
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: both scores of every kind, and the notes."""
@@ -129,20 +192,15 @@ class CalibratorStudy(Tabular):
 def calibrator_study(
     traces: TraceSet | Measures,
     *,
-    signal: str = MARGIN,
-    rule: str = TEMPLATE,
     kinds: Sequence[CalibratorKind] = KINDS,
     tune_split: str = FIT_SPLIT,
     eval_split: str = EVAL_SPLIT,
 ) -> CalibratorStudy:
     """Fit every kind on tune, score its probabilities, then the rule that reads them."""
-    if not kinds or len(set(kinds)) < len(kinds):
-        raise UsageError(f"name each kind once, and at least one; found {', '.join(kinds)!r}")
+    signal, rule = MARGIN, TEMPLATE
     if tune_split == eval_split:
         raise UsageError(f"fitting and scoring need two splits, found {tune_split!r} for both")
     needs = rule_needs(fill(rule, 0.0))
-    if signal not in needs.calibrated:
-        raise UsageError(f"rule {rule!r} must read calibrated({signal}), which the study is about")
     measures = Measures.of(traces)
     tune = fit_data(measures, needs.signals, split=tune_split)
     held_out = fit_data(measures, needs.signals, split=eval_split)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,13 @@ from suffice.replay.diagnose.selective import (
     selective_prediction,
 )
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
-from suffice.replay.diagnose.tables import diagnosis_tables, type_table
+from suffice.replay.diagnose.signal_tables import NAME_WIDTH, POLICY
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import fixed_names, of_rounds, replayed
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.columns.texts import NONE, Texts
 from suffice.trace.rounds.table import TraceSet
@@ -72,7 +72,33 @@ class TypeBreakdown:
     @staticmethod
     def side_by_side(types: Sequence[TypeBreakdown], baseline: str | None) -> Table:
         """Every policy on every type of question; no difference to itself for the ``baseline``."""
-        return type_table(types, baseline)
+        columns = (
+            Column(name="type", most=2 * NAME_WIDTH, once=True),
+            POLICY,
+            Column(name="n", kind="count"),
+            Column(name="em", kind="percent", head="EM"),
+            Column(name="f1", kind="percent", head="F1"),
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
+        )
+        rows: list[list[Value]] = []
+        for breakdown in types:
+            shown = "(no type)" if breakdown.type is None else breakdown.type
+            name = Cell(breakdown.type, f"{shown}{' (few)' if breakdown.few else ''}")
+            for scores in breakdown.policies:
+                delta: Value = scores.delta_f1
+                if scores.policy == baseline:
+                    delta = Cell(scores.delta_f1, "(baseline)")
+                rows.append(
+                    [
+                        *(name, scores.policy, breakdown.labelled, scores.em, scores.f1),
+                        *(scores.mean_rounds, delta),
+                    ]
+                )
+        title = (
+            "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
+        )
+        return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
@@ -172,7 +198,23 @@ class Diagnosis(Tabular):
 
     def tables(self) -> tuple[Table, ...]:
         """Signals, policies by type, confidences and calibrators, then the notes."""
-        return tuple(diagnosis_tables(self))
+        return tuple(self._tables())
+
+    def _tables(self) -> Iterator[Table]:
+        yield from self.signals.tables()
+        labels = self.replayed.labels
+        if any(breakdown.type is not None for breakdown in self.types):
+            yield _with_labels(
+                TypeBreakdown.side_by_side(self.types, self.replayed.baseline), labels
+            )
+        for table in SelectiveResult.side_by_side(self.selective):
+            yield _with_labels(table, labels)
+        if self.calibrators is not None:
+            yield from self.calibrators.tables()
+        else:
+            why = f"Calibrators are not compared: {self.no_calibrators or ''}"
+            yield Table(name="calibrators", title=why)
+        yield Table(name="notes", notes=[f"Note: {note}" for note in self.notes])
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
@@ -260,3 +302,13 @@ def _calibrators(measures: Measures, settings: DiagnosticsSettings) -> Calibrato
     return calibrator_study(
         measures, tune_split=settings.tune_split, eval_split=settings.eval_split
     )
+
+
+def _with_labels(table: Table, labels: Mapping[str, str]) -> Table:
+    """A table of policies by name with what tables call them."""
+    place = [column.name for column in table.columns].index("policy")
+    rows = [
+        [*row[:place], labels.get(str(row[place]), row[place]), *row[place + 1 :]]
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)

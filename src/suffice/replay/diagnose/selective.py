@@ -7,7 +7,7 @@ none, and the user may name a signal instead. Undefined confidences are answered
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,10 +23,10 @@ from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_cove
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.tables import selective_tables
+from suffice.replay.diagnose.signal_tables import POLICY, USE, estimate_column, use_cell
 from suffice.replay.run.named_policies import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.results.table import Table
+from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.table import declared
@@ -138,7 +138,7 @@ class SelectiveResult(Tabular):
     @staticmethod
     def side_by_side(results: Sequence[SelectiveResult]) -> tuple[Table, ...]:
         """The same tables of several, a row each, and one of those that abstain."""
-        return tuple(selective_tables(results))
+        return tuple(_tables(results)) if results else ()
 
 
 def selective_prediction(
@@ -298,4 +298,85 @@ def _group(
         questions=count,
         em=Estimate(estimate=float(em.mean()), low=low, high=high),
         f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
+    )
+
+
+def _tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
+    """What confidences are worth, the answers above and below the threshold, abstentions."""
+    first = results[0]
+    whose = "its own" if first.confidence == "policy" else f"signal {first.confidence}"
+    caption = (
+        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
+        "all coverages; excess: above the best possible order. Above: confidence of at least the "
+        f"threshold{' (its median)' if first.threshold_is_median else ''}."
+    )
+    yield Table(
+        name="confidences",
+        title=caption,
+        columns=(
+            POLICY,
+            estimate_column("auroc", "AUROC"),
+            USE,
+            estimate_column("aurc", "AURC"),
+            replace(estimate_column("excess_aurc", "excess AURC"), drop=2),
+            Column(name="undefined", kind="count", drop=1),
+        ),
+        rows=[
+            [
+                *(result.policy, result.auroc, use_cell(result.use)),
+                *(result.aurc, result.excess_aurc),
+                result.undefined or Cell(0, ""),
+            ]
+            for result in results
+        ],
+    )
+    yield Table(
+        name="above and below",
+        columns=(
+            POLICY,
+            Column(name="threshold", kind="significant", digits=3),
+            *_group_columns("above", "n above"),
+            *_group_columns("below", "n below"),
+        ),
+        rows=[
+            [
+                *(result.policy, result.threshold),
+                *(result.above.questions, result.above.em, result.above.f1.estimate),
+                *(result.below.questions, result.below.em, result.below.f1.estimate),
+            ]
+            for result in results
+        ],
+    )
+    abstaining = [result for result in results if result.abstentions.count]
+    if abstaining:
+        percents: tuple[tuple[str, str], ...] = (
+            *(("all_em", "EM of all"), ("all_f1", "F1 of all")),
+            *(("without_em", "EM without"), ("without_f1", "F1 without")),
+        )
+        yield Table(
+            name="abstentions",
+            columns=(
+                POLICY,
+                Column(name="share", kind="percent", head="abstain, %"),
+                *(
+                    Column(name=name, kind="percent", head=head, interval=name.endswith("em"))
+                    for name, head in percents
+                ),
+            ),
+            rows=[
+                [
+                    *(result.policy, result.abstentions.share),
+                    *(result.answers.em, result.answers.f1.estimate),
+                    *(result.abstentions.others.em, result.abstentions.others.f1.estimate),
+                ]
+                for result in abstaining
+            ],
+        )
+
+
+def _group_columns(name: str, head: str) -> tuple[Column, Column, Column]:
+    return (
+        Column(name=f"{name}_n", kind="count", head=head),
+        Column(name=f"{name}_em", kind="percent", interval=True, head="EM [95%]"),
+        Column(name=f"{name}_f1", kind="percent", head="F1"),
     )

@@ -26,8 +26,8 @@ from suffice.replay.diagnose.reliability import (
     wrong_and_stable,
 )
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
-from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
-from suffice.replay.diagnose.tables import signal_tables
+from suffice.replay.diagnose.signal_separation import Rows, Separation, separations
+from suffice.replay.diagnose.signal_tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
@@ -351,7 +351,7 @@ def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
     )
 
 
-_PartAndDraws = tuple[SignalPart, SeparationDraws]
+_PartAndDraws = tuple[SignalPart, NDArray[np.float64]]
 
 
 def _diagnose_part(
@@ -452,13 +452,9 @@ def _signal(
     drift_auroc: Estimate | None = None
     if len(measured) == 2:
         (tune, tune_draws), (evaluated, eval_draws) = measured.values()
-        drift_d = difference(
-            (evaluated.pooled.d_signed, eval_draws.d_signed),
-            (tune.pooled.d_signed, tune_draws.d_signed),
-        )
-        drift_auroc = difference(
-            (evaluated.pooled.auroc, eval_draws.auroc), (tune.pooled.auroc, tune_draws.auroc)
-        )
+        late, early = evaluated.pooled, tune.pooled
+        drift_d = difference((late.d_signed, eval_draws[0]), (early.d_signed, tune_draws[0]))
+        drift_auroc = difference((late.auroc, eval_draws[2]), (early.auroc, tune_draws[2]))
     return SignalDiagnostics(
         name=name,
         summary=spec.summary,

@@ -1,8 +1,8 @@
-"""A diagnosis in tables: signals, policies by question type, confidences, calibrators."""
+"""What signals say about right and wrong answers, in tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -10,50 +10,19 @@ from typing import TYPE_CHECKING
 from suffice.numbers.auroc import Use
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Kind, Table, Tone, Value
+from suffice.results.table import Cell, Column, Table, Tone, Value
 
 if TYPE_CHECKING:
-    from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-    from suffice.replay.diagnose.diagnosis import Diagnosis, TypeBreakdown
-    from suffice.replay.diagnose.selective import SelectiveResult
     from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part
 
 _MOST_IN_DETAIL = 3  # signals whose means by round are shown
-_NAME_WIDTH = 24
-_SIGNAL = Column(name="signal", most=_NAME_WIDTH)
-_POLICY = Column(name="policy", most=_NAME_WIDTH)
-_FIRST = "(the first)"
-_USE = Column(name="use")
+NAME_WIDTH = 24
+POLICY = Column(name="policy", most=NAME_WIDTH)
+_SIGNAL = Column(name="signal", most=NAME_WIDTH)
+USE = Column(name="use")
 _TONES: Mapping[Use, Tone] = MappingProxyType({"useful": "good", "misleading": "bad"})
 
 
-def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
-    """Every table, then what the figures are and the notes."""
-    yield from diagnosis.signals.tables()
-    labels = diagnosis.replayed.labels
-    if any(breakdown.type is not None for breakdown in diagnosis.types):
-        yield _with_labels(type_table(diagnosis.types, diagnosis.replayed.baseline), labels)
-    for table in selective_tables(diagnosis.selective):
-        yield _with_labels(table, labels)
-    if diagnosis.calibrators is not None:
-        yield from calibrator_tables(diagnosis.calibrators)
-    else:
-        why = f"Calibrators are not compared: {diagnosis.no_calibrators or ''}"
-        yield Table(name="calibrators", title=why)
-    yield Table(name="notes", notes=[f"Note: {note}" for note in diagnosis.notes])
-
-
-def _with_labels(table: Table, labels: Mapping[str, str]) -> Table:
-    """A table of policies by name with what tables call them."""
-    place = [column.name for column in table.columns].index("policy")
-    rows = [
-        [*row[:place], labels.get(str(row[place]), row[place]), *row[place + 1 :]]
-        for row in table.rows
-    ]
-    return replace(table, rows=rows)
-
-
-# --- signals ----------------------------------------------------------------------------------------
 def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
     """AUROC and d of every signal, by round, by type and by value, and what speaks against it."""
     if not diagnostics.signals:
@@ -76,7 +45,8 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
     yield from _flags(diagnostics)
 
 
-def _estimate(name: str, head: str, *, signed: bool = False) -> Column:
+def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
+    """Figures of two decimals with their intervals."""
     return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
@@ -85,7 +55,7 @@ def _areas(diagnostics: Diagnostics) -> Table:
     drifts = len(parts) > 1
     rows: list[list[Value]] = [
         [
-            *(signal.name, "low" if signal.direction == "low" else None, _use(signal.use)),
+            *(signal.name, "low" if signal.direction == "low" else None, use_cell(signal.use)),
             *(signal.parts[part].pooled.auroc for part in parts),
             *([signal.drift_auroc] if drifts else ()),
             *(signal.parts[part].defined for part in parts),
@@ -95,9 +65,9 @@ def _areas(diagnostics: Diagnostics) -> Table:
     columns = [
         _SIGNAL,
         Column(name="direction", head=""),
-        _USE,
-        *(_estimate(f"{part}: auroc", f"AUROC {part}") for part in parts),
-        *([replace(_estimate("drift", "drift", signed=True), drop=1)] if drifts else ()),
+        USE,
+        *(estimate_column(f"{part}: auroc", f"AUROC {part}") for part in parts),
+        *([replace(estimate_column("drift", "drift", signed=True), drop=1)] if drifts else ()),
         *(replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2) for part in parts),
     ]
     notes = (
@@ -111,7 +81,8 @@ def _areas(diagnostics: Diagnostics) -> Table:
     return Table(name="signals", title=title, columns=columns, rows=rows, notes=notes)
 
 
-def _use(use: Use) -> Cell:
+def use_cell(use: Use) -> Cell:
+    """What an AUROC is worth; empty where that is not known."""
     shown = "" if use == "unknown" else use
     return Cell(use, shown, _TONES.get(use))
 
@@ -147,8 +118,8 @@ def _distances(diagnostics: Diagnostics) -> Table:
     ]
     columns = [
         _SIGNAL,
-        *(_estimate(f"{part}: d", f"d {part}", signed=True) for part in parts),
-        *([replace(_estimate("drift", "drift", signed=True), drop=1)] if drifts else ()),
+        *(estimate_column(f"{part}: d", f"d {part}", signed=True) for part in parts),
+        *([replace(estimate_column("drift", "drift", signed=True), drop=1)] if drifts else ()),
     ]
     title = "Cohen's d, signed: positive where right answers have the higher values."
     return Table(name="distances", title=title, columns=columns, rows=rows)
@@ -159,7 +130,10 @@ def _pearson(diagnostics: Diagnostics) -> Table:
     return Table(
         name="pearson",
         title="Pearson's r of each signal with exact match (0 or 1), all rounds pooled.",
-        columns=[_SIGNAL, *(_estimate(f"{part}: r", f"r {part}", signed=True) for part in parts)],
+        columns=[
+            _SIGNAL,
+            *(estimate_column(f"{part}: r", f"r {part}", signed=True) for part in parts),
+        ],
         rows=[
             [signal.name, *(signal.parts[part].pooled.pearson for part in parts)]
             for signal in diagnostics.signals
@@ -261,8 +235,8 @@ def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
         Column(name="mean_wrong", kind="significant", digits=3, head="wrong"),
         Column(name="sd_wrong", kind="significant", digits=3, head="(SD)"),
         Column(name="wrong", kind="count", head="n"),
-        _estimate("d", "d", signed=True),
-        _estimate("auroc", "AUROC"),
+        estimate_column("d", "d", signed=True),
+        estimate_column("auroc", "AUROC"),
     )
     for signal in diagnostics.signals:
         for part, on in signal.parts.items():
@@ -333,7 +307,7 @@ def _correlated(part: Part) -> Table:
 def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
     part = diagnostics.parts[-1].name
     types = list(diagnostics.signals[0].parts[part].types)
-    columns = [_SIGNAL, *(_estimate(f"{kind}: auroc", kind) for kind in types)]
+    columns = [_SIGNAL, *(estimate_column(f"{kind}: auroc", kind) for kind in types)]
     rows: list[list[Value]] = [
         [signal.name, *(signal.parts[part].types[kind].auroc for kind in types)]
         for signal in diagnostics.signals
@@ -353,185 +327,3 @@ def _flags(diagnostics: Diagnostics) -> Iterator[Table]:
     if rows:
         title = "What speaks against signals:"
         yield Table(name="flags", title=title, columns=columns, rows=rows, names=2)
-
-
-# --- policies ---------------------------------------------------------------------------------------
-def type_table(types: Sequence[TypeBreakdown], baseline: str | None) -> Table:
-    """Every policy on every type of question."""
-    columns = (
-        Column(name="type", most=2 * _NAME_WIDTH, once=True),
-        _POLICY,
-        Column(name="n", kind="count"),
-        Column(name="em", kind="percent", head="EM"),
-        Column(name="f1", kind="percent", head="F1"),
-        Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
-        Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
-    )
-    rows: list[list[Value]] = []
-    for breakdown in types:
-        shown = "(no type)" if breakdown.type is None else breakdown.type
-        name = Cell(breakdown.type, f"{shown}{' (few)' if breakdown.few else ''}")
-        for scores in breakdown.policies:
-            delta: Value = scores.delta_f1
-            if scores.policy == baseline:
-                delta = Cell(scores.delta_f1, "(baseline)")
-            rows.append(
-                [
-                    *(name, scores.policy, breakdown.labelled, scores.em, scores.f1),
-                    *(scores.mean_rounds, delta),
-                ]
-            )
-    title = "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
-    return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
-
-
-def selective_tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
-    """AUROC and area under the risk-coverage curve, the answers above and below the threshold, abstentions.
-
-    None for no result.
-    """
-    if not results:
-        return
-    first = results[0]
-    whose = "its own" if first.confidence == "policy" else f"signal {first.confidence}"
-    caption = (
-        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
-        "all coverages; excess: above the best possible order. Above: confidence of at least the "
-        f"threshold{' (its median)' if first.threshold_is_median else ''}."
-    )
-    yield Table(
-        name="confidences",
-        title=caption,
-        columns=(
-            _POLICY,
-            _estimate("auroc", "AUROC"),
-            _USE,
-            _estimate("aurc", "AURC"),
-            replace(_estimate("excess_aurc", "excess AURC"), drop=2),
-            Column(name="undefined", kind="count", drop=1),
-        ),
-        rows=[
-            [
-                *(result.policy, result.auroc, _use(result.use)),
-                *(result.aurc, result.excess_aurc),
-                result.undefined or Cell(0, ""),
-            ]
-            for result in results
-        ],
-    )
-    yield Table(
-        name="above and below",
-        columns=(
-            _POLICY,
-            Column(name="threshold", kind="significant", digits=3),
-            *_group("above", "n above"),
-            *_group("below", "n below"),
-        ),
-        rows=[
-            [
-                *(result.policy, result.threshold),
-                *(result.above.questions, result.above.em, result.above.f1.estimate),
-                *(result.below.questions, result.below.em, result.below.f1.estimate),
-            ]
-            for result in results
-        ],
-    )
-    abstaining = [result for result in results if result.abstentions.count]
-    if abstaining:
-        percents: tuple[tuple[str, str], ...] = (
-            *(("all_em", "EM of all"), ("all_f1", "F1 of all")),
-            *(("without_em", "EM without"), ("without_f1", "F1 without")),
-        )
-        yield Table(
-            name="abstentions",
-            columns=(
-                _POLICY,
-                Column(name="share", kind="percent", head="abstain, %"),
-                *(
-                    Column(name=name, kind="percent", head=head, interval=name.endswith("em"))
-                    for name, head in percents
-                ),
-            ),
-            rows=[
-                [
-                    *(result.policy, result.abstentions.share),
-                    *(result.answers.em, result.answers.f1.estimate),
-                    *(result.abstentions.others.em, result.abstentions.others.f1.estimate),
-                ]
-                for result in abstaining
-            ],
-        )
-
-
-def _group(name: str, head: str) -> tuple[Column, Column, Column]:
-    return (
-        Column(name=f"{name}_n", kind="count", head=head),
-        Column(name=f"{name}_em", kind="percent", interval=True, head="EM [95%]"),
-        Column(name=f"{name}_f1", kind="percent", head="F1"),
-    )
-
-
-# --- calibrators ------------------------------------------------------------------------------------
-def calibrator_tables(study: CalibratorStudy) -> tuple[Table, Table]:
-    """The kinds by their probabilities, and the same by their rules, with the notes."""
-    first = study.results[0]
-
-    def against(score: CalibratorScore, value: Value) -> Value:
-        return Cell(None, _FIRST) if score is first else value
-
-    number: Kind = "number"
-    probabilities = Table(
-        name="calibrators",
-        title=f"Brier score of calibrators of {study.signal}, fitted on {study.tune_split} (out of fold "
-        f"there, {study.tune_questions} questions), and on {study.eval_split} ({study.eval_questions}); "
-        "log loss and ECE on eval; lower is better.",
-        columns=(
-            Column(name="calibrator"),
-            Column(name="tune", kind=number, digits=4),
-            Column(name="eval", kind=number, digits=4, interval=True, head="eval [95%]"),
-            Column(
-                name="delta",
-                kind=number,
-                digits=4,
-                interval=True,
-                signed=True,
-                head=f"against {first.kind}",
-            ),
-            Column(
-                name="tune_log_loss", kind=number, digits=3, head="log loss tune", in_text=False
-            ),
-            Column(name="log_loss", kind=number, digits=3, head="log loss"),
-            Column(name="tune_ece", kind=number, digits=3, head="ECE tune", in_text=False),
-            Column(name="ece", kind=number, digits=3, head="ECE"),
-            Column(name="rows", kind="count", head="rounds scored", in_text=False),
-        ),
-        rows=[
-            [
-                *(score.kind, score.tune.brier.estimate, score.eval.brier),
-                *(against(score, score.eval.delta_brier), score.tune.log_loss, score.eval.log_loss),
-                *(score.tune.ece, score.eval.ece, score.eval.rows),
-            ]
-            for score in study.results
-        ],
-    )
-    rules = Table(
-        name="rules of calibrators",
-        title=f"The rule that reads them, F1 and EM in percent on eval: {study.rule}",
-        columns=(
-            Column(name="calibrator"),
-            Column(name="floor", kind="significant"),
-            Column(name="f1", kind="percent", interval=True, head="F1 [95%]"),
-            Column(name="delta_f1", kind="points", interval=True, head=f"against {first.kind}"),
-            Column(name="em", kind="percent", head="EM"),
-            Column(name="mean_rounds", kind=number, digits=2, head="rounds"),
-        ),
-        rows=[
-            [
-                *(score.kind, score.floor, score.f1, against(score, score.delta_f1)),
-                *(score.em, score.mean_rounds),
-            ]
-            for score in study.results
-        ],
-        notes=[f"Note: {note}." for note in study.notes],
-    )
-    return probabilities, rules
