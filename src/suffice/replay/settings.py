@@ -113,6 +113,14 @@ Rules = Annotated[
 ]
 
 
+def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
+    """Refuse too few resamples and a seed that is none."""
+    if resamples < least or seed < 0:
+        raise UsageError(
+            f"resamples must be at least {least} and the seed at least 0, found {resamples} and {seed}"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSettings:
     """What policies are scored by and compared at, and how their intervals are drawn.
@@ -261,11 +269,7 @@ class SearchSettings(TunedSettings):
             raise UsageError(unknown_name("objective", self.objective, OBJECTIVES))
         if self.grid != "quantiles" and self.grid < 1:
             raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
-        if self.resamples < 2 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 2 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
+        refuse_draws(self.resamples, self.seed, least=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +282,6 @@ class ChoiceSettings(ScoredSettings):
     points are proven together, and the policy is that of 2 points, else of the smallest that is proven.
     ``max_wrong_stops`` is promised beside or instead of a loss; with either ``max_cost`` is promised too, and
     the best of those proven is chosen.
-
-    ``path`` is a path of the user's own, a rule with ``x`` in the place of a number, and ``levels`` its
-    numbers from safe to bold.
 
     ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
     (``None``: all that the record defines without asking a model) are those of the rules looked at.
@@ -462,11 +463,7 @@ class DiagnosticsSettings:
     def __post_init__(self) -> None:
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
-        if self.resamples < 1 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
+        refuse_draws(self.resamples, self.seed)
         if self.signals is not None and not self.signals:
             raise UsageError("no signal is named; name some, or leave the choice out for all")
         if self.tune_split == self.eval_split:

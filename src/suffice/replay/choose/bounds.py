@@ -15,9 +15,8 @@ nothing but one valid p-value a member (Angelopoulos et al. 2021, propositions 2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
@@ -183,10 +182,7 @@ class Paid:
         most: float,
         seen: Seen | None = None,
     ) -> Paid:
-        """By what stopping after each round costs: ``of`` (n_members,) is which of ``tables`` each pays by.
-
-        The tables are (n_questions, n_rounds). Of cut questions what was not seen costs the most.
-        """
+        """By what stopping after each round costs: ``of`` (n_members,) is which of ``tables`` each pays by."""
         counted = [np.minimum(table, most) for table in tables]
         if seen is not None:
             counted = [seen.anchored(table, most) for table in counted]
@@ -274,16 +270,12 @@ class Half:
         scores = self.right if loss == "wrong-stop" and self.right is not None else self.scores
         if self.seen is None:
             full = scores[np.arange(len(scores)), self.last - 1]
-            return _LOSS[loss](full[:, None], scores)
+            return _lost(full[:, None], scores, loss)
         return np.clip(weighted_losses(scores, self.seen, loss), -self.reach, self.reach)
 
 
 def _scaled(values: Array, of: Bounded, half: Half) -> Array:
-    """Values on their own scale brought to [0, 1], in place.
-
-    Losses are divided by the reach r, the signed one, in [-r, r], moved by 1 and halved; costs, in
-    [(1 - r) M, r M] with M the most that counts, moved to begin at 0.
-    """
+    """Values on their own scale brought to [0, 1], in place."""
     if of == "cost":
         values /= half.most_paid
         values += half.reach - 1.0
@@ -308,36 +300,26 @@ def plain(means: Array, bound: Bound, half: Half) -> Array:
     return half.reach * (2.0 * means - 1.0 if bound.of == "signed" else means)
 
 
-def _signed(full: Array, stopped: Array) -> Array:
-    return full - stopped
-
-
-def _drop(full: Array, stopped: Array) -> Array:
-    return np.maximum(full - stopped, 0.0)
-
-
-_LOSS: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
-    {"signed": _signed, "drop": _drop, "wrong-stop": _drop}
-)
+def _lost(full: Array, stopped: Array, loss: LossName) -> Array:
+    lost = full - stopped
+    return lost if loss == "signed" else np.maximum(lost, 0.0)
 
 
 def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
     """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds).
 
-    Its mean over questions, given what they hold, is the mean loss; a signed one is the difference of two
-    columns of :meth:`suffice.measures.seen.Seen.anchored`, others count where the full budget was seen or is
-    stood for. Where it is neither the worst is taken: right at the full budget, and wrong at a stop that
-    was not seen.
+    Its mean over questions, given what they hold, is the mean loss. Where the full budget was not seen and
+    nothing stands for it, the worst is taken: right there, and wrong at a stop that was not seen.
     """
     if loss == "signed":
         values = seen.anchored(scores, 0.0)
         full = np.where(seen.unseen, 1.0, values[:, -1])
-        losses = _signed(full[:, None], values)
+        losses = _lost(full[:, None], values, loss)
     else:
         plain = replace(seen, weight=np.ones_like(seen.weight)).matrix(scores, unseen=0.0)
         full = np.where(seen.unseen, 1.0, plain[:, -1])
         weight = seen.weights(np.full_like(seen.last, seen.budget))
-        losses = np.where(weight > 0, weight * _drop(full[:, None], plain).T, 0.0).T
+        losses = np.where(weight > 0, weight * _lost(full[:, None], plain, loss).T, 0.0).T
     losses[:, -1] = 0.0
     return losses
 
@@ -458,10 +440,7 @@ def _order(
     full: int,
     settings: CertifySettings,
 ) -> NDArray[np.intp]:
-    """What is tested, safest first: members that cost less than the full budget.
-
-    The safest is the farthest below its bound in standard errors, of several the one nearest to being broken.
-    """
+    """What is tested, safest first: members that cost less than the full budget."""
     candidates = members
     if not settings.caps_only:
         candidates = members[learn.costs[members] < learn.costs[full]]

@@ -152,12 +152,11 @@ class Choice(Tabular):
         """The full budget on the questions that measure a candidate."""
         held = self.others.get(LATEST, self.comparison.result)
         where = self.whole if candidate.of_no_label else held
-        return next(one for one in where.policies if one.name == where.baseline)
+        return where.policy(where.baseline)
 
     def measured_of(self, candidate: Candidate) -> PolicyResult:
         """A candidate on all labelled questions, or a fitted one on those that prove."""
-        name = candidate.policy.name
-        return next(one for one in self._where(candidate).policies if one.name == name)
+        return self._where(candidate).policy(candidate.policy.name)
 
     @property
     def metric(self) -> Metric:
@@ -513,10 +512,7 @@ class Choice(Tabular):
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
-        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops.
-
-        ``top``: the first so many candidates alone.
-        """
+        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops."""
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),

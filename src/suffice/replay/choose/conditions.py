@@ -322,10 +322,7 @@ def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerR
 
 
 def grid_of(values: NDArray[np.float64], grid: int | Literal["quantiles"]) -> NDArray[np.float64]:
-    """Thresholds to try: so many, evenly spaced from least to greatest, or distinct quantiles.
-
-    Quantiles are the 41 from 0 to 1 in steps of 2.5%. Undefined and infinite values are left out.
-    """
+    """Thresholds to try: so many, evenly spaced from least to greatest, or distinct quantiles."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return np.empty(0)

@@ -178,16 +178,14 @@ def _against_tuned(
     shown = {one.policy.name: one for one in everyone.members if one.group == "fixed"}
     full = everyone.members[everyone.full]
     tuned = _replayed(fit, {**shown, chosen.policy.name: chosen}, full, settings)
-    by_name = {one.name: one for one in tuned.policies}
-    own = by_name[chosen.policy.name]
-    named = [by_name[one.name] for one in budgets]
+    own, named = tuned.policy(chosen.policy.name), [tuned.policy(one.name) for one in budgets]
     paid = np.array([[one.costs[axis] for one in named]], np.float64)
     scores = np.array([[one.score for one in named]], np.float64)
     mix = best_mix(paid, scores, np.array([own.costs[axis]], np.float64))
     low, high = (budgets[int(of[0])] for of in (mix.low, mix.high))
     columns = [
         of
-        for one in (low, high, next(p for p in held.policies if p.name == chosen.policy.name))
+        for one in (low, high, held.policy(chosen.policy.name))
         for of in (one.at_stops.costs[axis], one.at_stops.scores[held.metric.score])
     ]
     if any(of is None for of in columns):
@@ -386,10 +384,10 @@ def _gain(
     settings: ChoiceSettings,
 ) -> Interval | None:
     """The chosen policy's score over that of the full budget's latest answer; ``None``: not known."""
-    own = next(one for one in result.policies if one.name == chosen.policy.name)
+    own = result.policy(chosen.policy.name)
     if held is result:
         return own.delta_full
-    full = next(one for one in held.policies if one.name == held.baseline)
+    full = held.policy(held.baseline)
     mine, theirs = (one.at_stops.scores.get(result.metric.score) for one in (own, full))
     if mine is None or theirs is None or measures.seen is not None:
         return None
@@ -436,7 +434,7 @@ def _wrong(
 ) -> list[WronglyStopped]:
     """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
-    policy = next(one for one in result.policies if one.name == chosen.policy.name)
+    policy = result.policy(chosen.policy.name)
     if measures.seen is not None:
         return []
     rows = np.arange(traces.n_questions)

@@ -303,10 +303,7 @@ class Along:
 
 
 def _needed(losses: Array, limit: float, level: float) -> float:
-    """Units after which all of these mean losses (n_units, n) are proven below the limit.
-
-    To those seen belong one that loses all and one that wins all, so that never having lost is no certainty.
-    """
+    """Units after which all of these mean losses (n_units, n) are proven below the limit."""
     seen = np.vstack([losses, np.ones_like(losses[:1]), np.zeros_like(losses[:1])])
     gap = limit - seen.mean(axis=0)
     if (gap <= 0).any():

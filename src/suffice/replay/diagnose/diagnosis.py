@@ -112,12 +112,7 @@ class TypeBreakdown:
 
 
 def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
-    """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last.
-
-    The closed book is left out: it takes none of the rounds.
-
-    Each type resamples its own questions, with the replay's seed and number of resamples.
-    """
+    """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last."""
     measures = replayed(traces, result)
     result = of_rounds(result)
     scored = measures.scores(result.f1_kind)

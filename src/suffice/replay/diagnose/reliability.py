@@ -69,10 +69,7 @@ class WrongAndStable:
 def calibrated_margins(
     measures: Measures, tune_split: str
 ) -> tuple[NDArray[np.float64], str | None]:
-    """P(EM = 1 | margin) of every round, (n_questions, n_rounds), out of fold on tune.
-
-    All NaN, and the reason, where nothing can be fitted.
-    """
+    """P(EM = 1 | margin) of every round, (n_questions, n_rounds), out of fold on tune."""
     record = measures.traces
     tune = record.in_split(tune_split)
     with warnings.catch_warnings():

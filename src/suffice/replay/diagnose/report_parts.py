@@ -242,15 +242,35 @@ def _computed(part: _Part, gathering: _Gathering) -> Any:
     return part.compute(gathering)
 
 
+@dataclass(frozen=True, slots=True)
 class _Gathering:
     """What parts are computed from; one that cannot be had raises an error that says why."""
 
-    def __init__(self, measures: Measures, comparison: Comparison, settings: PartsSettings) -> None:
-        self.measures = measures
-        self.comparison = comparison
-        self.settings = settings
-        split = comparison.result.split
-        self.eval_split = EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
+    measures: Measures
+    comparison: Comparison
+    settings: PartsSettings
+
+    @property
+    def eval_split(self) -> str:
+        split = self.comparison.result.split
+        return EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
+
+    @property
+    def _drawn(self) -> dict[str, Any]:
+        result = self.comparison.result
+        return {"resamples": result.resamples, "seed": result.seed}
+
+    @property
+    def _tuned(self) -> dict[str, Any]:
+        """What a search and a sweep take over from the comparison."""
+        result = self.comparison.result
+        return {
+            "eval_split": self.eval_split,
+            "metric": result.metric.name,
+            "answer": result.answer,
+            "f1_kind": result.f1_kind,
+            **self._drawn,
+        }
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         promises = guarantees(self.comparison.result)
@@ -263,39 +283,20 @@ class _Gathering:
 
     def sweep(self) -> SweepResult:
         result = self.comparison.result
-        settings = SweepSettings(
-            rule=TEMPLATE,
-            eval_split=self.eval_split,
-            metric=result.metric.name,
-            answer=result.answer,
-            f1_kind=result.f1_kind,
-            cost=result.cost.name,
-            cost_model=result.cost_model,
-            resamples=result.resamples,
-            seed=result.seed,
-        )
-        return sweep(self.measures, settings)
+        costs = {"cost": result.cost.name, "cost_model": result.cost_model}
+        return sweep(self.measures, SweepSettings(rule=TEMPLATE, **costs, **self._tuned))
 
     def search(self) -> SearchResult:
-        result, wanted = self.comparison.result, self.settings.search
+        wanted = self.settings.search
         if wanted is None:
             raise UsageError("no signals to search were named (--search A,B,...)")
         settings = replace(
-            wanted,
-            eval_split=self.eval_split,
-            metric=result.metric.name,
-            answer=result.answer,
-            f1_kind=result.f1_kind,
-            resamples=max(2, result.resamples),
-            seed=result.seed,
+            wanted, **{**self._tuned, "resamples": max(2, self.comparison.result.resamples)}
         )
         return search(self.measures, settings)
 
     def diagnostics(self) -> Diagnostics:
-        result = self.comparison.result
-        settings = DiagnosticsSettings(
-            eval_split=self.eval_split, resamples=result.resamples, seed=result.seed
-        )
+        settings = DiagnosticsSettings(eval_split=self.eval_split, **self._drawn)
         return diagnose(self.measures, settings)
 
     def types(self) -> tuple[TypeBreakdown, ...]:
@@ -307,9 +308,7 @@ class _Gathering:
         result = self.comparison.result
         if not result.labelled:
             raise UsageError("no question has gold answers")
-        settings = SelectiveSettings(
-            confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
-        )
+        settings = SelectiveSettings(confidence=self.settings.confidence, **self._drawn)
         results = selective_prediction(self.comparison.measures, result, settings)
         if not results:
             raise UsageError(

@@ -46,10 +46,7 @@ def stop_confidence(
 
 
 def confidence_auroc(confidence: NDArray[np.float64], em: NDArray[np.float64]) -> float | None:
-    """AUROC of a confidence against exact match, ties half, both (n_questions,).
-
-    Over labelled questions with a defined confidence; ``None`` when all of them are right or wrong.
-    """
+    """AUROC of a confidence against exact match, ties half, both (n_questions,)."""
     usable = ~np.isnan(confidence) & ~np.isnan(em)
     area = auroc(confidence[usable], em[usable] == 1.0)
     return None if math.isnan(area) else area

@@ -482,10 +482,7 @@ def _correlated(first: NDArray[np.float64], second: NDArray[np.float64]) -> floa
 
 
 def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
-    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined.
-
-    Signals are ranked once for all pairs that are compared over the same rounds.
-    """
+    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined."""
     names = tuple(signals)
     flat = [signals[name].ravel() for name in names]
     defined = [~np.isnan(values) for values in flat]

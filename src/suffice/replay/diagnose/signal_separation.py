@@ -236,11 +236,7 @@ def _from_sums(
 
 
 def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[NDArray[np.float64], ...]:
-    """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0.
-
-    To first order a resample's figure is that of all plus the mean of these over the questions drawn. NaN
-    where a figure is undefined.
-    """
+    """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0."""
     undefined_everywhere = np.full(n_questions, math.nan)
     area = auroc_influence(rows.sign * rows.values, rows.right, rows.questions, n_questions)
     d, r, _ = figures

@@ -71,10 +71,7 @@ class AnswerSetResult:
 def answer_sets(
     policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Resampling
 ) -> AnswerSetResult | None:
-    """The sets of every question at its stop round (n_questions,), and what they are worth.
-
-    ``None``: this one promises no coverage.
-    """
+    """The sets of every question at its stop round (n_questions,), and what they are worth."""
     promise = policy.facts.coverage
     if promise is None:
         return None
@@ -200,11 +197,7 @@ def answer_notes(
     chooses: Mapping[str, bool],
     policies: Mapping[str, StopPolicy | None] = MappingProxyType({}),
 ) -> Sequence[str]:
-    """Which answer was scored, where that is not the stop's.
-
-    ``chooses``: by what tables call the policies, whether something is known to choose an answer by;
-    ``policies`` themselves likewise.
-    """
+    """Which answer was scored, where that is not the stop's."""
     if choice.rule == "latest":
         own = {
             name: choice.or_own(policy.needs.returns)

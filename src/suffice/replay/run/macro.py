@@ -379,10 +379,7 @@ def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
 
 
 def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
-    """Resampled column means of each set of a group, (resamples, n_columns).
-
-    A set's share of the questions drawn varies with the draw, so that its means are ratios of sums.
-    """
+    """Resampled column means of each set of a group, (resamples, n_columns)."""
     names: dict[float, str] = {}
     for one in group:
         names |= {key: min(name, names.get(key, name)) for key, name in one.names.items()}

@@ -58,10 +58,7 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
 def closed_book_costs(
     rounds: Measures, model: CostModel, axis: str | None
 ) -> Mapping[str, NDArray[np.float64] | None]:
-    """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval.
-
-    ``axis`` is the one that policies are compared at; ``None``: not known yet.
-    """
+    """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval."""
     paid = rounds.costs(model).at_stops(CostReads())
     costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
     if axis is not None and costs[axis] is None:
@@ -179,15 +176,6 @@ class AskedPolicy:
     build: Callable[[], NamedPolicy]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fitting:
-    """What methods are fitted on, which F1 they choose by, and who watches."""
-
-    measures: Measures
-    f1_kind: F1Kind
-    run: FitRun | None
-
-
 def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
     """Every fixed-K; of a longer record some, ever further apart.
 
@@ -231,8 +219,8 @@ def asked_policies(
     """What :func:`named_policies` is to build, each still to be fitted."""
     measures = Measures.of(traces)
     fit_measures = measures if fit_on is None else Measures.of(fit_on)
-    fitting = _Fitting(measures=fit_measures, f1_kind=f1_kind, run=run)
-    asked = [_asked(measures, name, fitting) for name in names]
+    fitted = partial(_fitted, measures, fit_measures, f1_kind, run)
+    asked = [_asked(measures, name, fitted) for name in names]
     for rule in rules:
         check_rule(rule, measures.traces.signal_names)
         asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
@@ -242,10 +230,7 @@ def asked_policies(
 def runnable(
     asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
 ) -> tuple[list[NamedPolicy], list[LeftOut]]:
-    """Those that can be built and that decide every question of these measures, and why others cannot.
-
-    What the answers score is measured with what the policies read.
-    """
+    """Those that can be built and that decide every question of these measures, and why others cannot."""
     built, left_out = [], []
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
@@ -328,7 +313,7 @@ def with_number(name: str, count: int) -> str:
 
 
 # --- what a name says ----------------------------------------------------------------------------
-def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
+def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy]) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)
     if not isinstance(name, str):
@@ -336,13 +321,14 @@ def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
         return AskedPolicy(name=given.name, build=lambda: given)
     if name in ORACLES:
         return AskedPolicy(name=name, build=partial(_oracle, measures, name))
-    ready = _ready(name)
-    if ready is not None:
-        return AskedPolicy(name=name, build=lambda: ready)
+    ready = None if name == CLOSED_BOOK else unfitted_policy(name)
+    if name == CLOSED_BOOK or ready is not None:
+        kind = CLOSED_BOOK if ready is None else ready.kind
+        of_name = NamedPolicy(name=name, kind=kind, preset=None, policy=ready)
+        return AskedPolicy(name=name, build=lambda: of_name)
     fittable = method_and_preset(name)
     if fittable is not None:
-        build = partial(_fitted, measures, name, *fittable, fitting)
-        return AskedPolicy(name=name, build=build)
+        return AskedPolicy(name=name, build=partial(fitted, name, *fittable))
     if names_policy_file(name):
         read = replace(_of_policy(load_policy(name)), file=name, label=Path(name).name)
         return AskedPolicy(name=read.label, build=lambda: read)
@@ -355,16 +341,6 @@ def _oracle(measures: Measures, name: str) -> NamedPolicy:
             f"policy {name!r} reads gold answers, and {measures.metric.stands_for_gold}; leave it out"
         )
     return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
-
-
-def _ready(name: str) -> NamedPolicy | None:
-    """What needs no fitting and no file."""
-    if name == CLOSED_BOOK:
-        return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
-    ready = unfitted_policy(name)
-    if ready is None:
-        return None
-    return NamedPolicy(name=name, kind=ready.kind, preset=None, policy=ready)
 
 
 def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
@@ -385,16 +361,20 @@ def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
 
 
 def _fitted(
-    measures: Measures, name: str, method: Method, preset: Preset, fitting: _Fitting
+    measures: Measures,
+    fit_on: Measures,
+    f1_kind: F1Kind,
+    run: FitRun | None,
+    name: str,
+    method: Method,
+    preset: Preset,
 ) -> NamedPolicy:
     if preset in method.fitted:
-        measures = fitting.measures
+        measures = fit_on
         _require_splits(measures.traces, method)
     takes = {field.name for field in fields(method.settings(preset))}
-    chosen_by = fitting.f1_kind if "f1_kind" in takes else None
-    fitted = fit_method(
-        method.name, measures, preset, FIT_SPLIT, run=fitting.run, f1_kind=chosen_by
-    )
+    chosen_by = f1_kind if "f1_kind" in takes else None
+    fitted = fit_method(method.name, measures, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
     note = ""
     if name == method.name and len(method.presets) > 1:
         others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)

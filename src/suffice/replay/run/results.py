@@ -33,25 +33,14 @@ _MOST_WITH_DECIMALS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """The rounds of every question, (n_questions,) each, see :class:`PolicyResult`, and what it counts.
-
-    ``weights`` are 1 over the size of its unit, times its weight where questions were cut (NaN: not seen).
-    """
-
-    stops: NDArray[np.int16]
-    answers: NDArray[np.int16]
-    weights: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
     """One policy's scores and costs.
 
     Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
     :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
-    ``answers`` the round whose answer is returned there: the same, unless one is chosen;
+    ``answers`` the round whose answer is returned there: the same, unless one is chosen; ``weights`` what
+    a question counts: 1 over the size of its unit, times its weight where questions were cut (NaN: not seen);
     ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
     call it: the name, or of a policy file the file's name.
 
@@ -76,7 +65,9 @@ class PolicyResult:
     mean_rounds: float
     costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
     beyond_record: int
-    taken: Taken = field(metadata=_ELSEWHERE)
+    stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    weights: NDArray[np.float64] = field(metadata=_ELSEWHERE)
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
@@ -111,16 +102,6 @@ class PolicyResult:
         return value
 
     @property
-    def stops(self) -> NDArray[np.int16]:
-        """The round taken, (n_questions,)."""
-        return self.taken.stops
-
-    @property
-    def answers(self) -> NDArray[np.int16]:
-        """The round whose answer is returned, (n_questions,)."""
-        return self.taken.answers
-
-    @property
     def undefined(self) -> int | None:
         """Questions at whose stop its confidence is undefined; ``None``: it has none."""
         return None if self.confidence is None else int(np.isnan(self.confidence).sum())
@@ -134,12 +115,9 @@ class PolicyResult:
 
     @property
     def stop_counts(self) -> dict[int, float]:
-        """How many units stop at each round at which any does, estimated where questions were cut.
-
-        Those whose stop was not seen are not among them.
-        """
+        """How many units stop at each round at which any does, estimated where questions were cut."""
         rounds, at = np.unique(self.stops, return_inverse=True)
-        weights = np.nan_to_num(self.taken.weights)
+        weights = np.nan_to_num(self.weights)
         return counts_by_round(rounds, np.bincount(at, weights, len(rounds)).astype(np.float64))
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
@@ -209,6 +187,10 @@ class ReplayResult(Tabular):
     banners: tuple[str, ...] = ()
     answer: str = "latest"
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
+
+    def policy(self, name: str) -> PolicyResult:
+        """The one of this name."""
+        return next(policy for policy in self.policies if policy.name == name)
 
     @property
     def draws(self) -> str:
@@ -296,11 +278,7 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth.
-
-        Scores, the score kept (of the full budget's) and differences are in percent. Where a line is
-        too short for every column, the less important ones are left out and named.
-        """
+        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth."""
         giving = [policy for policy in self.policies if policy.sets is not None]
         notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         columns = self._columns()
