@@ -182,7 +182,7 @@ class Paid:
         most: float,
         seen: Seen | None = None,
     ) -> Paid:
-        """By what stopping after each round costs: ``of`` (n_members,) is which of ``tables`` each pays by."""
+        """By what stopping after each round costs; ``of`` (n_members,) says by which of ``tables``."""
         counted = [np.minimum(table, most) for table in tables]
         if seen is not None:
             counted = [seen.anchored(table, most) for table in counted]

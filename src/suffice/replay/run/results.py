@@ -278,7 +278,7 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth."""
+        """Banners, whether looping pays, the policies side by side, what answer sets are worth."""
         giving = [policy for policy in self.policies if policy.sets is not None]
         notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         columns = self._columns()
