@@ -333,12 +333,13 @@ def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
     ]
     if crossed:
         better, worse = max(crossed, key=lambda pair: pair[1].f1.estimate - pair[0].f1.estimate)
+        overlap = better.f1.low <= worse.f1.high and worse.f1.low <= better.f1.high
         notes.append(
             f"better probabilities do not make the better rule here: on eval {better.kind} has the lower "
             f"Brier score ({better.eval.brier.estimate:.4f} against {worse.eval.brier.estimate:.4f} for "
             f"{worse.kind}), and its rule the lower F1 ({better.f1.estimate:.3f} against "
             f"{worse.f1.estimate:.3f}, at {better.mean_rounds:.2f} and {worse.mean_rounds:.2f} rounds"
-            f"{', which may be chance: the intervals overlap' if _overlap(better.f1, worse.f1) else ''})"
+            f"{', which may be chance: the intervals overlap' if overlap else ''})"
         )
     others = results[1:]
     if others and all(
@@ -349,7 +350,3 @@ def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
             "questions drawn could explain (95% intervals hold 0)"
         )
     return tuple(notes)
-
-
-def _overlap(first: Interval, second: Interval) -> bool:
-    return first.low <= second.high and second.low <= first.high

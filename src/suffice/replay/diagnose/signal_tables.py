@@ -29,8 +29,10 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         yield Table(name="signals", title="No signal is defined in these traces.")
         return
     yield _areas(diagnostics)
-    yield _distances(diagnostics)
-    yield _pearson(diagnostics)
+    title = "Cohen's d, signed: positive where right answers have the higher values."
+    yield _by_part(diagnostics, "distances", title, "d", "d_signed", drifts=True)
+    title = "Pearson's r of each signal with exact match (0 or 1), all rounds pooled."
+    yield _by_part(diagnostics, "pearson", title, "r", "pearson")
     for part in diagnostics.parts:
         yield _by_round(diagnostics, part)
     if len(diagnostics.signals) <= _MOST_IN_DETAIL:
@@ -67,7 +69,7 @@ def _areas(diagnostics: Diagnostics) -> Table:
         Column(name="direction", head=""),
         USE,
         *(estimate_column(f"{part}: auroc", f"AUROC {part}") for part in parts),
-        *([replace(estimate_column("drift", "drift", signed=True), drop=1)] if drifts else ()),
+        *([_DRIFT] if drifts else ()),
         *(replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2) for part in parts),
     ]
     notes = (
@@ -79,6 +81,9 @@ def _areas(diagnostics: Diagnostics) -> Table:
     )
     title = f"What are the signals worth here? {diagnostics.verdict}"
     return Table(name="signals", title=title, columns=columns, rows=rows, notes=notes)
+
+
+_DRIFT = replace(estimate_column("drift", "drift", signed=True), drop=1)
 
 
 def use_cell(use: Use) -> Cell:
@@ -105,40 +110,26 @@ def _figures(diagnostics: Diagnostics) -> str:
     )
 
 
-def _distances(diagnostics: Diagnostics) -> Table:
+def _by_part(
+    diagnostics: Diagnostics, name: str, title: str, letter: str, of: str, *, drifts: bool = False
+) -> Table:
+    """A signed figure of every signal on every part, all rounds pooled, perhaps with its drift."""
     parts = [part.name for part in diagnostics.parts]
-    drifts = len(parts) > 1
+    drifts = drifts and len(parts) > 1
+    columns = [
+        _SIGNAL,
+        *(estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True) for part in parts),
+        *([_DRIFT] if drifts else ()),
+    ]
     rows: list[list[Value]] = [
         [
             signal.name,
-            *(signal.parts[part].pooled.d_signed for part in parts),
+            *(getattr(signal.parts[part].pooled, of) for part in parts),
             *([signal.drift_d] if drifts else ()),
         ]
         for signal in diagnostics.signals
     ]
-    columns = [
-        _SIGNAL,
-        *(estimate_column(f"{part}: d", f"d {part}", signed=True) for part in parts),
-        *([replace(estimate_column("drift", "drift", signed=True), drop=1)] if drifts else ()),
-    ]
-    title = "Cohen's d, signed: positive where right answers have the higher values."
-    return Table(name="distances", title=title, columns=columns, rows=rows)
-
-
-def _pearson(diagnostics: Diagnostics) -> Table:
-    parts = [part.name for part in diagnostics.parts]
-    return Table(
-        name="pearson",
-        title="Pearson's r of each signal with exact match (0 or 1), all rounds pooled.",
-        columns=[
-            _SIGNAL,
-            *(estimate_column(f"{part}: r", f"r {part}", signed=True) for part in parts),
-        ],
-        rows=[
-            [signal.name, *(signal.parts[part].pooled.pearson for part in parts)]
-            for signal in diagnostics.signals
-        ],
-    )
+    return Table(name=name, title=title, columns=columns, rows=rows)
 
 
 def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
