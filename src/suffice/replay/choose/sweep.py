@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -424,18 +425,15 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
 
     if from_sums(len(labelled)):
         sums = Sums.by_blocks(len(labelled), 2 * count, columns)
-        means = sums.mean
+        means, drawn = sums.mean, sums.draws
     else:
         everything = columns(slice(None))
-        means = everything.mean(axis=0)
+        means, drawn = everything.mean(axis=0), partial(resampled_means, everything)
     bent = _bend(means[:count], means[count:])
     if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    if from_sums(len(labelled)):
-        draws = sums.draws(resamples=settings.resamples, seed=settings.seed)
-    else:
-        draws = resampled_means(everything, resamples=settings.resamples, seed=settings.seed)
+    draws = drawn(resamples=settings.resamples, seed=settings.seed)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
     near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
     share = near / len(bends)

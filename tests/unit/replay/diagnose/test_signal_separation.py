@@ -54,7 +54,7 @@ def test_resampled_d_equals_the_definition_on_the_drawn_rows() -> None:
     given = rows()
     resampled = ResampledD(given, 40)
     for block in resampled_counts(40, resamples=20, seed=3):
-        found = resampled(block.T)
+        found = resampled.of(resampled.sums @ block.T, block.T)
         for number, counts in enumerate(block):
             times = counts[given.questions].astype(int)
             drawn = np.repeat(given.values, times), np.repeat(given.right, times)
