@@ -162,42 +162,6 @@ class CertifySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paid:
-    """What questions pay, to be bounded: the mean of what each pays, up to ``most``.
-
-    ``at`` gives what some members, by number, cost each question, (n_members, n_questions). ``most`` must not
-    be read off the questions of the half that proves. On records with cut questions of reach r what is
-    weighted lies in [(1 - r) most, r most].
-    """
-
-    at: Callable[[NDArray[np.intp]], Array]
-    most: float
-
-    @classmethod
-    def by_round(
-        cls,
-        stops: NDArray[np.int16] | RuleStops,
-        tables: Sequence[Array],
-        of: NDArray[np.intp],
-        most: float,
-        seen: Seen | None = None,
-    ) -> Paid:
-        """By what stopping after each round costs; ``of`` (n_members,) says by which of ``tables``."""
-        counted = [np.minimum(table, most) for table in tables]
-        if seen is not None:
-            counted = [seen.anchored(table, most) for table in counted]
-
-        def at(members: NDArray[np.intp]) -> Array:
-            paid = np.empty((len(members), len(counted[0])))
-            rows = np.arange(len(counted[0]))
-            for place, (kind, at_stops) in enumerate(zip(of[members], stops[members], strict=True)):
-                paid[place] = counted[kind][rows, at_stops - 1]
-            return paid
-
-        return cls(at=at, most=most)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
     """One half of the questions under every member of the family.
 
@@ -205,8 +169,10 @@ class Half:
     ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
     (n_members,) is what a question costs on average.
 
-    ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``,
-    ``paid`` what a bounded cost is.
+    ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``. Where a
+    cost is bounded, ``tables`` (n_questions, n_rounds) are what stopping after each round costs, ``paid_by``
+    (n_members,) which of them each member pays by, and ``most_paid`` what a question counts at most, which
+    must not be read off the questions of the half that proves.
 
     ``units`` (n_questions,) number what is independent, from 0: the losses of a unit's questions are
     averaged first (``None``: each question is one). ``orders`` (n, n_units) are those in which the betting
@@ -223,7 +189,9 @@ class Half:
     seen: Seen | None = None
     reach: float = 1.0
     right: Array | None = None
-    paid: Paid | None = None
+    tables: Sequence[Array] = ()
+    paid_by: NDArray[np.intp] | None = None
+    most_paid: float = 0.0
     units: NDArray[np.intp] | None = None
     orders: NDArray[np.intp] | None = None
 
@@ -235,19 +203,10 @@ class Half:
         """The stops, of which no more is written out than is worked on."""
         return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
 
-    @property
-    def most_paid(self) -> float:
-        """What a question counts at most in a bounded cost."""
-        return self._bounded_cost.most
-
     def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
         """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_units, n_members)."""
         if of == "cost":
-            paid = self._bounded_cost.at(members)
-            least, most = (1.0 - self.reach) * self.most_paid, self.reach * self.most_paid
-            return self._of_units(
-                _scaled(np.ascontiguousarray(np.clip(paid, least, most).T), of, self)
-            )
+            return self._of_units(_scaled(np.ascontiguousarray(self._paid(members).T), of, self))
         n_questions = len(self.scores)
         by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
         places = (self.stops[members].T - 1).astype(np.intp, order="C")
@@ -259,11 +218,19 @@ class Half:
         """Means over each unit's questions."""
         return losses if self.units is None else unit_means(losses, self.units)
 
-    @property
-    def _bounded_cost(self) -> Paid:
-        if self.paid is None:
+    def _paid(self, members: NDArray[np.intp]) -> Array:
+        """What members cost each question, (n_members, n_questions), in [(1 - reach) most, reach most]."""
+        if self.paid_by is None:
             raise InternalError("a cost is bounded and nobody said what questions pay")
-        return self.paid
+        most, rows = self.most_paid, np.arange(len(self.last))
+        counted = [np.minimum(table, most) for table in self.tables]
+        if self.seen is not None:
+            counted = [self.seen.anchored(table, most) for table in counted]
+        paid = np.empty((len(members), len(rows)))
+        kinds = self.paid_by[members]
+        for place, (kind, at) in enumerate(zip(kinds, self.stops[members], strict=True)):
+            paid[place] = counted[kind][rows, at - 1]
+        return np.clip(paid, (1.0 - self.reach) * most, self.reach * most)
 
     def _by_round(self, loss: LossName) -> Array:
         """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""

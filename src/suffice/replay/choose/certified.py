@@ -24,7 +24,6 @@ from suffice.replay.choose.bounds import (
     CertifySettings,
     Half,
     OrderedTests,
-    Paid,
     joined,
     mean_of,
     refuse_caps,
@@ -311,7 +310,9 @@ def _halves(
             costs=paid_by_rules(books[number], axis, stops, family.reads, part.seen),
             seen=seen,
             reach=1.0 if questions.seen is None else questions.seen.reach,
-            paid=Paid.by_round(stops, tables[number], of, most, seen) if capped else None,
+            tables=tables[number],
+            paid_by=of if capped else None,
+            most_paid=most,
             units=part.units,
             orders=betting_orders(part.traces.question_ids, part.units),
         )

@@ -20,7 +20,6 @@ from suffice.replay.choose.bounds import (
     CertifySettings,
     Half,
     LossName,
-    Paid,
     refuse_caps,
     weighted_losses,
 )
@@ -271,8 +270,10 @@ def test_of_what_was_not_seen_the_worst_is_assumed(loss: LossName) -> None:
 def priced(made: Half, most: float = 5.0) -> Half:
     """A half whose rounds cost 1 each, and one more where the question is answered at once."""
     table = np.arange(1.0, ROUNDS + 1) + made.scores[:, :1]
-    paid = Paid.by_round(made.stops, [table], np.zeros(len(made.stops), np.intp), most)
-    return dataclasses.replace(made, paid=paid, right=made.scores)
+    paid_by = np.zeros(len(made.stops), np.intp)
+    return dataclasses.replace(
+        made, tables=[table], paid_by=paid_by, most_paid=most, right=made.scores
+    )
 
 
 def test_a_member_is_certified_where_each_bound_is() -> None:
@@ -349,10 +350,9 @@ def test_weighted_costs_are_on_average_those_of_the_whole_question(until: int) -
         (cut, seen_of_one(until, ROUNDS, 1.0, unseen=True)),
     ):
         stops = np.arange(1, ROUNDS + 1, dtype=np.int16)[:, None]
-        paid = Paid.by_round(stops, [costs], np.zeros(ROUNDS, np.intp), 6.5, seen)
         made = Half(
             stops=stops, scores=table, last=seen.last, costs=stops[:, 0].astype(np.float64),
-            seen=seen, reach=20.0, paid=paid,
+            seen=seen, reach=20.0, tables=[costs], paid_by=np.zeros(ROUNDS, np.intp), most_paid=6.5,
         )  # fmt: skip
         scaled = made.losses(np.arange(ROUNDS), "cost")[0]
         assert (scaled >= 0).all()
