@@ -214,7 +214,7 @@ def _variant(
 ) -> NamedPolicy:
     name, preset = fitted
     policy = fit_method(name, record, preset, FIT_SPLIT, **options)
-    return NamedPolicy(name=label, kind=policy.kind, preset=policy.preset, policy=policy)
+    return NamedPolicy.of(policy, label)
 
 
 # --- rules ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from suffice.replay.choose.families import Family, FamilySettings, build_family,
 from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import POWER, Along, Learned, Row, prove
 from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.choose.splits import unit_notes, without_gaps
+from suffice.replay.choose.splits import without_gaps
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import F1, ChoiceSettings, ComparedBy, CostName, WhichAnswer
@@ -176,11 +177,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     if settings.family.with_paths and promise.max_cost is None:
         along = _along(questions.take(labelled), axis, settings)
 
-    def candidate(number: int) -> Candidate:
-        of = _policy(family, number, questions)
-        named = NamedPolicy(name=of.rule, kind=of.kind, preset=None, policy=of)
-        return Candidate(policy=named, group="rule")
-
+    candidate = partial(_member, family, questions)
     learned = Learned(candidate=candidate, rank=halves[0], prove=halves[1], full=family.full)
     row = prove(along, learned, [promise])[0]
     if row.learned is None:
@@ -232,7 +229,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         notes=(
             *_notes(questions, len(labelled), tests.duplicates, settings),
             *([] if incomplete is None else [incomplete]),
-            *unit_notes(questions.take(labelled)),
+            *questions.take(labelled).unit_notes,
             *fit_notes(left_out),
             *family.notes,
         ),
@@ -320,12 +317,11 @@ def _halves(
     return axis, (half(0, family.learn_stops), half(1, family.test_stops)), dearer
 
 
-def _policy(family: Family, number: int, questions: Measures) -> RulePolicy:
-    """A member of the family."""
+def _member(family: Family, questions: Measures, number: int) -> Candidate:
     rule = family.rules[number]
     needs = rule_needs(rule)
     made_of = (given_by(resolve(name, also=family.own_signals)).name for name in needs.signals)
-    return RulePolicy(
+    policy = RulePolicy(
         rule=rule,
         calibrators={name: family.calibrators[name] for name in needs.calibrated},
         base_rates=family.base_rates if needs.base_rate else (),
@@ -335,6 +331,7 @@ def _policy(family: Family, number: int, questions: Measures) -> RulePolicy:
         if ABSTAINED.name in made_of
         else None,
     )
+    return Candidate(policy=NamedPolicy.of(policy, rule), group="rule")
 
 
 def cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:

@@ -40,7 +40,6 @@ from suffice.replay.choose.splits import (
     labelled_only,
     refuse_one_round,
     refuse_several_loops,
-    unit_notes,
     without_gaps,
 )
 from suffice.replay.run.answers import answer_rounds
@@ -151,7 +150,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
             *record_banners(measures.traces),
             *measures.notes(settings.metric),
             *([] if incomplete is None else [incomplete]),
-            *unit_notes(labelled),
+            *labelled.unit_notes,
             *notes,
             *drawn,
             *everyone.notes,

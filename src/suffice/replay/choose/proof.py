@@ -220,7 +220,7 @@ class Along:
         own = own_among(rule_needs(step.rule).signals, self._signals)
         rule = str(parse(step.rule))
         policy = RulePolicy(rule=rule, kind="certified", own_signals=own)
-        named = NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)
+        named = NamedPolicy.of(policy, rule)
         return Candidate(policy=named, group="path", answer=self._answer)
 
     def step(self, path: int, number: int) -> Step:

@@ -127,17 +127,6 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
     return measures.in_splits(splits), notes
 
 
-def unit_notes(measures: Measures) -> list[str]:
-    """How many questions count as how many, where some are of one text or group."""
-    questions, units = measures.traces.n_questions, len(np.unique(measures.units))
-    if units == questions:
-        return []
-    return [
-        f"{questions:,} questions count as {units:,}: those of one text or one group are averaged first, and "
-        "what is proven is a mean over these"
-    ]
-
-
 def refuse_several_loops(measures: Measures) -> None:
     """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
     traces = measures.traces

@@ -147,6 +147,13 @@ class NamedPolicy:
         if not self.label:
             object.__setattr__(self, "label", self.name)
 
+    @classmethod
+    def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:
+        """A policy as it is."""
+        return cls(
+            name=name, kind=policy.kind, preset=policy.preset, policy=policy, max_rounds=max_rounds
+        )
+
     @property
     def adaptive(self) -> bool:
         """Whether it decides by what it reads."""
@@ -351,13 +358,8 @@ def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
             "a policy is named by a text or given as itself, such as suffice.FixedPolicy(2); found "
             f"{type(policy).__name__}: {shorten(repr(policy), 60)}"
         )
-    return NamedPolicy(
-        name=policy.facts.name or policy.kind,
-        kind=policy.kind,
-        preset=policy.preset,
-        policy=policy,
-        max_rounds=given.max_rounds if isinstance(given, PolicyFile) else None,
-    )
+    most = given.max_rounds if isinstance(given, PolicyFile) else None
+    return NamedPolicy.of(policy, policy.facts.name or policy.kind, most)
 
 
 def _fitted(
@@ -404,7 +406,7 @@ def _require_splits(traces: TraceSet, method: Method) -> None:
 
 def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
     policy = fit_rule(rule, measures, fit_on=fitting)
-    return NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)
+    return NamedPolicy.of(policy, rule)
 
 
 def _unknown(name: str) -> str:
