@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -31,25 +31,6 @@ class Layout:
     def scores(self) -> slice:
         """Those of scores."""
         return slice(0, len(self.candidates) + self.n_rounds)
-
-    def columns(
-        self,
-        scores: tuple[Sequence[Array], Array],
-        costs: Mapping[str, tuple[Sequence[Array | None], Array | None]],
-    ) -> Array:
-        """They themselves, (n_questions, n_columns).
-
-        Each part is what candidates score or pay, (n_questions,) each, and fixed-k, (n_questions, n_rounds).
-        An unknown value leaves its column unknown, also in draws without its question.
-        """
-        of_runs, of_fixed = scores
-        parts = [np.stack(of_runs, axis=1), of_fixed]
-        unknown = np.full(len(of_fixed), np.nan)
-        for name in self.costs:
-            paid, fixed = costs[name]
-            parts.append(np.stack([unknown if own is None else own for own in paid], axis=1))
-            parts.append(np.full_like(of_fixed, np.nan) if fixed is None else fixed)
-        return np.hstack(parts)
 
     def split(self, rows: Array) -> Drawn:
         """Means of the columns, (n_draws, n_columns), by what they are of."""

@@ -292,11 +292,15 @@ def _intervals(
     runner: Runner, runs: Sequence[Run], axis: CostAxis, settings: ReplaySettings
 ) -> PairedIntervals:
     """From the questions themselves; past cuts as wide as what a few of great weight leave open."""
-    fixed = {name: runner.fixed_cost(name) for name in dict.fromkeys((axis.name, *EQUAL_COSTS))}
+    fixed = {
+        name: paid
+        for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
+        if (paid := runner.fixed_cost(name)) is not None
+    }
     layout = Layout(
         candidates=tuple(run.candidate.name for run in runs),
         n_rounds=runner.seen.budget,
-        costs=tuple(name for name, paid in fixed.items() if paid is not None),
+        costs=tuple(fixed),
     )
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
     of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
@@ -304,17 +308,14 @@ def _intervals(
 
     def columns(some: slice) -> NDArray[np.float64]:
         rows = chosen[some]
-
-        def some_of(values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-            return None if values is None else values[rows]
-
-        costs = {
-            name: ([some_of(run.read.costs[name]) for run in runs], some_of(fixed[name]))
-            for name in layout.costs
-        }
-        return layout.columns(
-            ([run.read.scores[score][rows] for run in runs], of_fixed[rows]), costs
-        )
+        parts = [np.stack([run.read.scores[score][rows] for run in runs], axis=1), of_fixed[rows]]
+        # an unknown value leaves its column unknown, also in draws without its question
+        unknown = np.full(len(rows), np.nan)
+        for name in layout.costs:
+            paid = [run.read.costs[name] for run in runs]
+            own = [unknown if of is None else of[rows] for of in paid]
+            parts += [np.stack(own, axis=1), fixed[name][rows]]
+        return np.hstack(parts)
 
     units = runner.reader.units[labelled]
     if from_sums(len(chosen)) and not seen.cut.any() and len(np.unique(units)) == len(units):

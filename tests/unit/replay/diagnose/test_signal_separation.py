@@ -109,7 +109,7 @@ def test_separation_gathers_all_figures() -> None:
     assert found.auroc.low is not None
     assert found.auroc.high is not None
     assert found.auroc.low < (found.auroc.estimate or 0.0) < found.auroc.high
-    low, high = np.percentile(draws.auroc, [2.5, 97.5])
+    low, high = np.percentile(draws[2], [2.5, 97.5])
     assert (found.auroc.low, found.auroc.high) == (low, high)
 
 
