@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from operator import attrgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -27,8 +28,9 @@ from suffice.policies.defaults import (
 from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
+from suffice.replay.diagnose.signal_tables import Described, table_of
 from suffice.results.as_json import as_json
-from suffice.results.table import Cell, Column, Kind, Table, Value
+from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
 from suffice.signals.table import first_stops
@@ -111,66 +113,55 @@ class CalibratorStudy(Tabular):
         """The kinds by their probabilities, and by their rules, with the notes."""
         first = self.results[0]
 
-        def against(score: CalibratorScore, value: Value) -> Value:
-            return Cell(None, "(the first)") if score is first else value
+        def against(of: str) -> Callable[[CalibratorScore], Value]:
+            return lambda score: (
+                Cell(None, "(the first)") if score is first else attrgetter(of)(score)
+            )
 
-        number: Kind = "number"
-        probabilities = Table(
-            name="calibrators",
+        def number(name: str, digits: int, head: str | None = None, **more: bool) -> Column:
+            return Column(name=name, kind="number", digits=digits, head=head, **more)
+
+        head = f"against {first.kind}"
+        kind: Described = ("kind", Column(name="calibrator"))
+        probabilities = table_of(
+            "calibrators",
+            self.results,
+            (
+                kind,
+                ("tune.brier.estimate", number("tune", 4)),
+                ("eval.brier", number("eval", 4, "eval [95%]", interval=True)),
+                (
+                    against("eval.delta_brier"),
+                    number("delta", 4, head, interval=True, signed=True),
+                ),
+                ("tune.log_loss", number("tune_log_loss", 3, "log loss tune", in_text=False)),
+                ("eval.log_loss", number("log_loss", 3, "log loss")),
+                ("tune.ece", number("tune_ece", 3, "ECE tune", in_text=False)),
+                ("eval.ece", number("ece", 3, "ECE")),
+                (
+                    "eval.rows",
+                    Column(name="rows", kind="count", head="rounds scored", in_text=False),
+                ),
+            ),
             title=f"Brier score of calibrators of {self.signal}, fitted on {self.tune_split} (out of fold "
             f"there, {self.tune_questions} questions), and on {self.eval_split} ({self.eval_questions}); "
             "log loss and ECE on eval; lower is better.",
-            columns=(
-                Column(name="calibrator"),
-                Column(name="tune", kind=number, digits=4),
-                Column(name="eval", kind=number, digits=4, interval=True, head="eval [95%]"),
-                Column(
-                    name="delta",
-                    kind=number,
-                    digits=4,
-                    interval=True,
-                    signed=True,
-                    head=f"against {first.kind}",
-                ),
-                Column(
-                    name="tune_log_loss", kind=number, digits=3, head="log loss tune", in_text=False
-                ),
-                Column(name="log_loss", kind=number, digits=3, head="log loss"),
-                Column(name="tune_ece", kind=number, digits=3, head="ECE tune", in_text=False),
-                Column(name="ece", kind=number, digits=3, head="ECE"),
-                Column(name="rows", kind="count", head="rounds scored", in_text=False),
-            ),
-            rows=[
-                [
-                    *(score.kind, score.tune.brier.estimate, score.eval.brier),
-                    *(
-                        against(score, score.eval.delta_brier),
-                        score.tune.log_loss,
-                        score.eval.log_loss,
-                    ),
-                    *(score.tune.ece, score.eval.ece, score.eval.rows),
-                ]
-                for score in self.results
-            ],
         )
-        rules = Table(
-            name="rules of calibrators",
-            title=f"The rule that reads them, F1 and EM in percent on eval: {self.rule}",
-            columns=(
-                Column(name="calibrator"),
-                Column(name="floor", kind="significant"),
-                Column(name="f1", kind="percent", interval=True, head="F1 [95%]"),
-                Column(name="delta_f1", kind="points", interval=True, head=f"against {first.kind}"),
-                Column(name="em", kind="percent", head="EM"),
-                Column(name="mean_rounds", kind=number, digits=2, head="rounds"),
+        rules = table_of(
+            "rules of calibrators",
+            self.results,
+            (
+                kind,
+                ("floor", Column(name="floor", kind="significant")),
+                ("f1", Column(name="f1", kind="percent", interval=True, head="F1 [95%]")),
+                (
+                    against("delta_f1"),
+                    Column(name="delta_f1", kind="points", interval=True, head=head),
+                ),
+                ("em", Column(name="em", kind="percent", head="EM")),
+                ("mean_rounds", number("mean_rounds", 2, "rounds")),
             ),
-            rows=[
-                [
-                    *(score.kind, score.floor, score.f1, against(score, score.delta_f1)),
-                    *(score.em, score.mean_rounds),
-                ]
-                for score in self.results
-            ],
+            title=f"The rule that reads them, F1 and EM in percent on eval: {self.rule}",
             notes=[f"Note: {note}." for note in self.notes],
         )
         return probabilities, rules

@@ -23,7 +23,14 @@ from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_cove
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.signal_tables import POLICY, USE, estimate_column, use_cell
+from suffice.replay.diagnose.signal_tables import (
+    POLICY,
+    USE,
+    Described,
+    estimate_column,
+    table_of,
+    use_cell,
+)
 from suffice.replay.run.named_policies import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.results.table import Cell, Column, Table
@@ -307,73 +314,43 @@ def _tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
         "all coverages; excess: above the best possible order. Above: confidence of at least the "
         f"threshold{' (its median)' if first.threshold_is_median else ''}."
     )
-    yield Table(
-        name="confidences",
-        title=caption,
-        columns=(
-            POLICY,
-            estimate_column("auroc", "AUROC"),
-            USE,
-            estimate_column("aurc", "AURC"),
-            replace(estimate_column("excess_aurc", "excess AURC"), drop=2),
-            Column(name="undefined", kind="count", drop=1),
+    yield table_of(
+        "confidences",
+        results,
+        (
+            ("policy", POLICY),
+            ("auroc", estimate_column("auroc", "AUROC")),
+            (lambda result: use_cell(result.use), USE),
+            ("aurc", estimate_column("aurc", "AURC")),
+            ("excess_aurc", replace(estimate_column("excess_aurc", "excess AURC"), drop=2)),
+            (
+                lambda result: result.undefined or Cell(0, ""),
+                Column(name="undefined", kind="count", drop=1),
+            ),
         ),
-        rows=[
-            [
-                *(result.policy, result.auroc, use_cell(result.use)),
-                *(result.aurc, result.excess_aurc),
-                result.undefined or Cell(0, ""),
-            ]
-            for result in results
-        ],
+        caption,
     )
-    yield Table(
-        name="above and below",
-        columns=(
-            POLICY,
-            Column(name="threshold", kind="significant", digits=3),
-            *_group_columns("above", "n above"),
-            *_group_columns("below", "n below"),
-        ),
-        rows=[
-            [
-                *(result.policy, result.threshold),
-                *(result.above.questions, result.above.em, result.above.f1.estimate),
-                *(result.below.questions, result.below.em, result.below.f1.estimate),
-            ]
-            for result in results
-        ],
-    )
+    groups: list[Described] = []
+    for name in ("above", "below"):
+        groups += [
+            (f"{name}.questions", Column(name=f"{name}_n", kind="count", head=f"n {name}")),
+            *_scores(name, name, "EM [95%]", "F1"),
+        ]
+    threshold = Column(name="threshold", kind="significant", digits=3)
+    described: list[Described] = [("policy", POLICY), ("threshold", threshold), *groups]
+    yield table_of("above and below", results, described)
     abstaining = [result for result in results if result.abstentions.count]
     if abstaining:
-        percents: tuple[tuple[str, str], ...] = (
-            *(("all_em", "EM of all"), ("all_f1", "F1 of all")),
-            *(("without_em", "EM without"), ("without_f1", "F1 without")),
-        )
-        yield Table(
-            name="abstentions",
-            columns=(
-                POLICY,
-                Column(name="share", kind="percent", head="abstain, %"),
-                *(
-                    Column(name=name, kind="percent", head=head, interval=name.endswith("em"))
-                    for name, head in percents
-                ),
-            ),
-            rows=[
-                [
-                    *(result.policy, result.abstentions.share),
-                    *(result.answers.em, result.answers.f1.estimate),
-                    *(result.abstentions.others.em, result.abstentions.others.f1.estimate),
-                ]
-                for result in abstaining
-            ],
-        )
+        share = Column(name="share", kind="percent", head="abstain, %")
+        of_all = _scores("answers", "all", "EM of all", "F1 of all")
+        without = _scores("abstentions.others", "without", "EM without", "F1 without")
+        described = [("policy", POLICY), ("abstentions.share", share), *of_all, *without]
+        yield table_of("abstentions", abstaining, described)
 
 
-def _group_columns(name: str, head: str) -> tuple[Column, Column, Column]:
+def _scores(of: str, name: str, em: str, f1: str) -> tuple[Described, Described]:
+    """EM with its interval and F1 of a group of answers."""
     return (
-        Column(name=f"{name}_n", kind="count", head=head),
-        Column(name=f"{name}_em", kind="percent", interval=True, head="EM [95%]"),
-        Column(name=f"{name}_f1", kind="percent", head="F1"),
+        (f"{of}.em", Column(name=f"{name}_em", kind="percent", interval=True, head=em)),
+        (f"{of}.f1.estimate", Column(name=f"{name}_f1", kind="percent", head=f1)),
     )

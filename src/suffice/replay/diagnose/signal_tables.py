@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from suffice.numbers.auroc import Use
 from suffice.results.formats import UNKNOWN, count, counted
@@ -45,6 +46,24 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
     )
     yield from _by_type(diagnostics)
     yield from _flags(diagnostics)
+
+
+Described = tuple[str | Callable[[Any], Value], Column]
+"""Where an item's value stands, by attributes with dots between them, and its column."""
+
+
+def table_of(
+    name: str,
+    items: Iterable[Any],
+    described: Sequence[Described],
+    title: str = "",
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table of a row an item, each column beside what it shows."""
+    values = [attrgetter(of) if isinstance(of, str) else of for of, _ in described]
+    columns = [column for _, column in described]
+    rows = [[value(item) for value in values] for item in items]
+    return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
@@ -134,29 +153,25 @@ def _by_part(
 
 def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
     """Raw and calibrated means of the model, a row a part."""
-    known = [(part.name, part.margins) for part in diagnostics.parts if part.margins is not None]
+    known = [part for part in diagnostics.parts if part.margins is not None]
     if not known:
         return
     of = "" if diagnostics.model is None else f" of {visible(diagnostics.model)}"
-    columns = (
-        Column(name="part", head="on"),
-        Column(name="rounds", kind="count"),
-        Column(name="raw", kind="number", digits=2, head="raw, nats"),
-        Column(name="calibrated", kind="number", digits=2),
-        Column(name="em", kind="number", digits=2, head="EM"),
-    )
-    reasons = dict.fromkeys(margins.reason for _, margins in known if margins.reason is not None)
-    yield Table(
-        name="margins",
+    reasons = dict.fromkeys(part.margins.reason for part in known if part.margins is not None)
+    yield table_of(
+        "margins",
+        known,
+        (
+            ("name", Column(name="part", head="on")),
+            ("margins.rounds", Column(name="rounds", kind="count")),
+            ("margins.raw", Column(name="raw", kind="number", digits=2, head="raw, nats")),
+            ("margins.calibrated", Column(name="calibrated", kind="number", digits=2)),
+            ("margins.em", Column(name="em", kind="number", digits=2, head="EM")),
+        ),
         title=f"Mean margin of the answer's first token{of}, all rounds pooled: raw, and calibrated to "
         "P(EM = 1) by one isotonic map a round, fitted on tune (on tune itself out of fold). A large raw "
         "margin with a small calibrated one is overconfidence.",
-        columns=columns,
-        rows=[
-            [name, margins.rounds, margins.raw, margins.calibrated, margins.em]
-            for name, margins in known
-        ],
-        notes=[f"Not calibrated: {reason}" for reason in reasons],
+        notes=[f"Not calibrated: {reason}" for reason in reasons if reason is not None],
     )
 
 
@@ -217,36 +232,23 @@ def _by_round(diagnostics: Diagnostics, part: Part) -> Table:
 
 
 def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
-    columns = (
-        Column(name="round", kind="count"),
-        _defined("defined", "% defined"),
-        Column(name="mean_right", kind="significant", digits=3, head="right"),
-        Column(name="sd_right", kind="significant", digits=3, head="(SD)"),
-        Column(name="right", kind="count", head="n"),
-        Column(name="mean_wrong", kind="significant", digits=3, head="wrong"),
-        Column(name="sd_wrong", kind="significant", digits=3, head="(SD)"),
-        Column(name="wrong", kind="count", head="n"),
-        estimate_column("d", "d", signed=True),
-        estimate_column("auroc", "AUROC"),
-    )
+    described: list[Described] = [
+        ("round", Column(name="round", kind="count")),
+        ("defined", _defined("defined", "% defined")),
+    ]
+    for kind in ("right", "wrong"):
+        for name, head in ((f"mean_{kind}", kind), (f"sd_{kind}", "(SD)")):
+            column = Column(name=name, kind="significant", digits=3, head=head)
+            described.append((f"separation.{name}", column))
+        described.append((f"separation.{kind}", Column(name=kind, kind="count", head="n")))
+    described += [
+        ("separation.d_signed", estimate_column("d", "d", signed=True)),
+        ("separation.auroc", estimate_column("auroc", "AUROC")),
+    ]
     for signal in diagnostics.signals:
         for part, on in signal.parts.items():
-            rows: list[list[Value]] = []
-            for on_round in on.rounds:
-                one = on_round.separation
-                rows.append(
-                    [
-                        *(on_round.round, on_round.defined),
-                        *(one.mean_right, one.sd_right, one.right),
-                        *(one.mean_wrong, one.sd_wrong, one.wrong, one.d_signed, one.auroc),
-                    ]
-                )
-            yield Table(
-                name=f"{signal.name} on {part}",
-                title=f"{signal.name} by round on {part}, mean (SD).",
-                columns=columns,
-                rows=rows,
-            )
+            title = f"{signal.name} by round on {part}, mean (SD)."
+            yield table_of(f"{signal.name} on {part}", on.rounds, described, title)
 
 
 def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
