@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,31 +90,29 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
             f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
             f"suffice traces info {on_eval.traces.at}"
         )
-    tune_answers, eval_answers = (
-        chosen_by_signal(part, settings.answer) for part in (on_tune, on_eval)
-    )
-    books = [part.costs(settings.cost_model, tune_answers.reads) for part in (on_tune, on_eval)]
+    parts = (on_tune, on_eval)
+    answers = [chosen_by_signal(part, settings.answer) for part in parts]
+    books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
     axis = shared_axis(
         books,
         settings.cost,
         {operand.text: cost_reads((operand.spec,)) for operand in operands},
         capped=settings.max_cost is not None,
     )
-    tune = RuleScorer(
-        on_tune,
+    columns = (
         tuning_columns(data, operands),
-        scored=tune_answers.returned(on_tune.scores_throughout("a search", settings.f1_kind)),
-        book=books[0],
-        operands=operands,
-        axis=axis,
-    )
-    held_out = RuleScorer(
-        on_eval,
         scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
-        scored=eval_answers.returned(on_eval.scores_throughout("a search", settings.f1_kind)),
-        book=books[1],
-        operands=operands,
-        axis=axis,
+    )
+    tune, held_out = (
+        RuleScorer(
+            part,
+            of_part,
+            scored=returned.returned(part.scores_throughout("a search", settings.f1_kind)),
+            book=book,
+            operands=operands,
+            axis=axis,
+        )
+        for part, of_part, returned, book in zip(parts, columns, answers, books, strict=True)
     )
     budget = max(on_tune.traces.n_rounds, on_eval.traces.n_rounds)
     chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
@@ -142,6 +140,24 @@ class _Searched:
     formulas: tuple[Formula, ...]
     chosen: tuple[ChosenThreshold, ...]
     unknown: int  # formulas that go past what is known
+
+    @property
+    def texts(self) -> list[str]:
+        conditions = [threshold.condition for threshold in self.chosen]
+        return [formula.text(conditions) for formula in self.formulas]
+
+    @property
+    def reads(self) -> list[CostReads]:
+        """What each pays for; a condition that never holds does not name its signal."""
+        return [
+            cost_reads(
+                self.operands[number].spec
+                for clause in formula.clauses
+                for number in clause
+                if not self.chosen[number].never
+            )
+            for formula in self.formulas
+        ]
 
 
 def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tuple[Formula, ...]:
@@ -225,23 +241,6 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 
 
 # --- the result ----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class _OnTune:
-    """What rules are ordered by, each array (n_rules,)."""
-
-    scores: Array
-    costs: Array
-    objective: Array
-    within: NDArray[np.bool_]
-
-    @property
-    def order(self) -> list[int]:
-        """Those within the cap first, best objective first, then the cheaper, then the earlier."""
-        numbers, costs = np.arange(len(self.costs)), np.round(self.costs, _DIGITS)
-        keys = (numbers, costs, -np.round(self.objective, _DIGITS), ~self.within)
-        return [int(number) for number in np.lexsort(keys)]
-
-
 class _Family:
     """Rules on one split; those that stop every question alike are worked on once."""
 
@@ -268,32 +267,11 @@ class _Family:
 
 
 def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -> SearchResult:
-    reads = [
-        cost_reads(
-            searched.operands[number].spec
-            for clause in formula.clauses
-            for number in clause
-            if not searched.chosen[number].never  # its text does not name the signal
-        )
-        for formula in searched.formulas
-    ]
     tune, held_out = searched.tune, searched.held_out
     baseline_name, baseline = _baseline(measures, held_out, settings)
-    n_formulas = len(searched.formulas)
     family = _Family(RuleStops.joined([held_out.stops(searched.formulas), *_tried_stops(searched)]))
     bands, p_holm = _corrected(held_out, family, baseline, settings)
-    on_tune = _Family(tune.stops(searched.formulas))
-    known = on_tune.figures(tune, reads, _ordered_by(tune, settings))
-    ordered = _OnTune(
-        scores=known.scores[tune.scored.metric.score],
-        costs=known.costs,
-        objective=tune.objective(_objective(tune, settings), known),
-        within=known.costs <= (np.inf if settings.max_cost is None else settings.max_cost),
-    )
-    pairs = zip(on_tune.digests, family.digests[:n_formulas], strict=True)
-    alike = _alike(ordered.order, list(pairs), _texts(searched))
-    figures = family.figures(held_out, reads, _SCORES)
-    rules = _rules(searched, ordered, figures, (bands, p_holm), alike)
+    rules = _rules(searched, family, (bands, p_holm), settings)
     return SearchResult(
         rules=rules,
         evaluated=len(rules),
@@ -320,15 +298,29 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
 
 def _rules(
     searched: _Searched,
-    tune: _OnTune,
-    figures: RuleFigures,
+    family: _Family,
     corrected: tuple[tuple[SimultaneousBand, ...], Array],
-    alike: Mapping[int, tuple[int, str | None]],
+    settings: SearchSettings,
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
     (score, delta), p_holm = corrected
-    held_out, texts = searched.held_out, _texts(searched)
-    front = pareto_front(tune.costs, tune.scores)
+    tune, held_out, texts = searched.tune, searched.held_out, searched.texts
+    on_tune, reads = _Family(tune.stops(searched.formulas)), searched.reads
+    known, figures = (
+        on_tune.figures(tune, reads, _ordered_by(tune, settings)),
+        family.figures(held_out, reads, _SCORES),
+    )
+    costs, scores = known.costs, known.scores[tune.scored.metric.score]
+    objective, front = (
+        tune.objective(_objective(tune, settings), known),
+        pareto_front(costs, scores),
+    )
+    within = costs <= (np.inf if settings.max_cost is None else settings.max_cost)
+    # those within the cap first, best objective first, then the cheaper, then the earlier
+    rounded = (np.round(costs, _DIGITS), -np.round(objective, _DIGITS))
+    order = np.lexsort((np.arange(len(texts)), *rounded, ~within)).tolist()
+    alike = [*zip(on_tune.digests, family.digests[: len(texts)], strict=True)]
+    first, ways = {alike[n]: n for n in reversed(order)}, Counter(alike)
     return tuple(
         SearchedRule(
             rule=texts[n],
@@ -341,35 +333,16 @@ def _rules(
             delta=delta.at_once(n),
             naive_delta=delta.alone(n),
             p_holm=float(p_holm[n]),
-            tune_score=float(tune.scores[n]),
-            tune_cost=float(tune.costs[n]),
-            tune_objective=float(tune.objective[n]),
-            within_cap=bool(tune.within[n]),
+            tune_score=float(scores[n]),
+            tune_cost=float(costs[n]),
+            tune_objective=float(objective[n]),
+            within_cap=bool(within[n]),
             pareto=bool(front[n]),
-            ways=alike[n][0],
-            like=alike[n][1],
+            ways=ways[alike[n]],
+            like=None if first[alike[n]] == n else texts[first[alike[n]]],
         )
-        for n in tune.order
+        for n in order
     )
-
-
-def _texts(searched: _Searched) -> list[str]:
-    conditions = [threshold.condition for threshold in searched.chosen]
-    return [formula.text(conditions) for formula in searched.formulas]
-
-
-def _alike(
-    order: Sequence[int], digests: Sequence[Hashable], texts: Sequence[str]
-) -> dict[int, tuple[int, str | None]]:
-    """Of each rule how many stop every question alike, and the text of the first in order, if another."""
-    first: dict[Hashable, int] = {}
-    for n in order:
-        first.setdefault(digests[n], n)
-    ways = Counter(digests)
-    return {
-        n: (ways[digest], None if first[digest] == n else texts[first[digest]])
-        for n, digest in enumerate(digests)
-    }
 
 
 def _tried_stops(searched: _Searched) -> list[RuleStops]:

@@ -283,7 +283,7 @@ class _Gathering:
 
     def sweep(self) -> SweepResult:
         result = self.comparison.result
-        costs = {"cost": result.cost.name, "cost_model": result.cost_model}
+        costs: dict[str, Any] = {"cost": result.cost.name, "cost_model": result.cost_model}
         return sweep(self.measures, SweepSettings(rule=TEMPLATE, **costs, **self._tuned))
 
     def search(self) -> SearchResult:
