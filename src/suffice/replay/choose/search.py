@@ -41,6 +41,7 @@ from suffice.replay.choose.conditions import (
 )
 from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas
 from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
+from suffice.replay.choose.splits import refuse_unscored
 from suffice.replay.diagnose.signal_flags import refuse_unusable
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import pareto_front
@@ -85,11 +86,7 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         f1_kind=settings.f1_kind,
         fits=any(operand.calibrated for operand in operands),
     )
-    if not on_eval.scores(settings.f1_kind).labelled.any():
-        raise UsageError(
-            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
-            f"suffice traces info {on_eval.traces.at}"
-        )
+    refuse_unscored(on_eval, settings.eval_split, settings.f1_kind)
     parts = (on_tune, on_eval)
     answers = [chosen_by_signal(part, settings.answer) for part in parts]
     books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]

@@ -40,6 +40,15 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
     )
 
 
+def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
+    """Refuse a split of which no question can be scored."""
+    if not part.scores(f1_kind).labelled.any():
+        raise UsageError(
+            f"no question of split {split!r} {part.metric.unscored}; which ones do: suffice traces info "
+            f"{part.traces.at}"
+        )
+
+
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
     """The labelled questions, and what is to be said of the others."""
     labelled = measures.scores(settings.f1_kind).labelled

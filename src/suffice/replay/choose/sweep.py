@@ -32,6 +32,7 @@ from suffice.policies.thresholds import (
 )
 from suffice.replay.choose.conditions import grid_of
 from suffice.replay.choose.families import policies_at
+from suffice.replay.choose.splits import refuse_unscored
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
 from suffice.results.as_json import as_json, fields_as_json
@@ -247,11 +248,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None, **stated: Any) 
     scored = answers[1].returned(evaluated.scores(settings.f1_kind))
     for part, rows in ((tune, data.outcomes.labelled), (evaluated, scored.labelled)):
         _refuse_unseen(part, rows)
-    if not scored.labelled.any():
-        raise UsageError(
-            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
-            f"suffice traces info {evaluated.traces.at}"
-        )
+    refuse_unscored(evaluated, settings.eval_split, settings.f1_kind)
     evaluated.scores_throughout("a sweep", settings.f1_kind)
     if evaluated.seen is not None:
         scored = evaluated.seen.outcomes(scored)
