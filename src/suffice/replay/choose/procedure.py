@@ -99,12 +99,12 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     promised = _promised(along, learned, promises, usual) if promises else None
     order, why = _order(estimates, promised, settings)
     ranked = _ranked(everyone.members, estimates, promised, order)
+    full = everyone.members[everyone.full]
     chosen, title = ranked[0].candidate, ranked[0].candidate.title
     if promised is not None and (best := promised.row.proven) is not None:
         chosen, title = best.candidate, best.title
-    elif chosen.policy.name == everyone.members[everyone.full].policy.name:
+    elif chosen.policy.name == full.policy.name:
         title = "run all rounds"
-    full = everyone.members[everyone.full]
     on_all = _on_all(everyone, chosen, promised)
     whole = _replayed(labelled, on_all, full, settings)
     shown = {**on_all, **_shown(ranked, chosen, promised)}

@@ -304,6 +304,7 @@ class Along:
 
 def _needed(losses: Array, limit: float, level: float) -> float:
     """Units after which all of these mean losses (n_units, n) are proven below the limit."""
+    # one that loses all and one that wins all are added: never having lost is no certainty
     seen = np.vstack([losses, np.ones_like(losses[:1]), np.zeros_like(losses[:1])])
     gap = limit - seen.mean(axis=0)
     if (gap <= 0).any():
