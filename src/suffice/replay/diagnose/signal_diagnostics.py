@@ -177,11 +177,6 @@ class Diagnostics(Tabular):
         return "draws by sums" if by_sums else "resamples of the questions"
 
     @property
-    def flags(self) -> dict[str, tuple[Flag, ...]]:
-        """Flags by signal, as :func:`refuse_unusable` takes them."""
-        return {signal.name: signal.flags for signal in self.signals}
-
-    @property
     def by_use(self) -> tuple[SignalDiagnostics, ...]:
         """The signals, useful ones first, of these those of the highest AUROC."""
 
@@ -261,7 +256,11 @@ def diagnose(
     record = measures.traces
     if record.n_questions == 0:
         raise UsageError(f"{record.origin.source} holds no question; record some first")
-    names, skipped = signals_to_diagnose(record, settings.signals)
+    names, skipped = tuple(dict.fromkeys(settings.signals or ())), {}
+    if settings.signals is None:
+        names = given_signals(record)
+        lacks = {name: lack(spec, record) for name, spec in SIGNALS.items()}
+        skipped = {name: why.why for name, why in lacks.items() if why is not None}
     table = measures.signals(names)
     if settings.signals is None:
         empty = [name for name in names if np.isnan(table.signal(name)).all()]
@@ -302,17 +301,6 @@ def diagnose(
         seed=settings.seed,
         notes=tuple(notes),
     )
-
-
-def signals_to_diagnose(
-    traces: TraceSet, wanted: Sequence[str] | None = None
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The signals that the record holds or allows to compute, and why others are left out."""
-    if wanted is not None:
-        return tuple(dict.fromkeys(wanted)), {}
-    lacks = {name: lack(spec, traces) for name, spec in SIGNALS.items()}
-    skipped = {name: why.why for name, why in lacks.items() if why is not None}
-    return given_signals(traces), skipped
 
 
 def _choose_parts(

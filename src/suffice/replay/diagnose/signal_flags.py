@@ -79,25 +79,14 @@ def signal_flags(
 
 
 def refuse_unusable(
-    traces: TraceSet | Measures | Mapping[str, Sequence[Flag]],
-    names: Iterable[str],
-    *,
-    tune_split: str = FIT_SPLIT,
+    traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
 ) -> None:
-    """Refuse signals that are undefined or constant on the tune split, or know later rounds.
-
-    ``traces`` may be the flags of a trace set.
-    """
-    names = tuple(dict.fromkeys(names))
-    flags: Mapping[str, Sequence[Flag]] = (
-        traces
-        if isinstance(traces, Mapping)
-        else signal_flags(traces, names, tune_split=tune_split)
-    )
+    """Refuse signals that are undefined or constant on the tune split, or know later rounds."""
+    flags = signal_flags(traces, names, tune_split=tune_split)
     told = [
         f"signal {name!r} {flag.message}"
-        for name in names
-        for flag in flags.get(name, ())
+        for name, against in flags.items()
+        for flag in against
         if flag.kind in UNUSABLE
     ]
     if told:

@@ -118,7 +118,9 @@ class PolicyResult:
         """How many units stop at each round at which any does, estimated where questions were cut."""
         rounds, at = np.unique(self.stops, return_inverse=True)
         weights = np.nan_to_num(self.weights)
-        return counts_by_round(rounds, np.bincount(at, weights, len(rounds)).astype(np.float64))
+        counts = np.bincount(at, weights, len(rounds)).astype(np.float64)
+        told = zip(rounds.tolist(), counts.round(9).tolist(), strict=True)
+        return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -384,14 +386,6 @@ class ReplayResult(Tabular):
         ]
         if told:
             yield f"Policy files: {'; '.join(told)}."
-
-
-def counts_by_round(
-    rounds: NDArray[np.integer[Any]], counts: NDArray[np.float64]
-) -> dict[int, float]:
-    """How many stop at each round, of those at which any does; whole numbers as such."""
-    told = zip(rounds.tolist(), counts.round(9).tolist(), strict=True)
-    return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
 
 # --- what a reader must know -------------------------------------------------------------------------
