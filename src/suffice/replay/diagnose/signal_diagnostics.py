@@ -256,7 +256,8 @@ def diagnose(
     record = measures.traces
     if record.n_questions == 0:
         raise UsageError(f"{record.origin.source} holds no question; record some first")
-    names, skipped = tuple(dict.fromkeys(settings.signals or ())), {}
+    skipped: dict[str, str] = {}
+    names = tuple(dict.fromkeys(settings.signals or ()))
     if settings.signals is None:
         names = given_signals(record)
         lacks = {name: lack(spec, record) for name, spec in SIGNALS.items()}
