@@ -1,4 +1,4 @@
-"""Conditions of searched rules: one signal, its direction, and a threshold from a grid on tune."""
+"""Conditions of searched rules, one signal and a threshold each, and what rules of them score and cost."""
 
 from __future__ import annotations
 

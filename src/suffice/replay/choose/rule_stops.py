@@ -1,4 +1,4 @@
-"""Stop rounds of many rules on many questions, of which no more is written out than is worked on."""
+"""Rules over conditions: all of a form, and the round at which each stops every question."""
 
 from __future__ import annotations
 
@@ -108,7 +108,14 @@ _CELLS = 1 << 14  # words of one condition in flight: what stays in cache
 
 @dataclass(frozen=True, slots=True)
 class PackedConditions:
-    """Conditions bit by bit; the last round is left out, since every rule stops there."""
+    """Truth values of conditions, a bit a question, so that one AND or OR serves 64 of them.
+
+    The last round is left out, since every rule stops there.
+
+    >>> packed = pack(np.array([[[True, True], [False, True], [True, True]]]))  # one condition, 3 questions
+    >>> packed.words.ravel()  # round 1: 0b101
+    array([5], dtype=uint64)
+    """
 
     words: _Words  # (n_conditions, n_rounds - 1, n_words)
     n_questions: int

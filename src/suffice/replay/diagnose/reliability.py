@@ -1,4 +1,4 @@
-"""Is a calibrated value what it says? Equal-size buckets of it against exact match, round by round."""
+"""How sure a model and a calibrated value are of answers, against how often these are right."""
 
 from __future__ import annotations
 

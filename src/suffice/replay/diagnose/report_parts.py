@@ -1,4 +1,4 @@
-"""What a report shows beside the comparison: each part where the record allows it, else the reason."""
+"""What a report shows beside the comparison, promises among it, each where the record allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answer a loop returns after its stop: a round at or before it, by what is known there."""
+"""Which answer a loop returns after its stop, and what the answer sets of a policy are worth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixed-k frontier: what always stopping after k rounds costs and scores."""
+"""What always stopping after k rounds costs and scores, and policies held against it, draw by draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means over several trace sets, each counting the same, with intervals that know shared questions."""
+"""Several records side by side: means that count each the same, and signals by right and wrong answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a user names to policies that can be replayed on a trace set."""
+"""From what a user names to policies that can be replayed, oracles and the closed book among them."""
 
 from __future__ import annotations
 
