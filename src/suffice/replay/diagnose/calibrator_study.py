@@ -282,15 +282,28 @@ def _probability_scores(
     scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
         ProbabilityScore(
-            brier=percentile_interval(float(scores[index]), drawn[:, index]),
-            delta_brier=percentile_interval(
-                float(scores[index] - scores[0]), drawn[:, index] - drawn[:, 0]
-            ),
+            brier=brier,
+            delta_brier=delta,
             log_loss=log_loss(predicted[usable], em[usable]),
             ece=expected_calibration_error(predicted[usable], em[usable]),
             rows=int(usable.sum()),
         )
-        for index, predicted in enumerate(predictions)
+        for predicted, (brier, delta) in zip(
+            predictions, _against_first(scores, drawn), strict=True
+        )
+    ]
+
+
+def _against_first(
+    values: NDArray[np.float64], draws: NDArray[np.float64]
+) -> list[tuple[Interval, Interval]]:
+    """Each value with its interval, and its difference from the first on the same draws."""
+    return [
+        (
+            percentile_interval(float(value), draws[:, number]),
+            percentile_interval(float(value - values[0]), draws[:, number] - draws[:, 0]),
+        )
+        for number, value in enumerate(values)
     ]
 
 
@@ -304,14 +317,7 @@ def _rule_f1(stops: Sequence[NDArray[np.int64]], data: FitData) -> list[tuple[In
     """F1 of each kind's rule, and its difference from the first kind's."""
     columns = np.stack([_at(data.outcomes.f1, stopped, data) for stopped in stops], axis=1)
     columns = unit_means(columns, data.units[data.outcomes.labelled])
-    means, draws = columns.mean(axis=0), resampled_means(columns)
-    return [
-        (
-            percentile_interval(float(means[index]), draws[:, index]),
-            percentile_interval(float(means[index] - means[0]), draws[:, index] - draws[:, 0]),
-        )
-        for index in range(len(stops))
-    ]
+    return _against_first(columns.mean(axis=0), resampled_means(columns))
 
 
 def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
