@@ -1,4 +1,4 @@
-"""Certified choice: the cheapest policy of a family that provably loses little (Learn then Test).
+"""Bounds on mean losses and costs, and the tests of a family's members against them (Learn then Test).
 
 One half of the questions fits calibrators, sets thresholds and orders the family; the other half gives
 the p-values. With probability at least the asked confidence over the second half, no certified member
@@ -15,10 +15,9 @@ nothing but one valid p-value a member (Angelopoulos et al. 2021, propositions 2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,6 @@ from suffice.measures.seen import Seen
 from suffice.numbers.tests.p_values import (
     betting_p_values,
     binomial_p_values,
-    fixed_sequence,
     hoeffding_bentkus_p_values,
     holm,
 )
@@ -44,7 +42,6 @@ Bounded = Literal["signed", "drop", "wrong-stop", "cost"]
 LOSSES = ("signed", "drop", "wrong-stop")
 CORRECTIONS = ("fixed-sequence", "holm")
 _BLOCK_CELLS = 4_000_000  # losses held at a time
-_MOST_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,45 +162,6 @@ class CertifySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paid:
-    """What questions pay, to be bounded: the mean of what each pays, up to ``most``.
-
-    ``at`` gives what some members, by number, cost each question, (n_members, n_questions). ``most`` must not
-    be read off the questions of the half that proves. On records with cut questions of reach r what is
-    weighted lies in [(1 - r) most, r most].
-    """
-
-    at: Callable[[NDArray[np.intp]], Array]
-    most: float
-
-    @classmethod
-    def by_round(
-        cls,
-        stops: NDArray[np.int16] | RuleStops,
-        tables: Sequence[Array],
-        of: NDArray[np.intp],
-        most: float,
-        seen: Seen | None = None,
-    ) -> Paid:
-        """By what stopping after each round costs: ``of`` (n_members,) is which of ``tables`` each pays by.
-
-        The tables are (n_questions, n_rounds). Of cut questions what was not seen costs the most.
-        """
-        counted = [np.minimum(table, most) for table in tables]
-        if seen is not None:
-            counted = [seen.anchored(table, most) for table in counted]
-
-        def at(members: NDArray[np.intp]) -> Array:
-            paid = np.empty((len(members), len(counted[0])))
-            rows = np.arange(len(counted[0]))
-            for place, (kind, at_stops) in enumerate(zip(of[members], stops[members], strict=True)):
-                paid[place] = counted[kind][rows, at_stops - 1]
-            return paid
-
-        return cls(at=at, most=most)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
     """One half of the questions under every member of the family.
 
@@ -211,8 +169,10 @@ class Half:
     ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
     (n_members,) is what a question costs on average.
 
-    ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``,
-    ``paid`` what a bounded cost is.
+    ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``. Where a
+    cost is bounded, ``tables`` (n_questions, n_rounds) are what stopping after each round costs, ``paid_by``
+    (n_members,) which of them each member pays by, and ``most_paid`` what a question counts at most, which
+    must not be read off the questions of the half that proves.
 
     ``units`` (n_questions,) number what is independent, from 0: the losses of a unit's questions are
     averaged first (``None``: each question is one). ``orders`` (n, n_units) are those in which the betting
@@ -229,7 +189,9 @@ class Half:
     seen: Seen | None = None
     reach: float = 1.0
     right: Array | None = None
-    paid: Paid | None = None
+    tables: Sequence[Array] = ()
+    paid_by: NDArray[np.intp] | None = None
+    most_paid: float = 0.0
     units: NDArray[np.intp] | None = None
     orders: NDArray[np.intp] | None = None
 
@@ -241,19 +203,10 @@ class Half:
         """The stops, of which no more is written out than is worked on."""
         return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
 
-    @property
-    def most_paid(self) -> float:
-        """What a question counts at most in a bounded cost."""
-        return self._bounded_cost.most
-
     def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
         """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_units, n_members)."""
         if of == "cost":
-            paid = self._bounded_cost.at(members)
-            least, most = (1.0 - self.reach) * self.most_paid, self.reach * self.most_paid
-            return self._of_units(
-                _scaled(np.ascontiguousarray(np.clip(paid, least, most).T), of, self)
-            )
+            return self._of_units(_scaled(np.ascontiguousarray(self._paid(members).T), of, self))
         n_questions = len(self.scores)
         by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
         places = (self.stops[members].T - 1).astype(np.intp, order="C")
@@ -265,27 +218,31 @@ class Half:
         """Means over each unit's questions."""
         return losses if self.units is None else unit_means(losses, self.units)
 
-    @property
-    def _bounded_cost(self) -> Paid:
-        if self.paid is None:
+    def _paid(self, members: NDArray[np.intp]) -> Array:
+        """What members cost each question, (n_members, n_questions), in [(1 - reach) most, reach most]."""
+        if self.paid_by is None:
             raise InternalError("a cost is bounded and nobody said what questions pay")
-        return self.paid
+        most, rows = self.most_paid, np.arange(len(self.last))
+        counted = [np.minimum(table, most) for table in self.tables]
+        if self.seen is not None:
+            counted = [self.seen.anchored(table, most) for table in counted]
+        paid = np.empty((len(members), len(rows)))
+        kinds = self.paid_by[members]
+        for place, (kind, at) in enumerate(zip(kinds, self.stops[members], strict=True)):
+            paid[place] = counted[kind][rows, at - 1]
+        return np.clip(paid, (1.0 - self.reach) * most, self.reach * most)
 
     def _by_round(self, loss: LossName) -> Array:
         """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""
         scores = self.right if loss == "wrong-stop" and self.right is not None else self.scores
         if self.seen is None:
             full = scores[np.arange(len(scores)), self.last - 1]
-            return _LOSS[loss](full[:, None], scores)
+            return _lost(full[:, None], scores, loss)
         return np.clip(weighted_losses(scores, self.seen, loss), -self.reach, self.reach)
 
 
 def _scaled(values: Array, of: Bounded, half: Half) -> Array:
-    """Values on their own scale brought to [0, 1], in place.
-
-    Losses are divided by the reach r, the signed one, in [-r, r], moved by 1 and halved; costs, in
-    [(1 - r) M, r M] with M the most that counts, moved to begin at 0.
-    """
+    """Values on their own scale brought to [0, 1], in place."""
     if of == "cost":
         values /= half.most_paid
         values += half.reach - 1.0
@@ -310,88 +267,37 @@ def plain(means: Array, bound: Bound, half: Half) -> Array:
     return half.reach * (2.0 * means - 1.0 if bound.of == "signed" else means)
 
 
-def _signed(full: Array, stopped: Array) -> Array:
-    return full - stopped
-
-
-def _drop(full: Array, stopped: Array) -> Array:
-    return np.maximum(full - stopped, 0.0)
-
-
-_LOSS: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
-    {"signed": _signed, "drop": _drop, "wrong-stop": _drop}
-)
+def _lost(full: Array, stopped: Array, loss: LossName) -> Array:
+    lost = full - stopped
+    return lost if loss == "signed" else np.maximum(lost, 0.0)
 
 
 def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
     """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds).
 
-    Its mean over questions, given what they hold, is the mean loss; a signed one is the difference of two
-    columns of :meth:`suffice.measures.seen.Seen.anchored`, others count where the full budget was seen or is
-    stood for. Where it is neither the worst is taken: right at the full budget, and wrong at a stop that
-    was not seen.
+    Its mean over questions, given what they hold, is the mean loss. Where the full budget was not seen and
+    nothing stands for it, the worst is taken: right there, and wrong at a stop that was not seen.
     """
     if loss == "signed":
         values = seen.anchored(scores, 0.0)
         full = np.where(seen.unseen, 1.0, values[:, -1])
-        losses = _signed(full[:, None], values)
+        losses = _lost(full[:, None], values, loss)
     else:
         plain = replace(seen, weight=np.ones_like(seen.weight)).matrix(scores, unseen=0.0)
         full = np.where(seen.unseen, 1.0, plain[:, -1])
         weight = seen.weights(np.full_like(seen.last, seen.budget))
-        losses = np.where(weight > 0, weight * _drop(full[:, None], plain).T, 0.0).T
+        losses = np.where(weight > 0, weight * _lost(full[:, None], plain, loss).T, 0.0).T
     losses[:, -1] = 0.0
     return losses
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundOutcome:
-    """What came of one bound, arrays (n_members,); p-values of members that were not tested are NaN."""
-
-    bound: Bound
-    p_values: Array
-    learned: Array
-    tested: Array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certification:
-    """The outcome, arrays (n_members,) in the family's order.
-
-    ``chosen`` is the cheapest certified member (the one that loses least, where nothing but a cost is
-    bounded); where only the full budget itself or nothing is
-    certified it is the full budget and ``fell_back`` is true.
-    ``order`` holds the members tested, safest first; untested ones have p-value NaN. The full budget is
-    never among them unless only a cost is bounded: it loses nothing by definition, and ``certified`` does
-    not count it. ``p_values`` are of all bounds together, ``parts`` of each.
-    """
-
-    chosen: int
-    fell_back: bool
-    certified: NDArray[np.bool_]
-    p_values: Array
-    parts: tuple[BoundOutcome, ...]
-    costs: Array
-    order: NDArray[np.intp]
-    duplicates: int
-    settings: CertifySettings = field(default_factory=CertifySettings)
-
-    @property
-    def learned_loss(self) -> Array:
-        """What the first bound is of, on the first half, (n_members,)."""
-        return self.parts[0].learned
-
-    @property
-    def tested_loss(self) -> Array:
-        """The same on the second."""
-        return self.parts[0].tested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedTests:
     """Members in the order in which they are tested, safest first, with their p-values.
 
-    ``adjusted`` (n_tested,) are those that a level is compared with, in that order.
+    ``adjusted`` (n_tested,) are those that a level is compared with, in that order; ``tested_at``
+    (n_bounds, n_members) those of each bound, NaN where it is not tested. ``learned`` has what each bound is
+    of on the half that orders, as :meth:`Half.losses` scales it, ``costs`` the mean over both halves.
     """
 
     order: NDArray[np.intp]
@@ -435,51 +341,6 @@ def member_tests(
         learned=learned,
         costs=costs,
         duplicates=len(costs) - len(distinct),
-    )
-
-
-def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Certification:
-    """Choose the cheapest member all of whose bounds are proven to be kept."""
-    tested = member_tests(learn, test, full, settings)
-    passed = int(fixed_sequence(tested.adjusted, settings.delta).sum())
-    return concluded(learn, test, full, settings, tested, passed)
-
-
-def concluded(
-    learn: Half, test: Half, full: int, settings: CertifySettings, tested: OrderedTests, passed: int
-) -> Certification:
-    """What is chosen where the first ``passed`` members in the order of the tests are proven."""
-    costs, order = tested.costs, tested.order
-    certified = np.zeros(len(costs), np.bool_)
-    certified[order[:passed]] = True
-    fit = np.flatnonzero(certified & (settings.caps_only | (costs < costs[full])))
-    wanted = costs
-    if settings.caps_only and len(fit):
-        signed = Bound(of="signed", most=0.0)
-        everyone = np.arange(len(costs))
-        lost = [_means(half, everyone, signed) * len(half) for half in (learn, test)]
-        wanted = lost[0] + lost[1]
-    chosen = int(fit[np.lexsort((fit, wanted[fit]))[0]]) if len(fit) else full
-    return Certification(
-        chosen=chosen,
-        fell_back=not len(fit),
-        certified=certified,
-        p_values=tested.tested_at.max(axis=0),
-        parts=tuple(
-            BoundOutcome(
-                bound=bound,
-                p_values=p_values_of,
-                learned=plain(means, bound, learn),
-                tested=mean_of(test, bound),
-            )
-            for bound, p_values_of, means in zip(
-                settings.bounds, tested.tested_at, tested.learned, strict=True
-            )
-        ),
-        costs=costs,
-        order=order,
-        duplicates=tested.duplicates,
-        settings=settings,
     )
 
 
@@ -546,10 +407,7 @@ def _order(
     full: int,
     settings: CertifySettings,
 ) -> NDArray[np.intp]:
-    """What is tested, safest first: members that cost less than the full budget.
-
-    The safest is the farthest below its bound in standard errors, of several the one nearest to being broken.
-    """
+    """What is tested, safest first: members that cost less than the full budget."""
     candidates = members
     if not settings.caps_only:
         candidates = members[learn.costs[members] < learn.costs[full]]
@@ -588,32 +446,3 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
 def joined(parts: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def describe(outcome: Certification) -> dict[str, Any]:
-    """What a policy file says of a learned family."""
-    return {
-        "correction": outcome.settings.correction,
-        "members": len(outcome.costs),
-        "duplicates": outcome.duplicates,
-    }
-
-
-def members_in_order(outcome: Certification, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The first members tested, safest first; of several bounds the means that each is of."""
-    several = len(outcome.parts) > 1
-    return [
-        {
-            "rule": names[number],
-            "p_value": float(outcome.p_values[number]),
-            "certified": bool(outcome.certified[number]),
-            "loss": float(outcome.tested_loss[number]),
-            "cost": float(outcome.costs[number]),
-            **({"means": _tested_means(outcome, number)} if several else {}),
-        }
-        for number in outcome.order[:_MOST_LISTED]
-    ]
-
-
-def _tested_means(outcome: Certification, number: int) -> dict[str, float]:
-    return {part.bound.of: float(part.tested[number]) for part in outcome.parts}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.certifying import certify
 
 from suffice.errors import UsageError
 from suffice.measures.seen import Seen
@@ -15,13 +16,10 @@ from suffice.numbers.tests.p_values import (
     binomial_p_values,
     hoeffding_bentkus_p_values,
 )
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     CertifySettings,
     Half,
     LossName,
-    Paid,
-    certify,
-    describe,
     refuse_caps,
     weighted_losses,
 )
@@ -171,7 +169,7 @@ def test_of_members_that_stop_alike_the_cheapest_is_tested() -> None:
         for h, s, c in zip((learn, tested), stops, costs, strict=True)
     ]
     outcome = certify(halves[0], halves[1], 3, settings(max_loss=0.5))
-    assert outcome.duplicates == 2
+    assert outcome.tests.duplicates == 2
     assert outcome.order.tolist() == [1]
     assert outcome.chosen == 1
 
@@ -214,7 +212,7 @@ def test_what_is_refused(given: dict[str, Any], said: str) -> None:
 def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     learn, tested, full = world(1)
     before = certify(learn, tested, full, settings(only_front=False))
-    monkeypatch.setattr("suffice.replay.choose.learn_then_test._BLOCK_CELLS", 700)
+    monkeypatch.setattr("suffice.replay.choose.bounds._BLOCK_CELLS", 700)
     after = certify(learn, tested, full, settings(only_front=False))
     np.testing.assert_allclose(after.p_values, before.p_values)
     assert after.chosen == before.chosen
@@ -272,8 +270,10 @@ def test_of_what_was_not_seen_the_worst_is_assumed(loss: LossName) -> None:
 def priced(made: Half, most: float = 5.0) -> Half:
     """A half whose rounds cost 1 each, and one more where the question is answered at once."""
     table = np.arange(1.0, ROUNDS + 1) + made.scores[:, :1]
-    paid = Paid.by_round(made.stops, [table], np.zeros(len(made.stops), np.intp), most)
-    return dataclasses.replace(made, paid=paid, right=made.scores)
+    paid_by = np.zeros(len(made.stops), np.intp)
+    return dataclasses.replace(
+        made, tables=[table], paid_by=paid_by, most_paid=most, right=made.scores
+    )
 
 
 def test_a_member_is_certified_where_each_bound_is() -> None:
@@ -291,14 +291,12 @@ def test_a_member_is_certified_where_each_bound_is() -> None:
             {"max_loss": None, "max_cost": 4.0},
         )
     ]
-    assert [part.bound.of for part in outcome.parts] == ["signed", "wrong-stop", "cost"]
-    for part, one in zip(outcome.parts, alone, strict=True):
-        np.testing.assert_array_equal(part.p_values[order], one.p_values[order])
-        np.testing.assert_array_equal(part.tested, one.tested_loss)
-    greatest = np.max([part.p_values for part in outcome.parts], axis=0)
+    for number, one in enumerate(alone):
+        np.testing.assert_array_equal(outcome.tests.tested_at[number, order], one.p_values[order])
+        np.testing.assert_array_equal(outcome.tested(number), one.tested_loss)
+    greatest = outcome.tests.tested_at.max(axis=0)
     np.testing.assert_array_equal(outcome.p_values[order], greatest[order])
     assert 0 < outcome.certified.sum() < min(one.certified.sum() for one in alone)
-    assert "bounds" not in describe(alone[0])
 
 
 def test_under_a_cap_alone_the_one_that_loses_least_is_taken() -> None:
@@ -352,10 +350,9 @@ def test_weighted_costs_are_on_average_those_of_the_whole_question(until: int) -
         (cut, seen_of_one(until, ROUNDS, 1.0, unseen=True)),
     ):
         stops = np.arange(1, ROUNDS + 1, dtype=np.int16)[:, None]
-        paid = Paid.by_round(stops, [costs], np.zeros(ROUNDS, np.intp), 6.5, seen)
         made = Half(
             stops=stops, scores=table, last=seen.last, costs=stops[:, 0].astype(np.float64),
-            seen=seen, reach=20.0, paid=paid,
+            seen=seen, reach=20.0, tables=[costs], paid_by=np.zeros(ROUNDS, np.intp), most_paid=6.5,
         )  # fmt: skip
         scaled = made.losses(np.arange(ROUNDS), "cost")[0]
         assert (scaled >= 0).all()

@@ -40,6 +40,15 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
     )
 
 
+def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
+    """Refuse a split of which no question can be scored."""
+    if not part.scores(f1_kind).labelled.any():
+        raise UsageError(
+            f"no question of split {split!r} {part.metric.unscored}; which ones do: suffice traces info "
+            f"{part.traces.at}"
+        )
+
+
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
     """The labelled questions, and what is to be said of the others."""
     labelled = measures.scores(settings.f1_kind).labelled
@@ -125,17 +134,6 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
         for number in np.flatnonzero(part).tolist():
             splits[number] = name
     return measures.in_splits(splits), notes
-
-
-def unit_notes(measures: Measures) -> list[str]:
-    """How many questions count as how many, where some are of one text or group."""
-    questions, units = measures.traces.n_questions, len(np.unique(measures.units))
-    if units == questions:
-        return []
-    return [
-        f"{questions:,} questions count as {units:,}: those of one text or one group are averaged first, and "
-        "what is proven is a mean over these"
-    ]
 
 
 def refuse_several_loops(measures: Measures) -> None:

@@ -18,7 +18,7 @@ from suffice.numbers.intervals.bootstrap import resampled_means
 from suffice.numbers.units import unit_means
 from suffice.policies.file import policy_hash
 from suffice.protocols import StopPolicy
-from suffice.replay.run.answer_sets import Resampling
+from suffice.replay.run.answers import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
@@ -122,10 +122,7 @@ class CutRecord:
 
 
 def seen_beside(measures: Measures, policies: Iterable[StopPolicy | None]) -> Seen:
-    """How far questions were seen, also where the policy that ran has to say where it stopped.
-
-    It is known by its hash, and believed if it stops every question that it cut where that was cut.
-    """
+    """How far questions were seen, also where the policy that ran has to say where it stopped."""
     seen = measures.seen
     if seen is None:
         return Seen.whole(measures.traces)
@@ -273,11 +270,6 @@ class Reader:
         return replace(self, seen=self.seen.looking_ahead(settled))
 
 
-def unseen_named(past: Mapping[str, PastCuts | None]) -> str:
-    """The policies, by what tables call them, whose stops were not all seen, and of how many questions."""
-    return ", ".join(f"{name} ({one.unseen:,})" for name, one in past.items() if one and one.unseen)
-
-
 def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
     """What a reader of figures past cuts must know; by what tables call the policies."""
     if record is None:
@@ -305,7 +297,9 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
             "explored one cannot be told from one never stopped, so none is weighted, unless the policy that "
             "ran is replayed beside (--policy FILE, of the record's policy_hash)"
         )
-    unseen = unseen_named(past)
+    unseen = ", ".join(
+        f"{name} ({one.unseen:,})" for name, one in past.items() if one and one.unseen
+    )
     if unseen:
         yield (
             f"not known but within ranges: {unseen}, in so many questions past a cut, where nothing was "
