@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from suffice.datasets.files import FileTable, Row, no_column, open_table, parse_column_map, text_id
 from suffice.errors import DataError
 from suffice.protocols import strict_json
-from suffice.trace.rounds.records import MOST_INT16, Gold, Question, QuestionRecord
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
 from suffice.trace.schema import columns_of, from_cells
+from suffice.trace.values import MOST_INT16
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,8 @@ from typing import Any
 
 from suffice.datasets.files import text_id
 from suffice.protocols import strict_json
-from suffice.trace.rounds.records import MOST_INT32, Passage, Round, Token, Usage
+from suffice.trace.rounds.records import Passage, Round, Token, Usage
+from suffice.trace.values import MOST_INT32
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
 """Tools by which agents hand in their answer: no searches."""

@@ -7,14 +7,26 @@ record is built, so that a live step and the same step read back carry the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.trace.rounds.records import MOST_INT16, Passage, Usage, items, whole
+from suffice.trace.rounds.records import Passage, Usage
+from suffice.trace.values import (
+    MOST_INT16,
+    Check,
+    checked,
+    instance,
+    not_empty,
+    one_of,
+    text,
+    whole,
+)
 
 ACTIONS = ("EXECUTE", "RETRIEVE", "REPLAN", "ASK", "STOP")
 BLOCKS = ("budget", "cool-down")
@@ -29,35 +41,7 @@ PlanKey = tuple[str, str, str | None, int]
 _MOST_SEED = int(np.iinfo(np.int64).max)
 
 
-def _text(value: object, column: str) -> None:
-    if not isinstance(value, str):
-        raise DataError(f"must be text, found {value!r:.60}", column=column)
-
-
-def _optional_text(record: object, names: Sequence[str], prefix: str = "") -> None:
-    for name in names:
-        if getattr(record, name) is not None:
-            _text(getattr(record, name), prefix + name)
-
-
-def _name(value: object, column: str) -> None:
-    _text(value, column)
-    if not value:
-        raise DataError("must not be empty", column=column)
-
-
-def _one_of(value: str | None, allowed: Sequence[str | None], column: str) -> None:
-    if value not in allowed:
-        named = ", ".join("none" if name is None else name for name in allowed)
-        raise DataError(f"must be one of {named}; found {value!r:.60}", column=column)
-
-
-def _kind(value: object, kind: type, column: str) -> None:
-    if not isinstance(value, kind):
-        raise DataError(f"must be a {kind.__name__}, found {value!r:.60}", column=column)
-
-
-def _values(values: Mapping[str, float]) -> dict[str, float]:
+def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
     """The step's values as the map column holds them: float64, each defined."""
     for name, value in values.items():
         if not isinstance(value, Real) or not math.isfinite(value):
@@ -68,20 +52,49 @@ def _values(values: Mapping[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
+def _task_id(value: Any, _: str) -> str:
+    return not_empty(value, "task_id")
+
+
+def _total_steps(value: Any, column: str) -> int:
+    steps = whole(MOST_INT16, value, column)
+    if steps < 1:
+        raise DataError("a task takes at least 1 step, found 0", column=column)
+    return steps
+
+
+def _number(value: Any, _: str) -> int:
+    number = whole(MOST_INT16, value, "step")
+    if number < 1:
+        raise DataError("steps count from 1, found 0", column="step")
+    return number
+
+
+_OF_TASKS: Mapping[str, Check] = {"id": _task_id, "total_steps": _total_steps}
+_OF_STEPS: Mapping[str, Check] = {
+    "number": _number,
+    "action": partial(one_of, ACTIONS),
+    "blocked": partial(one_of, ("none", *BLOCKS)),
+    "values": _finite,
+}
+_OF_OUTCOMES: Mapping[str, Check] = {
+    "ended": partial(one_of, ENDS),
+    "parsed": partial(one_of, ("none", *PARSES)),
+    "verdict": lambda value, column: text(value, f"semantic_{column}"),
+}
+_OF_RUNS: Mapping[str, Check] = {
+    "task": lambda value, _: instance(PlanTask, value, "task_id"),
+    "agent": not_empty,
+    "retriever": not_empty,
+    "seed": partial(whole, _MOST_SEED),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
     """All an agent may see of a task. What it is scored by is kept apart, in :class:`PlanGold`.
 
-    Parameters
-    ----------
-    id
-        Unique key.
-    goal
-        What the plan is to reach.
-    context
-        What is known of the situation; may be empty.
-    total_steps
-        Steps a plan is expected to take, at least 1.
+    ``total_steps`` are those that a plan is expected to take; ``context`` may be empty.
     """
 
     id: str
@@ -90,13 +103,7 @@ class PlanTask:
     total_steps: int
 
     def __post_init__(self) -> None:
-        _name(self.id, "task_id")
-        _text(self.goal, "goal")
-        _text(self.context, "context")
-        steps = whole(self.total_steps, MOST_INT16, "total_steps")
-        if steps < 1:
-            raise DataError("a task takes at least 1 step, found 0", column="total_steps")
-        object.__setattr__(self, "total_steps", steps)
+        checked(self, _OF_TASKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +114,7 @@ class PlanGold:
     passage_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("constraints", "passage_ids"):
-            object.__setattr__(self, name, items(getattr(self, name), str, f"gold_{name}"))
+        checked(self, prefix="gold_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +125,7 @@ class Candidate:
     response: str | None = None
 
     def __post_init__(self) -> None:
-        _text(self.text, "candidates.text")
-        _optional_text(self, ("response",), "candidates.")
+        checked(self, prefix="candidates.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,21 +151,7 @@ class PlanStep:
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        number = whole(self.number, MOST_INT16, "step")
-        if number < 1:
-            raise DataError("steps count from 1, found 0", column="step")
-        object.__setattr__(self, "number", number)
-        for name in ("k", "sampled_again"):
-            object.__setattr__(self, name, whole(getattr(self, name), MOST_INT16, name))
-        _one_of(self.action, ACTIONS, "action")
-        _one_of(self.blocked, (None, *BLOCKS), "blocked")
-        _text(self.reason, "reason")
-        _optional_text(self, ("query", "chosen", "dropped", "question", "reply", "verdict"))
-        for name in ("candidates", "redrawn"):
-            object.__setattr__(self, name, items(getattr(self, name), Candidate, name))
-        object.__setattr__(self, "passages", items(self.passages, Passage, "passages"))
-        object.__setattr__(self, "values", _values(self.values))
-        _kind(self.usage, Usage, "usage")
+        checked(self, _OF_STEPS)
 
     @property
     def retrievals(self) -> int:
@@ -179,9 +170,7 @@ class ConstraintDecision:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        _text(self.constraint, "decisions.constraint")
-        _kind(self.enforced, bool, "decisions.enforced")
-        _text(self.reason, "decisions.reason")
+        checked(self, prefix="decisions.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,18 +190,7 @@ class PlanOutcome:
     verdict: str | None = None
 
     def __post_init__(self) -> None:
-        _text(self.plan, "plan")
-        _one_of(self.ended, ENDS, "ended")
-        object.__setattr__(self, "constraints", items(self.constraints, str, "constraints"))
-        decisions = items(self.decisions, ConstraintDecision, "decisions")
-        object.__setattr__(self, "decisions", decisions)
-        object.__setattr__(self, "attempts", whole(self.attempts, MOST_INT16, "attempts"))
-        _one_of(self.parsed, (None, *PARSES), "parsed")
-        _optional_text(self, ("response", "parse_failure"))
-        _optional_text(self, ("verdict",), "semantic_")
-        _kind(self.usage, Usage, "usage")
-        if self.semantic is not None:
-            _kind(self.semantic, bool, "semantic")
+        checked(self, _OF_OUTCOMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,12 +206,7 @@ class PlanRecord:
     gold: PlanGold | None = None
 
     def __post_init__(self) -> None:
-        _kind(self.task, PlanTask, "task_id")
-        _name(self.agent, "agent")
-        if self.retriever is not None:
-            _name(self.retriever, "retriever")
-        object.__setattr__(self, "seed", whole(self.seed, _MOST_SEED, "seed"))
-        object.__setattr__(self, "steps", items(self.steps, PlanStep, "steps"))
+        checked(self, _OF_RUNS)
         for expected, step in enumerate(self.steps, start=1):
             if step.number != expected:
                 raise DataError(
@@ -241,9 +214,6 @@ class PlanRecord:
                     "steps run from 1 without gaps",
                     column="step",
                 )
-        _kind(self.outcome, PlanOutcome, "outcome")
-        if self.gold is not None:
-            _kind(self.gold, PlanGold, "gold")
 
     @property
     def key(self) -> PlanKey:

@@ -21,8 +21,9 @@ from suffice.errors import DataError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.reader import coerce_column
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.records import MOST_INT16, items, score_of
+from suffice.trace.rounds.records import score_of
 from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.values import MOST_INT16, items
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
@@ -82,7 +83,11 @@ class Label:
 
     def __post_init__(self) -> None:
         gold: Any = self.gold_answers
-        gold = (gold,) if isinstance(gold, str) else items(gold, str, "gold_answers")
+        gold = (
+            (gold,)
+            if isinstance(gold, str)
+            else items(str, () if gold is None else gold, "gold_answers")
+        )
         answers = dict.fromkeys(answer for answer in gold if answer.strip())
         object.__setattr__(self, "gold_answers", tuple(answers))
         for name in ("question_id", "question_type", "group"):

@@ -22,7 +22,6 @@ from suffice.trace.loops import Difference
 from suffice.trace.reader import EXAMPLE
 from suffice.trace.rounds.records import (
     CUTS,
-    MOST_INT16,
     Gold,
     LoopView,
     Question,
@@ -35,6 +34,7 @@ from suffice.trace.rounds.schema import (
     record_from_rows,
     round_from_row,
 )
+from suffice.trace.values import MOST_INT16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
