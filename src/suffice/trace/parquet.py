@@ -48,21 +48,6 @@ def _footer(file: Path, _changed: int, _size: int, _number: int) -> pq.FileMetaD
     return pq.ParquetFile(pa.OSFile(str(file))).metadata
 
 
-def nulls_throughout(footer: pq.FileMetaData) -> set[str]:
-    """The columns, and the parts of lists and structs, of which the footer says that all is null."""
-    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-    names = set()
-    for leaf in range(footer.num_columns):
-        for group in groups:
-            column = group.column(leaf)
-            counted = column.statistics
-            if not counted or not counted.has_null_count or counted.null_count < column.num_values:
-                break
-        else:
-            names.add(footer.row_group(0).column(leaf).path_in_schema if groups else "")
-    return names
-
-
 _NO_THREAD = "Failed to launch worker thread"  # Arrow's own words
 
 

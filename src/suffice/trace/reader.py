@@ -26,7 +26,6 @@ from suffice.protocols import strict_json
 from suffice.trace.parquet import (
     complete,
     footer_of,
-    nulls_throughout,
     opened,
     readable,
 )
@@ -140,7 +139,7 @@ class StoredFile:
         """The file, and its columns as :meth:`read` gives them, opened once."""
         with readable(file), opened(file) as parquet:
             stored = cls._of(parquet, file, wanted, kind)
-            table = stored.columns_of(parquet, stored.names)
+            table = complete(parquet, stored.names)
         return stored, stored.coerced(table)
 
     @classmethod
@@ -188,19 +187,8 @@ class StoredFile:
     def read(self, names: Sequence[str] | None = None) -> pa.Table:
         """Columns in the schema's types; all wanted ones unless some are named."""
         with readable(self.file), opened(self.file) as parquet:
-            table = self.columns_of(parquet, self.names if names is None else names)
+            table = complete(parquet, self.names if names is None else names)
         return self.coerced(table)
-
-    def columns_of(self, parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
-        """Columns as they stand; those that are null throughout are not decoded."""
-        # of a list that is empty its parts are null too
-        flat = {name for name in names if not pa.types.is_nested(self.stored.field(name).type)}
-        empty = nulls_throughout(parquet.metadata) & flat
-        read = complete(parquet, [name for name in names if name not in empty])
-        types = {name: self.stored.field(name).type for name in empty}
-        nulls = {kind: pa.nulls(self.rows, kind) for kind in {*types.values()}}
-        cells = [nulls[types[name]] if name in empty else read.column(name) for name in names]
-        return pa.Table.from_arrays(cells, list(names))
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()

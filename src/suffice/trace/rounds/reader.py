@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, InternalError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.parquet import complete, footer_of, opened, readable
@@ -61,7 +61,7 @@ class Part:
     """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
 
     ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run
-    of a store.
+    of a store. For ``version`` and ``remarks`` see :class:`StoredFile`.
     """
 
     file: Path
@@ -70,6 +70,8 @@ class Part:
     rows: int
     empty: Mapping[str, int]
     held: pa.Table | None = None
+    version: int = QUESTIONS.version
+    remarks: tuple[str, ...] = ()
 
     def read(self) -> pa.Table:
         """Its rows, with the columns as they stand."""
@@ -304,7 +306,7 @@ def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None,
     read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart([_placed(problem, table) for problem in wrong], seen)
+    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), seen)
     rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
@@ -319,7 +321,7 @@ def questions_of(
         if progress is not None:
             progress(number / len(names))
     keys = Keys.of(table)
-    problems = [_placed(problem, table) for problem in _of_keys(table.select(names), keys)]
+    problems = [*map(_Origin.of_table(table).error, _of_keys(table.select(names), keys))]
     if problems:
         raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
     rows = keys.by_question
@@ -347,15 +349,6 @@ def _of_keys(read: pa.Table, keys: Keys) -> Iterator[Problem]:
             yield replace(problem, position=rows.start + problem.position)
 
 
-def _placed(problem: Problem, table: LazyTable) -> DataError:
-    row = problem.position
-    for span in table.spans:
-        if row < span.rows:
-            return problem.error(str(span.file.file), span.start + row)
-        row -= span.rows
-    raise InternalError(f"row {problem.position} is in no file")
-
-
 def inspect_traces(
     path: str | Path,
     *,
@@ -375,7 +368,7 @@ def inspect_traces(
 
     def check() -> None:
         """Several files at a time: of a small one it takes longer than to read it."""
-        origin = _Origin(parts)
+        origin = _Origin.of(parts)
         for problem in row_problems(one_table(unchecked)):
             placed = replace(problem, position=checked + problem.position)
             errors.append(origin.error(placed))
@@ -387,21 +380,19 @@ def inspect_traces(
     wanted = _Wanted(columns, keep_unknown)
     for file, source in _sources(root):
         try:
-            read = _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
+            part, table = (
+                _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
+            )
         except DataError as error:
             errors.append(error)
             continue
-        table = read.table
-        for problem in unanswered(read.version, table):
+        for problem in unanswered(part.version, table):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         unchecked.append(table)
-        remarks |= {text: str(file) for text in read.remarks if text not in remarks}
-        seen.add(file.name, read.run, _whole_rounds(table))
+        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
+        seen.add(file.name, part.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
-        part = _part_of(file, read)
-        if source is not None:
-            part = replace(part, held=table)
         parts.append(part)
         rows += table.num_rows
         if rows - checked >= _CHECKED_TOGETHER:
@@ -410,7 +401,7 @@ def inspect_traces(
     check()
     combined = one_table(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
-    origin = _Origin(parts)
+    origin = _Origin.of(parts)
     problems = list(key_problems(combined))
     errors.extend(_apart([origin.error(problem) for problem in problems], seen))
     problems += broken
@@ -440,26 +431,18 @@ def inspect_traces(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """The rows of a file or a run, and what is said beside them, see :class:`StoredFile`."""
-
-    table: pa.Table
-    run: Mapping[str, Any]
-    version: int
-    remarks: tuple[str, ...]
-    stored: pa.Schema
-
-
-def _of_file(file: Path, wanted: _Wanted) -> _Read:
+def _of_file(file: Path, wanted: _Wanted) -> tuple[Part, pa.Table]:
     stored, table = StoredFile.read_whole(file, wanted, QUESTIONS)
-    return _Read(
-        table=table,
+    part = Part(
+        file=file,
         run=stored.run,
+        stored=stored.stored,
+        rows=table.num_rows,
+        empty=_empty_cells(table),
         version=stored.version,
         remarks=stored.remarks,
-        stored=stored.stored,
     )
+    return part, table
 
 
 def _sources(root: Path) -> Iterator[tuple[Path, StoredRun | RecordedRows | None]]:
@@ -472,7 +455,7 @@ def _sources(root: Path) -> Iterator[tuple[Path, StoredRun | RecordedRows | None
         yield from ((store, rows) for rows in recorded_rows(store, after))
 
 
-def _of_run(file: Path, run: StoredRun | RecordedRows, wanted: _Wanted) -> _Read:
+def _of_run(file: Path, run: StoredRun | RecordedRows, wanted: _Wanted) -> tuple[Part, pa.Table]:
     version = QUESTIONS.version
     if isinstance(run, StoredRun):
         rows = [row for record in run.records for row in record_to_rows(record)]
@@ -481,13 +464,20 @@ def _of_run(file: Path, run: StoredRun | RecordedRows, wanted: _Wanted) -> _Read
         table, document = run.table, run.run
         version = stated_version(table.schema.metadata or {}, file, QUESTIONS)
     table = table.select([name for name in table.column_names if name in wanted])
-    return _Read(table=table, run=document, version=version, remarks=(), stored=table.schema)
+    part = Part(
+        file=file,
+        run=document,
+        stored=table.schema,
+        rows=table.num_rows,
+        empty=_empty_cells(table),
+        held=table,
+        version=version,
+    )
+    return part, table
 
 
-def _part_of(file: Path, read: _Read) -> Part:
-    table = read.table
-    empty = {name: table.column(name).null_count for name in table.column_names}
-    return Part(file=file, run=read.run, stored=read.stored, rows=table.num_rows, empty=empty)
+def _empty_cells(table: pa.Table) -> Mapping[str, int]:
+    return {name: table.column(name).null_count for name in table.column_names}
 
 
 def _light(table: pa.Table, kept: Sequence[str], number: int) -> pa.Table:
@@ -528,16 +518,24 @@ def one_table(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 class _Origin:
-    """Where a row of the combined table came from."""
+    """Where a row of the combined table came from: of so many rows, from one on, of a file."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._names = [str(part.file) for part in parts]
-        self._ends = np.cumsum([part.rows for part in parts])
+    def __init__(self, pieces: Iterable[tuple[Path, int, int]]) -> None:
+        self._pieces = list(pieces)
+        self._ends = np.cumsum([rows for _, _, rows in self._pieces])
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> _Origin:
+        return cls((part.file, 0, part.rows) for part in parts)
+
+    @classmethod
+    def of_table(cls, table: LazyTable) -> _Origin:
+        return cls((span.file.file, span.start, span.rows) for span in table.spans)
 
     def error(self, problem: Problem) -> DataError:
         index = int(np.searchsorted(self._ends, problem.position, side="right"))
-        before = int(self._ends[index - 1]) if index else 0
-        return problem.error(self._names[index], problem.position - before)
+        file, first, rows = self._pieces[index]
+        return problem.error(str(file), first + problem.position - int(self._ends[index]) + rows)
 
 
 # --- what was read, perhaps not as it was meant ----------------------------------------------------
