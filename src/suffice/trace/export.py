@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from suffice.errors import StorageError, UsageError
 from suffice.trace.durable import replace_file, written_aside
+from suffice.trace.parquet import write_table
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.labels import LABELS_FILE, line_of
@@ -23,7 +24,6 @@ from suffice.trace.rounds.schema import COLUMNS, record_to_rows
 from suffice.trace.rounds.spans import spans_of
 from suffice.trace.rounds.writer import records_to_table
 from suffice.trace.store import Store, exported
-from suffice.trace.writer import write_table
 
 ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
 _IN_A_FILE = 2_000  # questions

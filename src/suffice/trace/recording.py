@@ -17,7 +17,7 @@ import pyarrow as pa
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import Shard, is_written
-from suffice.trace.parquet import opened, readable
+from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     ALL,
@@ -29,7 +29,6 @@ from suffice.trace.store import (
     process_of,
     store_at,
 )
-from suffice.trace.writer import RecordKey, RowSet, write_table
 
 _Record = TypeVar("_Record")
 StoredRecord = tuple[RecordKey, bytes]

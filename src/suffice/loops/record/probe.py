@@ -29,6 +29,7 @@ from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
 from suffice.trace.durable import Shard
+from suffice.trace.parquet import RowSet
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import (
     Draft,
@@ -49,7 +50,6 @@ from suffice.trace.rounds.rows import (
 )
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import question_writer
-from suffice.trace.writer import RowSet
 
 LOOP_ANSWER = f"{OF_LOOP}answer"
 """The column of what the loop answered itself, where the model's answer stands in its place."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from suffice.errors import DataError, SufficeWarning
+from suffice.trace.parquet import write_set
 from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.plans.schema import (
     NEVER_NULL,
@@ -39,7 +40,6 @@ from suffice.trace.recording import (
     stores_at,
 )
 from suffice.trace.store import exported
-from suffice.trace.writer import write_set
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:

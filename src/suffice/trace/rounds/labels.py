@@ -148,7 +148,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels of which no two differ, each of a recorded question and round once :meth:`fitted`."""
+    """Labels of which no two differ, each of a recorded question and round once :meth:`fitted_to` a table."""
 
     entries: Mapping[_Cell, _Entry] = field(default_factory=dict)
 
@@ -177,14 +177,21 @@ class Labels:
         """Of which questions there is a label and no record."""
         return tuple(name for name in self.questions if name not in questions)
 
-    def fitted(self, last_rounds: Mapping[str, int], closed_book: Collection[str]) -> Labels:
-        """The same, scores without a round in the last one."""
+    def fitted_to(self, table: pa.Table) -> Labels:
+        """Those of the questions of a table, scores without a round in the last one."""
+        ids = pa.array(self.questions, pa.string())
+        rows = table.select(["question_id", "round"])
+        rows = rows.filter(pc.is_in(rows.column("question_id"), value_set=ids))
+        ends = rows.group_by("question_id").aggregate([("round", "min"), ("round", "max")])
+        rounds = {
+            row["question_id"]: (row["round_min"], row["round_max"]) for row in ends.to_pylist()
+        }
 
         def at(cell: _Cell, entry: _Entry) -> _Cell:
-            last = last_rounds[cell.question]
+            first, last = rounds[cell.question]
             if cell.column != "score" or cell.round is None:
-                return _Cell(cell.column, cell.question, last if cell.column == "score" else None)
-            if not (0 if cell.question in closed_book else 1) <= cell.round <= last:
+                return cell._replace(round=last if cell.column == "score" else None)
+            if not first <= cell.round <= last:
                 raise DataError(
                     f"{entry.place}: a score of round {cell.round} of question {cell.question!r}, which has "
                     f"rounds 1 to {last}; leave the round out to score the last one",
@@ -192,17 +199,8 @@ class Labels:
                 )
             return cell
 
-        return Labels(_merged((at(cell, entry), entry) for cell, entry in self.entries.items()))
-
-    def fitted_to(self, table: pa.Table) -> Labels:
-        """The same for the questions of a table, see :meth:`fitted`."""
-        ids = pa.array(self.questions, pa.string())
-        rows = table.select(["question_id", "round"])
-        rows = rows.filter(pc.is_in(rows.column("question_id"), value_set=ids))
-        last = rows.group_by("question_id").aggregate([("round", "max")]).to_pylist()
-        rounds = {row["question_id"]: row["round_max"] for row in last}
-        asked = rows.filter(pc.equal(rows.column("round"), 0)).column("question_id").to_pylist()
-        return self.only(rounds).fitted(rounds, frozenset(asked))
+        known = self.only(rounds).entries.items()
+        return Labels(_merged((at(cell, entry), entry) for cell, entry in known))
 
     def conflicts(
         self, table: pa.Table, source: str, instead: str = "let the labels hold with --replace"

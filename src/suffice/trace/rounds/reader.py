@@ -329,7 +329,7 @@ def questions_of(
     known_starts = None
     if keys.in_order:
         lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
-        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.place)], dtype=np.int64))
+        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.rank)], dtype=np.int64))
     return TraceSet(
         table=table.taken(rows[is_round]),
         closed_book=table.taken(rows[~is_round]),

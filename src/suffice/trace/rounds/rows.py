@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import RowSet
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.schema import (
     QUESTIONS,
@@ -27,7 +28,6 @@ from suffice.trace.rounds.schema import (
 from suffice.trace.rounds.table import TraceSet, with_column
 from suffice.trace.rounds.writer import QUESTION_ROWS
 from suffice.trace.schema import Cell, Column
-from suffice.trace.writer import RowSet
 
 _ANSWERED = (
     "answer",

@@ -11,6 +11,7 @@ import pyarrow as pa
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import RowSet, part_name, write_set, write_table
 from suffice.trace.recording import (
     Recorded,
     RecordWriter,
@@ -23,7 +24,6 @@ from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.writer import RowSet, part_name, write_set, write_table
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""
