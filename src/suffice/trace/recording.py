@@ -113,9 +113,12 @@ def is_exported(root: Path, files: Iterable[Path]) -> bool:
     )
 
 
-def export_records(file: Path, folder: Path) -> Iterator[pa.Table]:
+ReadsRows = Callable[[Path, Callable[[str], int], int], list[RecordedRows]]
+
+
+def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) -> Iterator[pa.Table]:
     """Write what came since the last export to a folder, some records a file; the rows of each."""
-    while runs := recorded_rows(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
+    while runs := read(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
         for run in runs:
             table = run.table.replace_schema_metadata(run.metadata)
             write_table(table, folder / f"store-{run.token}-{run.number:09d}.parquet")

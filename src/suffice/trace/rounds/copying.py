@@ -25,9 +25,8 @@ from suffice.trace.reader import agreed, coerce_column
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import Labels
 from suffice.trace.rounds.reader import FILE, Part, inspect_traces
-from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import QUESTION_ROWS
 
 ATTRIBUTES = ("dataset", "model", "pipeline")
 """What tells records apart: entries of a run document, or columns of one's own."""

@@ -45,9 +45,9 @@ from suffice.trace.rounds.checks import (
     unanswered,
 )
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
-from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
+from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.store import Store, StoredRun, exported
+from suffice.trace.store import ALL, Store, exported
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
@@ -445,28 +445,33 @@ def _of_file(file: Path, wanted: _Wanted) -> tuple[Part, pa.Table]:
     return part, table
 
 
-def _sources(root: Path) -> Iterator[tuple[Path, StoredRun | RecordedRows | None]]:
+def stored_rows(
+    file: Path, after: Callable[[str], int], most: int = ALL, *, dead: bool = True
+) -> list[RecordedRows]:
+    """What a store holds after an export, of live loops (see :meth:`Store.runs`) and of recorders."""
+    live = [
+        RecordedRows(run.token, run.document, run.turn, records_to_table(run.records, run.document))
+        for run in Store(file).runs(after, dead=dead, most=most)
+        if run.records
+    ]
+    return [*live, *recorded_rows(file, after, most)]
+
+
+def _sources(root: Path) -> Iterator[tuple[Path, RecordedRows | None]]:
     """The Parquet files of a set, and what its stores hold besides; what is exported meanwhile comes once."""
     files = parquet_files(root)
     yield from ((file, None) for file in files)
     after = exported(files)
     for store in stores_at(root):
-        yield from ((store, run) for run in Store(store).runs(after) if run.records)
-        yield from ((store, rows) for rows in recorded_rows(store, after))
+        yield from ((store, rows) for rows in stored_rows(store, after))
 
 
-def _of_run(file: Path, run: StoredRun | RecordedRows, wanted: _Wanted) -> tuple[Part, pa.Table]:
-    version = QUESTIONS.version
-    if isinstance(run, StoredRun):
-        rows = [row for record in run.records for row in record_to_rows(record)]
-        table, document = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow), run.document
-    else:
-        table, document = run.table, run.run
-        version = stated_version(table.schema.metadata or {}, file, QUESTIONS)
-    table = table.select([name for name in table.column_names if name in wanted])
+def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[Part, pa.Table]:
+    version = stated_version(rows.table.schema.metadata or {}, file, QUESTIONS)
+    table = rows.table.select([name for name in rows.table.column_names if name in wanted])
     part = Part(
         file=file,
-        run=document,
+        run=rows.run,
         stored=table.schema,
         rows=table.num_rows,
         empty=_empty_cells(table),

@@ -19,6 +19,7 @@ from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import RowSet
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.schema import (
+    QUESTION_ROWS,
     QUESTIONS,
     SCHEMA,
     USAGE_COLUMNS,
@@ -26,7 +27,6 @@ from suffice.trace.rounds.schema import (
     round_from_row,
 )
 from suffice.trace.rounds.table import TraceSet, with_column
-from suffice.trace.rounds.writer import QUESTION_ROWS
 from suffice.trace.schema import Cell, Column
 
 _ANSWERED = (

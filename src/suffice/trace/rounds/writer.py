@@ -22,27 +22,11 @@ from suffice.trace.recording import (
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
+from suffice.trace.rounds.schema import QUESTION_ROWS, records_to_table
 from suffice.trace.rounds.table import TraceSet
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""
-
-QUESTION_ROWS = RowSet(
-    schema=QUESTIONS,
-    rows=record_to_rows,
-    key=("question_id",),
-    key_of=lambda record: (record.question.id,),
-    place=lambda row: f"question {row['question_id']!r}, round {row['round']}",
-    noun="question",
-)
-
-
-def records_to_table(
-    records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
-) -> pa.Table:
-    """Rows of the records in the schema, with its metadata."""
-    return QUESTION_ROWS.table(records, run or {})
 
 
 def write_traces(
