@@ -459,16 +459,6 @@ def _coerced(
 ) -> pa.Table:
     _check_distinct(table.column_names, file)
     arrays: dict[str, pa.ChunkedArray] = {}
-    there = {*table.column_names}
-    wanted = [
-        field.with_type(types.get(field.name, field.type))
-        for field in schema.arrow
-        if field.name in there
-    ]
-    if len(wanted) == table.num_columns and _is_valid(table):
-        ordered = table.select([field.name for field in wanted])
-        if ordered.schema.types == [field.type for field in wanted]:
-            return ordered
     for column in schema.columns:
         if column.name not in table.column_names:
             continue
@@ -488,14 +478,6 @@ def _coerced(
         if name not in arrays:
             arrays[name] = plain_column(table.column(name))
     return pa.table(arrays)
-
-
-def _is_valid(table: pa.Table) -> bool:
-    try:
-        table.validate(full=True)
-    except _REFUSALS:
-        return False
-    return True
 
 
 def _check_distinct(names: Sequence[str], file: str) -> None:

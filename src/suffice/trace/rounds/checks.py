@@ -186,14 +186,6 @@ class Keys:
         places = pc.index_in(self.first_ids, value_set=ids)
         return np.asarray(pc.fill_null(places, -1), np.int64)
 
-    def blocks(self, rows: int = 1 << 20) -> Iterator[tuple[slice, Keys]]:
-        """Rows of some questions at a time, and their keys; of those :attr:`in_order`."""
-        cuts = np.unique(np.searchsorted(self.starts, np.arange(0, len(self.rounds), rows)))
-        for begin, end in zip(cuts, [*cuts[1:], len(self.first_ids)], strict=True):
-            within = slice(int(self.starts[begin]), int(self.starts[end]))
-            starts = self.starts[begin : end + 1] - within.start
-            yield within, Keys(starts, self.first_ids[begin:end], self.rounds[within])
-
     @cached_property
     def in_order(self) -> bool:
         """Whether every question's rounds lie together, in order from 0 or 1 without gaps, and past 0."""
@@ -274,7 +266,7 @@ def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
     there = [name for name in _OF_QUESTIONS if name in table.column_names]
     if not there:
         return
-    order = np.arange(table.num_rows) if keys.in_order else keys.sorted_rows
+    order = slice(None) if keys.in_order else keys.sorted_rows
     same = keys.codes[order][1:] == keys.codes[order][:-1]
     for name in there:
         null, wrong = _OF_QUESTIONS[name]
@@ -282,7 +274,8 @@ def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
         filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
         values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
         for index in np.flatnonzero(same & (values[1:] != values[:-1])):
-            yield Problem(int(order[index + 1]), name, wrong)
+            row = index + 1 if keys.in_order else keys.sorted_rows[index + 1]
+            yield Problem(int(row), name, wrong)
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
 LABELS_FILE = "labels.jsonl"
-_ROUND_BITS = 16
 LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
 """The columns of the schema that a label may fill."""
 
@@ -209,14 +209,11 @@ class Labels:
         for name in self.columns():
             if name not in table.column_names:
                 continue
-            cells, which = self._targets(table, name)
-            rows = np.flatnonzero(which >= 0)
-            last = np.full(len(cells), -1)
-            last[which[rows]] = rows
-            there = table.column(name).take(pa.array(last, mask=last < 0))
-            stated = np.flatnonzero(there.is_valid())
-            for place, value in zip(stated.tolist(), there.drop_null().to_pylist(), strict=True):
-                cell = cells[place]
+            last = {cell: row for row, cell in enumerate(self._taken(table, name)) if cell}
+            there = table.column(name).take(pa.array(last.values(), pa.int64())).to_pylist()
+            stated = dict(zip(last, there, strict=True))
+            for cell in filter(stated.__contains__, self.entries):
+                value = stated[cell]
                 own = tuple(a for a in value or () if a) if name == "gold_answers" else value
                 if own in (None, "", ()) or self.entries[cell].agrees(own):
                     continue
@@ -231,22 +228,12 @@ class Labels:
                     ),
                 )
 
-    def _targets(self, table: pa.Table, name: str) -> tuple[list[_Cell], NDArray[np.int64]]:
-        """What the labels of a column are of, and which of them each row takes, (n_rows,); -1: none.
-
-        A score is of one row, all else of every row of its question.
-        """
-        cells = [cell for cell in self.entries if cell.column == name]
-        ids = coerce_column(table.column("question_id"), SCHEMA.field("question_id").type)
-        names = pa.array([cell.question for cell in cells], pa.string()).dictionary_encode()
-        which = _numbers(pc.index_in(ids, value_set=names.dictionary))
-        if name != "score":
-            return cells, which  # a question has one
-        rounds = coerce_column(table.column("round"), SCHEMA.field("round").type)
-        numbers = np.array([cell.round for cell in cells], np.int64)
-        of_cells = _numbers(names.indices) << _ROUND_BITS | numbers
-        of_rows = which << _ROUND_BITS | _numbers(rounds)
-        return cells, _numbers(pc.index_in(pa.array(of_rows), value_set=pa.array(of_cells)))
+    def _taken(self, table: pa.Table, name: str) -> list[_Cell | None]:
+        """Which label of a column each row takes: a score is of one row, all else of all of its question."""
+        ids = table.column("question_id").to_pylist()
+        rounds = table.column("round").to_pylist() if name == "score" else [None] * len(ids)
+        cells = map(partial(_Cell, name), ids, rounds)
+        return [cell if cell in self.entries else None for cell in cells]
 
     def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
         """The rows with these labels in place of what they say, as far as the columns are wanted."""
@@ -254,9 +241,8 @@ class Labels:
             if name not in columns:
                 continue
             kind = SCHEMA.field(name).type
-            cells, which = self._targets(table, name)
-            values = pa.array([self.entries[cell].value for cell in cells], kind)
-            new = values.take(pa.array(which, mask=which < 0))
+            taken = self._taken(table, name)
+            new = pa.array([cell and self.entries[cell].value for cell in taken], kind)
             if name in table.column_names:
                 there = coerce_column(table.column(name), kind)
                 table = table.set_column(
@@ -281,11 +267,6 @@ def _merged(
                 column=cell.column,
             )
     return entries
-
-
-def _numbers(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """Whole numbers, -1 for a null."""
-    return np.asarray(pc.fill_null(values.cast(pa.int64()), -1), np.int64)
 
 
 def _of(cell: _Cell) -> str:

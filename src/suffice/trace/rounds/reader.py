@@ -51,7 +51,6 @@ from suffice.trace.store import ALL, Store, exported
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
-_CHECKED_TOGETHER = 4096
 _MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little in a file
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
@@ -321,7 +320,7 @@ def questions_of(
         if progress is not None:
             progress(number / len(names))
     keys = Keys.of(table)
-    problems = [*map(_Origin.of_table(table).error, _of_keys(table.select(names), keys))]
+    problems = [*map(_Origin.of_table(table).error, key_problems(table.select(names), keys))]
     if problems:
         raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
     rows = keys.by_question
@@ -338,17 +337,6 @@ def questions_of(
     )
 
 
-def _of_keys(read: pa.Table, keys: Keys) -> Iterator[Problem]:
-    """What is wrong among the keys of all rows; a block at a time where they lie in order."""
-    if not keys.in_order:
-        yield from key_problems(read, keys)
-        return
-    read = read.drop_columns(["question_id", "round"])
-    for rows, block in keys.blocks():
-        for problem in key_problems(read.slice(rows.start, rows.stop - rows.start), block):
-            yield replace(problem, position=rows.start + problem.position)
-
-
 def inspect_traces(
     path: str | Path,
     *,
@@ -362,19 +350,7 @@ def inspect_traces(
     tables: list[pa.Table] = []
     parts: list[Part] = []
     broken: list[Problem] = []
-    unchecked: list[pa.Table] = []
-
-    rows = checked = 0
-
-    def check() -> None:
-        """Several files at a time: of a small one it takes longer than to read it."""
-        origin = _Origin.of(parts)
-        for problem in row_problems(one_table(unchecked)):
-            placed = replace(problem, position=checked + problem.position)
-            errors.append(origin.error(placed))
-            broken.append(placed)
-        unchecked.clear()
-
+    rows = 0
     remarks: dict[str, str] = {}
     seen = LoopsSeen()
     wanted = _Wanted(columns, keep_unknown)
@@ -386,19 +362,14 @@ def inspect_traces(
         except DataError as error:
             errors.append(error)
             continue
-        for problem in unanswered(part.version, table):
+        for problem in (*unanswered(part.version, table), *row_problems(table)):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
-        unchecked.append(table)
         remarks |= {text: str(file) for text in part.remarks if text not in remarks}
         seen.add(file.name, part.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         parts.append(part)
         rows += table.num_rows
-        if rows - checked >= _CHECKED_TOGETHER:
-            check()
-            checked = rows
-    check()
     combined = one_table(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin.of(parts)
