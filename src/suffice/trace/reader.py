@@ -140,7 +140,7 @@ class StoredFile:
         with readable(file), opened(file) as parquet:
             stored = cls._of(parquet, file, wanted, kind)
             table = complete(parquet, stored.names)
-        return stored, stored.coerced(table)
+        return stored, coerce_table(table, str(file), kind)
 
     @classmethod
     def _of(
@@ -188,7 +188,7 @@ class StoredFile:
         """Columns in the schema's types; all wanted ones unless some are named."""
         with readable(self.file), opened(self.file) as parquet:
             table = complete(parquet, self.names if names is None else names)
-        return self.coerced(table)
+        return coerce_table(table, str(self.file), self.kind)
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
@@ -219,24 +219,16 @@ class StoredFile:
                         if wanted[0] < at and begin <= wanted[-1]:
                             table = pa.Table.from_batches([batch]).select(names)
                             shares = _shares_a_field(table.column(names[0]).type, kind)
+                            types = {names[0]: kind} if shares else {}
                             yield (
                                 begin,
-                                self.coerced(table, begin, {names[0]: kind} if shares else {}),
+                                coerce_table(table, str(self.file), self.kind, begin, types),
                             )
                         if wanted[-1] < at:
                             break
                     else:
                         if at < first:
                             raise pa.ArrowInvalid(f"{first - at} rows fewer than the footer says")
-
-    def coerced(
-        self, table: pa.Table, first_row: int = 0, types: Mapping[str, pa.DataType] | None = None
-    ) -> pa.Table:
-        """Some of its columns in the schema's types, or in ``types``.
-
-        ``first_row`` is where their rows begin in the file.
-        """
-        return _coerced(table, str(self.file), self.kind, first_row, types or {})
 
 
 def within(rows: Rows, first: int, stop: int) -> slice:
@@ -444,20 +436,17 @@ def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str)
 
 
 # --- types -----------------------------------------------------------------------------------------
-def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
-    """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are."""
-    _check_required(table.column_names, file, schema)
-    return _coerced(table, file, schema)
-
-
-def _coerced(
+def coerce_table(
     table: pa.Table,
     file: str,
-    schema: TableSchema,
+    schema: TableSchema = QUESTIONS,
     first_row: int = 0,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Table:
-    _check_distinct(table.column_names, file)
+    """The schema's columns of a table in the schema's types, or in ``types``; others in plain ones.
+
+    ``first_row`` is where its rows begin in the file.
+    """
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in schema.columns:
         if column.name not in table.column_names:
