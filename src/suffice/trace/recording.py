@@ -18,6 +18,7 @@ from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import Shard, is_written
 from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.reader import StoredFile
 from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     ALL,
@@ -196,16 +197,24 @@ class Recorded:
     keys: frozenset[RecordKey]
 
 
-def recorded_before(
-    root: Path, read: Callable[[Path], Recorded], shard: Shard | None = None
-) -> list[Recorded]:
-    """What stands at a place where a recorder writes; ``read`` reads a Parquet file.
+def _recorded(kind: RowSet[Any], file: Path) -> Recorded:
+    """What a Parquet file says of its run, and the keys of its records."""
+    stored, table = StoredFile.read_whole(file, kind.key, kind.schema)
+    nothing = [None] * table.num_rows
+    keys = [
+        table.column(name).to_pylist() if name in stored.names else nothing for name in kind.key
+    ]
+    return Recorded(stored.run, frozenset(zip(*keys, strict=True)))
+
+
+def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -> list[Recorded]:
+    """What stands at a place where a recorder writes.
 
     Of a ``shard`` without its sisters, which other machines may write: SQLite's locks do not reach them.
     """
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
-    parts = [read(file) for file in files if file.exists()]
+    parts = [_recorded(kind, file) for file in files if file.exists()]
     for file in stores_at(root.with_suffix(".db") if single else root):
         if shard is not None and shard.is_sister(file):
             continue
@@ -273,8 +282,8 @@ class RecordWriter(Generic[_Record]):
 
     A kill loses no record that was added and leaves none in part. A folder holds ``record.db``, or
     ``record-3of8.db`` of a shard; beside ``FILE.parquet`` lies ``FILE.db``. A second writer is kept out;
-    recorders of different shards of as many may be at one folder together. ``read`` tells what a Parquet
-    file holds. Called from one thread, but for :meth:`stored`.
+    recorders of different shards of as many may be at one folder together. Called from one thread, but for
+    :meth:`stored`.
     """
 
     def __init__(
@@ -283,7 +292,6 @@ class RecordWriter(Generic[_Record]):
         path: str | Path,
         *,
         run: Mapping[str, Any],
-        read: Callable[[Path], Recorded],
         may_differ: frozenset[str] = frozenset({"version"}),
         shard: Shard | None = None,
     ) -> None:
@@ -293,7 +301,7 @@ class RecordWriter(Generic[_Record]):
         self._single = self._root.suffix == ".parquet"
         name = NAME if shard is None else f"record-{shard.name}.db"
         file = self._root.with_suffix(".db") if self._single else self._root / name
-        before = recorded_before(self._root, read, shard)
+        before = recorded_before(self._root, kind, shard)
         check_goes_on(self._root, before, run, may_differ=may_differ)
         if self._single and self._root.exists():
             self._check_alike()

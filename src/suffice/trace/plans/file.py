@@ -33,7 +33,6 @@ from suffice.trace.reader import (
     stated_version,
 )
 from suffice.trace.recording import (
-    Recorded,
     RecordWriter,
     count_failures,
     recorded_rows,
@@ -218,11 +217,4 @@ def write_plans(
 
 def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:
     """A writer of finished runs; see :class:`suffice.trace.recording.RecordWriter`."""
-    return RecordWriter(PLAN_ROWS, path, run=run, read=_recorded)
-
-
-def _recorded(file: Path) -> Recorded:
-    plans = inspect_plans(file)
-    if plans.skipped:
-        raise first_error(plans.skipped)
-    return Recorded(plans.run, frozenset(record.key for record in plans.records))
+    return RecordWriter(PLAN_ROWS, path, run=run)

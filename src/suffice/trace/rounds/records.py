@@ -305,6 +305,7 @@ class Draft:
 _APART = tuple(
     column.name for column in fields(Usage) if column.name.startswith(("sample_", "judge_"))
 )
+_SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
 _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
@@ -323,20 +324,10 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     changed |= answer_part(spent)
     for name in ("llm_calls", *_DRAFTED):
         changed[name] = _plus(getattr(own, name), getattr(spent, name))
-    drawn = asked if draft.samples is None else draft
-    return replace(
-        asked,
-        answer=draft.answer,
-        response=draft.response,
-        tokens=draft.tokens,
-        answer_starts=draft.answer_starts,
-        samples=drawn.samples,
-        sample_clusters=drawn.sample_clusters,
-        verbalized_confidence=draft.verbalized_confidence,
-        parse_failure=draft.parse_failure,
-        probed=probed,
-        usage=replace(own, **changed),
-    )
+    said = {name: getattr(draft, name) for name in _SAID}
+    if draft.samples is None:
+        said |= {"samples": asked.samples, "sample_clusters": asked.sample_clusters}
+    return replace(asked, **said, probed=probed, usage=replace(own, **changed))
 
 
 def without_answer(answered: Round) -> Round:
@@ -345,7 +336,7 @@ def without_answer(answered: Round) -> Round:
     changed: dict[str, Any] = {"answer_calls": None}
     if usage.llm_calls is not None:
         changed["llm_calls"] = usage.llm_calls - (usage.answer_calls or 0)
-    for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s"):
+    for name in _DRAFTED:
         whole, part = getattr(usage, name), getattr(usage, f"answer_{name}")
         changed[f"answer_{name}"] = None
         if whole is not None and part is not None:

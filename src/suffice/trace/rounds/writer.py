@@ -13,7 +13,6 @@ from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import RowSet, part_name, write_set, write_table
 from suffice.trace.recording import (
-    Recorded,
     RecordWriter,
     check_goes_on,
     recorded_before,
@@ -117,7 +116,6 @@ def question_writer(
         kind,
         path,
         run={name: run[name] for name in run.keys() - _OF_SHARDS} | own,
-        read=_recorded,
         may_differ=may_differ | _OF_SHARDS,
         shard=shard,
     )
@@ -126,10 +124,5 @@ def question_writer(
 def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
     """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun."""
     root = Path(path)
-    before = recorded_before(root, _recorded)
+    before = recorded_before(root, QUESTION_ROWS)
     check_goes_on(root, before, run, may_differ=may_differ | _OF_SHARDS)
-
-
-def _recorded(file: Path) -> Recorded:
-    traces = inspect_traces(file, columns=()).valid(skip_invalid=False)
-    return Recorded(traces.origin.run, frozenset((name,) for name in traces.question_ids))
