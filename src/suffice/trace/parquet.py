@@ -83,7 +83,7 @@ class RowSet(Generic[_Record]):
     """How records of one kind are kept as rows.
 
     ``key`` are the columns that tell records apart, ``key_of`` gives their values of a record, ``rows`` its
-    rows by column. ``place`` names a row in messages, ``noun`` a record.
+    rows by column. ``place`` names a row in messages.
     """
 
     schema: TableSchema
@@ -91,7 +91,6 @@ class RowSet(Generic[_Record]):
     key: tuple[str, ...]
     key_of: Callable[[_Record], RecordKey]
     place: Callable[[Mapping[str, Any]], str]
-    noun: str
 
     def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
         """The Arrow schema with the metadata of a file."""

@@ -193,7 +193,6 @@ PLAN_ROWS = RowSet(
     key=RUN_KEY_COLUMNS,
     key_of=lambda record: record.key,
     place=lambda row: f"task {row['task_id']!r}, agent {row['agent']!r}, step {row['step']}",
-    noun="run",
 )
 
 

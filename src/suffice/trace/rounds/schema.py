@@ -190,7 +190,6 @@ QUESTION_ROWS = RowSet(
     key=("question_id",),
     key_of=lambda record: (record.question.id,),
     place=lambda row: f"question {row['question_id']!r}, round {row['round']}",
-    noun="question",
 )
 
 
