@@ -6,7 +6,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from types import UnionType
@@ -25,31 +25,36 @@ MOST_INT32 = int(np.iinfo(np.int32).max)
 _FLOAT32 = struct.Struct("<f")
 
 
-def checked(record: Any, special: Mapping[str, Check] | None = None, prefix: str = "") -> None:
-    """Put every field of a new record as its column holds it: by its type, or by a ``special`` check."""
-    for name, may_be_none, by_type in _checks(type(record)):
+def checked(record: Any) -> None:
+    """Put every field of a new record as its column holds it, by its type or by a check of its own.
+
+    A record's class may state such checks by field in ``_checks``, and in ``_prefix`` what the names of its
+    columns begin with.
+    """
+    for name, column, may_be_none, check in _checks_of(type(record)):
         value = getattr(record, name)
-        check = special.get(name, by_type) if special else by_type
-        if check is not None and not (value is None and may_be_none):
-            object.__setattr__(record, name, check(value, prefix + name))
+        if value is not None or not may_be_none:
+            object.__setattr__(record, name, check(value, column))
 
 
 @cache
-def _checks(record: type) -> tuple[tuple[str, bool, Check | None], ...]:
-    """Each field, whether it may be ``None``, and how its type is checked."""
-    return tuple(
-        (name, may_be_none, _by_type(name, kind))
+def _checks_of(record: type) -> tuple[tuple[str, str, bool, Check], ...]:
+    own, prefix = getattr(record, "_checks", {}), getattr(record, "_prefix", "")
+    by_type = (
+        (name, prefix + name, may_be_none, own.get(name, _by_type(name, kind)))
         for name, (kind, may_be_none) in types_of(record).items()
     )
+    return tuple((*field, check) for *field, check in by_type if check)  # type: ignore[misc]
 
 
 @cache
 def types_of(record: type) -> Mapping[str, tuple[Any, bool]]:
     """The type of each field, and whether it may be ``None``."""
-    types = {}
-    for name, hint in get_type_hints(record).items():
+    hints, types = get_type_hints(record), {}
+    for part in fields(record):
+        hint = hints[part.name]
         among = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        types[name] = (among[0], type(None) in among)
+        types[part.name] = (among[0], type(None) in among)
     return types
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from numbers import Real
 from types import EllipsisType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,26 +73,6 @@ def _number(value: Any, _: str) -> int:
     return number
 
 
-_OF_TASKS: Mapping[str, Check] = {"id": _task_id, "total_steps": _total_steps}
-_OF_STEPS: Mapping[str, Check] = {
-    "number": _number,
-    "action": partial(one_of, ACTIONS),
-    "blocked": partial(one_of, ("none", *BLOCKS)),
-    "values": _finite,
-}
-_OF_OUTCOMES: Mapping[str, Check] = {
-    "ended": partial(one_of, ENDS),
-    "parsed": partial(one_of, ("none", *PARSES)),
-    "verdict": lambda value, column: text(value, f"semantic_{column}"),
-}
-_OF_RUNS: Mapping[str, Check] = {
-    "task": lambda value, _: instance(PlanTask, value, "task_id"),
-    "agent": not_empty,
-    "retriever": not_empty,
-    "seed": partial(whole, _MOST_SEED),
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
     """All an agent may see of a task. What it is scored by is kept apart, in :class:`PlanGold`.
@@ -100,41 +80,50 @@ class PlanTask:
     ``total_steps`` are those that a plan is expected to take; ``context`` may be empty.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {"id": _task_id, "total_steps": _total_steps}
     id: str
     goal: str
     context: str
     total_steps: int
 
     def __post_init__(self) -> None:
-        checked(self, _OF_TASKS)
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanGold:
     """The task's hidden constraint tokens and the documents that carry them; only scoring reads it."""
 
+    _prefix: ClassVar[str] = "gold_"
     constraints: tuple[str, ...] = ()
     passage_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        checked(self, prefix="gold_")
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A next step the model proposed; empty text: it gave none. ``response`` is the raw generation."""
 
+    _prefix: ClassVar[str] = "candidates."
     text: str
     response: str | None = None
 
     def __post_init__(self) -> None:
-        checked(self, prefix="candidates.")
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
     """One decision of an agent and what came of it."""
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "number": _number,
+        "action": partial(one_of, ACTIONS),
+        "blocked": partial(one_of, ("none", *BLOCKS)),
+        "values": _finite,
+    }
     number: int
     action: str
     candidates: tuple[Candidate, ...] = ()
@@ -154,7 +143,7 @@ class PlanStep:
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        checked(self, _OF_STEPS)
+        checked(self)
 
     @property
     def retrievals(self) -> int:
@@ -168,18 +157,24 @@ class PlanStep:
 class ConstraintDecision:
     """What the agent says it will do about a constraint it found."""
 
+    _prefix: ClassVar[str] = "decisions."
     constraint: str
     enforced: bool
     reason: str = ""
 
     def __post_init__(self) -> None:
-        checked(self, prefix="decisions.")
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutcome:
     """What a run ended with."""
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "ended": partial(one_of, ENDS),
+        "parsed": partial(one_of, ("none", *PARSES)),
+        "verdict": lambda value, column: text(value, f"semantic_{column}"),
+    }
     plan: str
     ended: str
     constraints: tuple[str, ...] = ()
@@ -193,13 +188,19 @@ class PlanOutcome:
     verdict: str | None = None
 
     def __post_init__(self) -> None:
-        checked(self, _OF_OUTCOMES)
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
     """One run of an agent on a task: ``steps[n - 1]`` is step n. A run may have no step."""
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "task": lambda value, _: instance(PlanTask, value, "task_id"),
+        "agent": not_empty,
+        "retriever": not_empty,
+        "seed": partial(whole, _MOST_SEED),
+    }
     task: PlanTask
     agent: str
     retriever: str | None
@@ -209,7 +210,7 @@ class PlanRecord:
     gold: PlanGold | None = None
 
     def __post_init__(self) -> None:
-        checked(self, _OF_RUNS)
+        checked(self)
         for expected, step in enumerate(self.steps, start=1):
             if step.number != expected:
                 raise DataError(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -95,6 +95,8 @@ _ROUNDED_UP = 1e-5
 class Passage:
     """A piece of evidence. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
 
+    _checks: ClassVar[Mapping[str, Check]] = dict.fromkeys(("id", "text", "title"), unicode_text)
+    _prefix: ClassVar[str] = "passages."
     id: str
     text: str | None = None
     title: str = ""
@@ -103,10 +105,7 @@ class Passage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or "")  # null: no title
-        checked(self, _OF_PASSAGES, "passages.")
-
-
-_OF_PASSAGES = dict.fromkeys(("id", "text", "title"), unicode_text)
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +224,12 @@ class Round:
         over computing the signal from the round.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "answer": _answer,
+        "sample_clusters": numbers,
+        "candidate_scores": _scores,
+        "signals": by_name,
+    }
     answer: str | None
     passages: tuple[Passage, ...] | None = None
     refound: tuple[Passage, ...] | None = None
@@ -245,7 +250,7 @@ class Round:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked(self, _OF_ROUNDS)
+        checked(self)
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
@@ -254,14 +259,6 @@ class Round:
     def answer_text(self) -> str:
         """The answer; empty also where none was asked for, of which no signal is computed."""
         return self.answer or ""
-
-
-_OF_ROUNDS: Mapping[str, Check] = {
-    "answer": _answer,
-    "sample_clusters": numbers,
-    "candidate_scores": _scores,
-    "signals": by_name,
-}
 
 
 @dataclass(frozen=True, slots=True)
