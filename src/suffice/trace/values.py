@@ -31,7 +31,8 @@ def checked(record: Any) -> None:
     A record's class may state such checks by field in ``_checks``, and in ``_prefix`` what the names of its
     columns begin with.
     """
-    for name, column, may_be_none, check in _checks_of(type(record)):
+    kind: Any = type(record)
+    for name, column, may_be_none, check in _checks_of(kind):
         value = getattr(record, name)
         if value is not None or not may_be_none:
             object.__setattr__(record, name, check(value, column))
@@ -63,8 +64,9 @@ def _by_type(name: str, kind: Any) -> Check | None:
         return partial(items, get_args(kind)[0])
     if kind is int:
         return partial(whole, MOST_INT32 if name.endswith("tokens") else MOST_INT16)
+    wanted: type = kind
     if is_dataclass(kind) or kind is bool:
-        return partial(instance, kind)
+        return partial(instance, wanted)
     return {str: text, float: float32, datetime: utc}.get(kind)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,8 @@ from suffice.trace.reader import coerce_column
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import score_of
 from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.table import TraceSet, with_column
 from suffice.trace.values import MOST_INT16, items
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
 
 LABELS_FILE = "labels.jsonl"
 LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
@@ -242,14 +240,11 @@ class Labels:
                 continue
             kind = SCHEMA.field(name).type
             taken = self._taken(table, name)
-            new = pa.array([cell and self.entries[cell].value for cell in taken], kind)
+            values = [cell and self.entries[cell].value for cell in taken]
+            new = pa.chunked_array([pa.array(values, kind)])
             if name in table.column_names:
-                there = coerce_column(table.column(name), kind)
-                table = table.set_column(
-                    table.column_names.index(name), name, pc.coalesce(new, there)
-                )
-            else:
-                table = table.append_column(name, new)
+                new = pc.coalesce(new, coerce_column(table.column(name), kind))
+            table = with_column(table, name, new)
         return table
 
 

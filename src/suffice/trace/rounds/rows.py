@@ -89,7 +89,7 @@ class QuestionRows:
         found = [
             bool(held.passages) or held.intermediate_answer is not None for held in self.rounds
         ]
-        return ~np.logical_or.accumulate(found)
+        return np.asarray(~np.logical_or.accumulate(found))
 
     @cached_property
     def textless(self) -> int:
