@@ -1,10 +1,11 @@
-"""Records that a recorder finished, kept in a database at once and written to Parquet when it ends."""
+"""Records in a database: what a recorder finished, kept at once and written to Parquet when it ends."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from suffice.trace.store import (
     NAME,
     OF_RECORDERS,
     RECORDER,
+    Pruned,
     Store,
     exported,
     process_of,
@@ -124,6 +126,44 @@ def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) ->
             table = run.table.replace_schema_metadata(run.metadata)
             write_table(table, folder / f"store-{run.token}-{run.number:09d}.parquet")
             yield table
+
+
+# --- retention -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What is kept of a store."""
+
+    days: float | None = None
+    gigabytes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("days", "gigabytes"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"{name} of a record that is kept must be above 0, found {value}")
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything is ever removed."""
+        return self.days is not None or self.gigabytes is not None
+
+
+def prune(
+    path: str | Path, retention: Retention, *, now: float | None = None, dry: bool = False
+) -> Pruned:
+    """Remove questions of a store that are too old or too much, the oldest first.
+
+    What is under way stays, and the question that ended last. ``dry``: say only what would be removed.
+    """
+    store = live_store(path)
+    if store is None:
+        raise UsageError(
+            f"{path} holds no store of live loops; name a FILE.db, a folder with {NAME}, or postgresql://..."
+        )
+    moment = time.time() if now is None else now
+    before = None if retention.days is None else moment - retention.days * 86_400
+    most = None if retention.gigabytes is None else retention.gigabytes * 10**9
+    return store.prune(before, most, dry=dry)
 
 
 # --- failures --------------------------------------------------------------------------------------

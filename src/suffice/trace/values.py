@@ -45,7 +45,7 @@ def _checks_of(record: type) -> tuple[tuple[str, str, bool, Check], ...]:
         (name, prefix + name, may_be_none, own.get(name, _by_type(name, kind)))
         for name, (kind, may_be_none) in types_of(record).items()
     )
-    return tuple((*field, check) for *field, check in by_type if check)  # type: ignore[misc]
+    return tuple((*field, check) for *field, check in by_type if check)
 
 
 @cache

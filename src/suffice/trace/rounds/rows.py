@@ -89,7 +89,8 @@ class QuestionRows:
         found = [
             bool(held.passages) or held.intermediate_answer is not None for held in self.rounds
         ]
-        return np.asarray(~np.logical_or.accumulate(found))
+        so_far: NDArray[np.bool_] = np.logical_or.accumulate(found)
+        return ~so_far
 
     @cached_property
     def textless(self) -> int:
