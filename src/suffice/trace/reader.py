@@ -667,19 +667,10 @@ def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _map_of_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A struct of numbers, as data frames write a column of dictionaries."""
-    names = [field.name for field in array.type]
-    columns = [_array(part, target.item_type).to_pylist() for part in array.flatten()]
-    null = array.is_null().to_pylist()
+    """A struct of numbers, as data frames write a column of dictionaries; a null is no value."""
     rows = [
-        None
-        if null[index]
-        else [
-            (name, column[index])
-            for name, column in zip(names, columns, strict=True)
-            if column[index] is not None
-        ]
-        for index in range(len(array))
+        row and [(name, value) for name, value in row.items() if value is not None]
+        for row in array.to_pylist()
     ]
     return pa.array(rows, type=target)
 

@@ -76,12 +76,14 @@ class QuestionRows:
     @cached_property
     def unanswered(self) -> NDArray[np.bool_]:
         """Rounds without an answer, (n_rounds,)."""
-        return np.array([held.answer is None for held in self.rounds])
+        return np.array([held.answer is None for held in self.rounds], np.bool_)
 
     @cached_property
     def own(self) -> NDArray[np.bool_]:
         """Rounds that the loop answered itself, (n_rounds,)."""
-        return ~self.unanswered & ~np.array([bool(held.probed) for held in self.rounds])
+        return np.array(
+            [held.answer is not None and not held.probed for held in self.rounds], np.bool_
+        )
 
     @cached_property
     def blind(self) -> NDArray[np.bool_]:
