@@ -47,8 +47,7 @@ from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unr
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
 from suffice.replay.run.answers import Resampling
 from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.plans.records import PlanRecord, PlanSet
 
 _TOP = 10
 _RECALL_AT = (1, 5, _TOP)

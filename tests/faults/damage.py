@@ -60,13 +60,13 @@ from suffice.testing.models import ScriptedModel
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import write_table
 from suffice.trace.plans.file import read_plans, write_plans
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.journal import read_watch_1
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Round, as_document
 from suffice.trace.rounds.writer import question_writer, write_traces
-from suffice.trace.writer import write_table
 
 EXAMPLE = Path(__file__).parents[2] / "examples/traces/generated.parquet"
 MOST_SECONDS = 2.0

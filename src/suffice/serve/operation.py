@@ -33,7 +33,7 @@ from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
-from suffice.trace.retention import Retention, prune
+from suffice.trace.recording import Retention, prune
 from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")

@@ -30,7 +30,7 @@ from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings
 from suffice.trace.postgres import Address, Connection, as_place
-from suffice.trace.retention import Retention, prune
+from suffice.trace.recording import Retention, prune
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store

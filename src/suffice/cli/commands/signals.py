@@ -33,8 +33,8 @@ from suffice.signals.asking.meaning_clusters import (
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.registry import SIGNALS, askings
 from suffice.signals.store import SignalModels, StoredSignals, with_signals
+from suffice.trace.parquet import only_file
 from suffice.trace.rounds.writer import write_trace_set
-from suffice.trace.writer import only_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -15,8 +15,8 @@ from suffice.concurrency import (
     side_by_side,
 )
 from suffice.errors import BackendError, DataError, StorageError
+from suffice.trace.parquet import RecordKey
 from suffice.trace.recording import RecordWriter, StoredRecord
-from suffice.trace.writer import RecordKey
 
 # a backend whose calls nobody counts is taken to be down after so many failures in a row before the first
 # success, or so many for each worker with the very same reason
