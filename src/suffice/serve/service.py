@@ -366,9 +366,10 @@ class Service:
         """Take no more questions and wait for those under way; whether all ended in time."""
         self.ready = False
         until = time.monotonic() + seconds
-        while self.places.taken and time.monotonic() < until:
+        places = self.places
+        while (places.taken or places.waiting) and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        return not self.places.taken
+        return not (places.taken or places.waiting)
 
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""

@@ -16,6 +16,11 @@ def asset(name: str) -> Html:
     return Html(files("suffice.report.page").joinpath(name).read_text(encoding="utf-8"))
 
 
+def markup(name: str) -> Html:
+    """A file of markup, without the breaks and spaces between its lines."""
+    return Html("".join(line.strip() for line in asset(name).splitlines()))
+
+
 def page(title: str, *content: object, script: Html | None = None) -> str:
     """The whole document in the report's style, with ``script`` at its end."""
     style = asset("page.css")
