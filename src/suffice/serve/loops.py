@@ -505,8 +505,9 @@ class Loops:
         before, session.ticked = session.ticked, self._clock()
         number, took_s = len(loop.decisions), session.ticked - before
         last = loop.rounds[-1]
-        told = {"number": number, "round": last, "decision": decision, "took_s": took_s}
-        self._service.tell(RoundEnded(**session.named(), **told))
+        of = session.named()
+        ended = RoundEnded(**of, number=number, round=last, decision=decision, took_s=took_s)
+        self._service.tell(ended)
         return RoundReply(**told_of(session.served, loop, decision), done=loop.done)
 
     # --- ends --------------------------------------------------------------------------------------

@@ -214,11 +214,11 @@ class RecordView:
             ("building policies", self._build_policies),
             ("reading answers", self._read_searched),
         ]
-        for plan in (lambda: first, lambda: self._later(only_signals)):
-            self._wanted.extend(tasks := plan())
+        for later in (False, True):
+            self._wanted.extend(self._later(only_signals) if later else first)
             while self._wanted and not self._ended:
                 doing, work = self._wanted.popleft()
-                of = done + 1 + len(self._wanted) + (tasks is first)
+                of = done + 1 + len(self._wanted) + (not later)
                 trouble = self.progress.trouble
                 self.progress = Progress(done=done, of=of, doing=doing, trouble=trouble)
                 try:
@@ -334,7 +334,8 @@ class RecordView:
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
         axis = self.columns.axis
-        run = Runner(self.measures, [candidate], self._replay).run(candidate, axis and axis.name)
+        runner = Runner(self.measures, [candidate], self._replay)
+        run = runner.run(candidate, None if axis is None else axis.name)
         return PolicyColumns(
             candidate=candidate,
             stops=run.stops,

@@ -90,10 +90,10 @@ class Selector:
 
     # --- orders ------------------------------------------------------------------------------------
     def _order(self, chosen: Selection) -> Rows:
-        key = {"sort": chosen.sort, "order": chosen.order}
+        key = Selection(sort=chosen.sort, order=chosen.order)
         if chosen.sort not in ("id", "question"):
-            key |= {"policy": chosen.policy, "rule": chosen.rule}
-        return self._ordered(Selection(**key))
+            key = key.model_copy(update={"policy": chosen.policy, "rule": chosen.rule})
+        return self._ordered(key)
 
     def _sorted(self, chosen: Selection) -> Rows:
         """Equal ones, and at the end those without a value, stay in the order of the record."""
