@@ -1,23 +1,23 @@
-"""What the answering endpoints read of a request and say with an answer, whichever form they speak."""
+"""What OpenAI's two forms share: how a question is read, what is said of its answer, its stream."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import Depends, Header, Request
-from fastapi.responses import StreamingResponse
+from fastapi import Depends, Header, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.errors import unknown_name
 from suffice.live.answering import Answered
 from suffice.protocols import Message
-from suffice.serve.events import RoundEnded
+from suffice.serve.events import Endpoint, RoundEnded, Tokens
 from suffice.serve.replies import Refusal
 from suffice.serve.service import Served, Service, Wanted
-from suffice.serve.under_way import Searching, Tokens, Told, UnderWay
+from suffice.serve.under_way import Done, Searching, Told, UnderWay
 
 PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
@@ -81,6 +81,10 @@ class Asking(Open):
     stream: bool | None = Field(None, description="whether the answer comes in pieces")
     suffice: Wanted | None = None
 
+    def asked(self) -> Asked:
+        """The question, and what of the request is left out; what cannot be honoured is refused."""
+        raise NotImplementedError
+
 
 class AnswerReply(Open):
     """An answer in OpenAI's form; ``suffice`` says how it came about."""
@@ -139,10 +143,11 @@ def wanted_of(asking: Asking, headers: Wanted, service: Service) -> Wanted:
     return Wanted.model_validate(stated)
 
 
-def conversation_of(turns: Sequence[Turn], name: str, *, kinds: tuple[str, ...]) -> Asked:
+def conversation_of(
+    turns: Sequence[Turn], name: str, kinds: tuple[str, ...], notes: tuple[str, ...]
+) -> Asked:
     """Return the question (the last user message) and the messages before it."""
     said: list[Message] = []
-    unread = False
     for number, turn in enumerate(turns):
         if turn.role == "user":
             text = _text_of(turn.content, f"{name}[{number}].content", kinds)
@@ -151,17 +156,15 @@ def conversation_of(turns: Sequence[Turn], name: str, *, kinds: tuple[str, ...])
             parts = turn.content if isinstance(turn.content, list) else [Part(text=turn.content)]
             texts = [part.text for part in parts if part.text is not None]
             said.append(Message(role="assistant", content="\n".join(texts)))
-        else:
-            unread = True
+        elif SYSTEM_UNREAD not in notes:
+            notes = (SYSTEM_UNREAD, *notes)
     last = max((at for at, turn in enumerate(said) if turn.role == "user"), default=None)
     if last is None:
         raise Refusal(
             400, f"{name} has no message of the role user, whose last one is the question"
         )
     earlier = tuple(turn for turn in said[:last] if turn.content.strip())
-    return Asked(
-        question=said[last].content, earlier=earlier, notes=(SYSTEM_UNREAD,) if unread else ()
-    )
+    return Asked(question=said[last].content, earlier=earlier, notes=notes)
 
 
 def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...]) -> str:
@@ -265,37 +268,77 @@ as_line: Callable[[Mapping[str, Any]], str] = json.JSONEncoder(
 """JSON in a line."""
 
 
-def comment(told: Told) -> str:
-    """A line of an event stream that no client reads, for what happened or did not."""
-    if isinstance(told, RoundEnded):
-        return f": round {told.number} {told.decision.action.value}\n\n"
-    return f": {'searching' if isinstance(told, Searching) else 'waiting'}\n\n"
+class Form:
+    """An answer in one of OpenAI's forms: whole, or as events while it comes about."""
 
+    endpoint: ClassVar[Endpoint]
+    end: ClassVar[str] = ""
 
-def hung_up(request: Request) -> Callable[[], Awaitable[object]]:
-    """What returns when the client of a request that was read hung up."""
+    def __init__(self, under_way: UnderWay, body: Any, asked: Asked) -> None:
+        self.under_way, self.body, self.asked = under_way, body, asked
 
-    async def wait() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+    @classmethod
+    async def answer(
+        cls, service: Service, request: Request, body: Asking, headers: Wanted
+    ) -> Response:
+        """Answer one request, whose client may hang up."""
 
-    return wait
+        async def hung_up() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
 
-
-def stream(under_way: UnderWay, events: AsyncIterator[str]) -> StreamingResponse:
-    """Server-sent events of a question, which is left when they end, however they do."""
-
-    async def together() -> AsyncIterator[str]:
-        held = ""
+        asked = body.asked()
+        under_way = await service.ask(
+            asked.question,
+            wanted_of(body, headers, service),
+            endpoint=cls.endpoint,
+            earlier=asked.earlier,
+            streams=bool(body.stream),
+            hung_up=hung_up,
+        )
+        form = cls(under_way, body, asked)
+        if body.stream:
+            said = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
+            return StreamingResponse(form.events(), media_type="text/event-stream", headers=said)
         try:
-            async for event in events:
-                held += event
-                if not under_way.goes_on_at_once:
-                    yield held
-                    held = ""
-            yield held
+            done = await under_way.done()
         finally:
             under_way.leave()
+        return JSONResponse(form.document(done), headers=headers_of(under_way, done.answered))
 
-    headers = {**headers_of(under_way), "cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(together(), media_type="text/event-stream", headers=headers)
+    async def events(self) -> AsyncIterator[str]:
+        """Server-sent events of a question, which is left when they end, however they do."""
+        held = "".join(self.begin())
+        try:
+            try:
+                if not self.under_way.goes_on_at_once:
+                    yield held
+                    held = ""
+                async for told in self.under_way:
+                    held += "".join(self.on(told))
+                    if not self.under_way.goes_on_at_once:
+                        yield held
+                        held = ""
+            except Refusal as refusal:
+                held += "".join(self.failed(refusal))
+            yield held + self.end
+        finally:
+            self.under_way.leave()
+
+    def document(self, done: Done) -> Mapping[str, Any]:
+        """The whole answer."""
+        raise NotImplementedError
+
+    def begin(self) -> Iterable[str]:
+        """The events before anything happens."""
+        raise NotImplementedError
+
+    def on(self, told: Told) -> Iterable[str]:
+        """The events of what happened: a comment, which no client reads, keeps the connection alive."""
+        if isinstance(told, RoundEnded):
+            return [f": round {told.number} {told.decision.action.value}\n\n"]
+        return [f": {'searching' if isinstance(told, Searching) else 'waiting'}\n\n"]
+
+    def failed(self, refusal: Refusal) -> Iterable[str]:
+        """The events of a question without an answer."""
+        raise NotImplementedError
