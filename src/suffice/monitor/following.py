@@ -22,9 +22,8 @@ from suffice.trace.reader import StoredFile, parquet_files
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
 from suffice.trace.rounds.reader import as_trace_set, read_traces
-from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.rounds.schema import QUESTIONS, records_to_table
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.store import Store
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)

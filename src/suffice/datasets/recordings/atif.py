@@ -21,7 +21,8 @@ from suffice.datasets.recordings.runs import (
     text_of,
 )
 from suffice.errors import DataError
-from suffice.trace.rounds.records import MOST_INT32, Question, QuestionRecord, Token
+from suffice.trace.rounds.records import Question, QuestionRecord, Token
+from suffice.trace.values import MOST_INT32
 
 _MAJOR = "ATIF-v1."
 _KNOWN = ("source_doc_id", "retrieval_score", "title")

@@ -25,8 +25,9 @@ from suffice.datasets.recordings.runs import (
     text_of,
 )
 from suffice.errors import DataError
-from suffice.trace.rounds.records import MOST_INT32, Passage, Question, QuestionRecord
+from suffice.trace.rounds.records import Passage, Question, QuestionRecord
 from suffice.trace.rounds.spans import DOCUMENTS, QUESTION, ROUND, record_of_spans
+from suffice.trace.values import MOST_INT32
 
 _DEEPEST = 16
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
