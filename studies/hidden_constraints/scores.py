@@ -27,7 +27,7 @@ from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_m
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.numbers.tests.tails import beta_quantile
 from suffice.policies.gate.settings import GateCosts, GateSettings
-from suffice.replay.run.answer_sets import Resampling
+from suffice.replay.run.answers import Resampling
 from suffice.trace.plans.records import PlanRecord, PlanSet
 
 

@@ -25,7 +25,7 @@ from suffice.errors import (
     UsageError,
 )
 from suffice.live.watch import Watch
-from suffice.monitor.folder import Folder
+from suffice.monitor.following import Folder
 from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings

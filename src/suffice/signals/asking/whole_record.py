@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.concurrency import Concurrency, at_once, side_by_side
+from suffice.concurrency import side_by_side
 from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -58,7 +58,7 @@ class RoundQuestion(Generic[_Reply]):
     who: str
     ask: Callable[[LoopView], _Reply]
     called: Callable[[_Reply], bool]
-    concurrency: Concurrency = 1
+    concurrency: int = 1
     columns: tuple[str, ...] = ("passages",)
 
 
@@ -254,7 +254,7 @@ class _Session(Generic[_Reply]):
     def _answered(self) -> None:
         with self._lock:
             self._failed_in_a_row = 0
-            self._allowed = _GIVE_UP_AFTER * at_once(self._question.concurrency)
+            self._allowed = _GIVE_UP_AFTER * self._question.concurrency
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
         del broken

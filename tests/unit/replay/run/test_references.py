@@ -13,7 +13,7 @@ from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.references import closed_book_rounds, oracle_em, oracle_f1
+from suffice.replay.run.named_policies import closed_book_rounds, oracle_em, oracle_f1
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.parquet import write_table
