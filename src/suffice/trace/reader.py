@@ -667,10 +667,19 @@ def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _map_of_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A struct of numbers, as data frames write a column of dictionaries; a null is no value."""
+    """A struct of numbers, as data frames write a column of dictionaries."""
+    names = [field.name for field in array.type]
+    columns = [_array(part, target.item_type).to_pylist() for part in array.flatten()]
+    null = array.is_null().to_pylist()
     rows = [
-        row and [(name, value) for name, value in row.items() if value is not None]
-        for row in array.to_pylist()
+        None
+        if null[index]
+        else [
+            (name, column[index])
+            for name, column in zip(names, columns, strict=True)
+            if column[index] is not None
+        ]
+        for index in range(len(array))
     ]
     return pa.array(rows, type=target)
 

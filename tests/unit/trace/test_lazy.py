@@ -15,6 +15,7 @@ from suffice.signals.table import signal_columns
 from suffice.testing.traces import make_record
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.writer import write_traces
 
 GENERATED = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
@@ -64,3 +65,13 @@ def test_a_file_that_grew_since_it_was_opened_is_not_read_on(tmp_path: Path) -> 
     write_traces(records, tmp_path / "t.parquet")
     with pytest.raises(DataError, match="written anew since it was opened; read the record again"):
         traces.table.column("answer")
+
+
+def test_where_every_question_is_invalid_nothing_is_left_to_read(tmp_path: Path) -> None:
+    table = records_to_table([make_record("q1", ["Oslo"]), make_record("q2", ["Rome"])])
+    place = table.column_names.index("prompt_tokens")
+    negative = pa.array([-1, -1], pa.int32())
+    pq.write_table(table.set_column(place, "prompt_tokens", negative), tmp_path / "t.parquet")
+    with pytest.raises(DataError) as caught:
+        read_traces(tmp_path / "t.parquet", lazily_above=0, skip_invalid=True)
+    assert "nothing valid" in caught.value.message
