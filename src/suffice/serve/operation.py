@@ -345,9 +345,8 @@ class _Watching:
     def _look(self, key: str, names: Sequence[str], served: Served) -> None:
         file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, None))
-        if following is None or stamp != (
-            file and stamp_of(file)
-        ):  # another service looked meanwhile
+        # another service may have looked meanwhile
+        if following is None or stamp != (None if file is None else stamp_of(file)):
             settings = ProductionSettings(max_rounds=served.max_rounds, **self._how)
             production = Production(served.file.policy, settings)
             following = Following(Folder(self._folder, production.reading), production, file=file)
@@ -359,7 +358,7 @@ class _Watching:
         for alarm in following.untold:
             self._tell(alarm, ", ".join(names))
             following.told()
-        self._held[key] = (following, file and stamp_of(file))
+        self._held[key] = (following, None if file is None else stamp_of(file))
 
     def _tell(self, alarm: Alarm, names: str) -> None:
         if alarm.id not in self._logged:
