@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from suffice.cli.output import say, waiting
 from suffice.errors import UsageError
@@ -334,8 +333,8 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
     group.add_argument(
         "--llm",
         default=default,
-        metavar="URL[,URL...]",
-        help="base URL of an OpenAI-compatible server, or of several that serve the same model, "
+        metavar="URL",
+        help="base URL of an OpenAI-compatible server, "
         f"'embedded' ({embedded}) or 'scripted' (a "
         "deterministic stand-in for tests)",
     )
@@ -361,17 +360,10 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
     )
     group.add_argument(
         "--concurrency",
-        type=_calls_at_once,
-        default=8,
-        metavar="N|auto",
-        help="calls to each server under way at once (default: 8); auto: as many as make it finish more a "
-        "second, fewer when it refuses (429, 5xx) or is late",
-    )
-    group.add_argument(
-        "--max-concurrency",
         type=positive,
+        default=8,
         metavar="N",
-        help="how far --concurrency auto goes (default: 100)",
+        help="calls to the server under way at once (default: 8)",
     )
     group.add_argument(
         "--cache",
@@ -399,29 +391,16 @@ def _shard(text: str) -> Shard:
     return Shard.parse(text)
 
 
-@argument_type
-def _calls_at_once(text: str) -> int | Literal["auto"]:
-    return "auto" if text == "auto" else positive(text)
-
-
 def server_settings(arguments: argparse.Namespace) -> OpenAISettings:
     """How :func:`add_model`'s options say that a server is asked."""
     from suffice.llm.endpoint import OpenAISettings
 
-    settings = OpenAISettings(
+    return OpenAISettings(
         api=arguments.api,
         timeout_s=arguments.timeout,
         max_wait_s=arguments.max_wait,
         concurrency=arguments.concurrency,
     )
-    if arguments.max_concurrency is None:
-        return settings
-    if arguments.concurrency != "auto":
-        raise UsageError(
-            "--max-concurrency says how far --concurrency auto goes; write --concurrency auto too, or "
-            f"--concurrency {arguments.max_concurrency} alone"
-        )
-    return replace(settings, max_concurrency=arguments.max_concurrency)
 
 
 def connect_model(arguments: argparse.Namespace) -> ChatModel:
@@ -436,9 +415,7 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
         return scripted if arguments.cache is None else CachedModel(scripted, arguments.cache)
     what = "loading the model" if arguments.llm == "embedded" else f"connecting to {arguments.llm}"
     with waiting(what):
-        return connect(
-            arguments.llm, arguments.model, server=server, cache=arguments.cache, on_change=say
-        )
+        return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:

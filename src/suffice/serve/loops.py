@@ -35,7 +35,8 @@ from suffice.serve.guard import Rates, caller_of
 from suffice.serve.replies import Body, JsonRoute, Refusal, too_many
 from suffice.serve.service import Served, Service
 from suffice.trace.rounds.labels import Label
-from suffice.trace.rounds.records import MOST_INT16, StoppedBy
+from suffice.trace.rounds.records import StoppedBy
+from suffice.trace.values import MOST_INT16
 
 _BUSY_S = 5.0
 

@@ -20,8 +20,7 @@ from fastapi.responses import JSONResponse
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 from suffice.monitor.aspects import Alarm
-from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following
+from suffice.monitor.following import Folder, Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
@@ -34,7 +33,7 @@ from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
-from suffice.trace.retention import Retention, prune
+from suffice.trace.recording import Retention, prune
 from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")

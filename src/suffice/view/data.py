@@ -21,8 +21,9 @@ from suffice.errors import SufficeError, UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
-from suffice.monitor.folder import EARLIEST
-from suffice.monitor.production import Produced, Production, ProductionSettings
+from suffice.monitor.following import EARLIEST
+from suffice.monitor.produced import Produced
+from suffice.monitor.production import Production, ProductionSettings
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import unit_means

@@ -22,7 +22,7 @@ from tests.serving import MESSAGES, QUESTION, service
 from suffice import Round, Watch
 from suffice.cli.main import main
 from suffice.errors import UsageError
-from suffice.monitor.folder import Folder
+from suffice.monitor.following import Folder
 from suffice.monitor.production import KINDS
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy

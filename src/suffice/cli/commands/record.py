@@ -41,7 +41,7 @@ from suffice.cli.retrieval_options import (
     read_passages,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
-from suffice.concurrency import WorkFor, added, tallies_of, width_of
+from suffice.concurrency import added, tallies_of
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES
 from suffice.datasets.question_files import Columns, columns_of
@@ -60,7 +60,6 @@ from suffice.loops.record.session import RecordSummary
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
 from suffice.policies.file import load_filter
-from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits
@@ -228,8 +227,6 @@ def _recorded(arguments: argparse.Namespace) -> RecordSummary:
         summary = record_examples(
             examples, model, Path(arguments.out), recording, question_progress("recorded")
         )
-    if isinstance(width := width_of(model), WorkFor):
-        say(f"calls at once, in the end: {', '.join(str(limit.now) for limit in width.limits)}")
     calls = added(tally.total for tally in tallies_of(model))
     if calls.failed:
         say(
@@ -275,12 +272,8 @@ def _corpus(arguments: argparse.Namespace) -> CorpusKind:
 def _examples(
     arguments: argparse.Namespace, columns: Columns | None, filtered_by: Collection[str]
 ) -> Sequence[Example]:
-    """The questions to record; those that trained the reranker or set the filter are not among them."""
-    seen = {
-        "on which the reranker was trained": trained_on(arguments.reranker),
-        "on which the passage filter was calibrated": frozenset(filtered_by),
-    }
-    if not any(seen.values()):
+    """The questions to record; those that set the filter are not among them."""
+    if not filtered_by:
         return load(
             arguments.dataset,
             arguments.data,
@@ -289,12 +282,12 @@ def _examples(
             columns=columns,
         )
     fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed, columns=columns))
-    for why, ids in seen.items():
-        before = len(fresh)
-        fresh = [example for example in fresh if example.question.id not in ids]
-        if len(fresh) < before:
-            say(f"{before - len(fresh)} questions {why} are left out")
-    return fresh[: arguments.limit]
+    left = [example for example in fresh if example.question.id not in frozenset(filtered_by)]
+    if len(left) < len(fresh):
+        say(
+            f"{len(fresh) - len(left)} questions on which the passage filter was calibrated are left out"
+        )
+    return left[: arguments.limit]
 
 
 def _sampled(

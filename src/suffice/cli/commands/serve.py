@@ -239,7 +239,6 @@ def _namespace(settings: ServeSettings) -> argparse.Namespace:
     return argparse.Namespace(
         **asdict(settings.model),
         **asdict(settings.retrieval),
-        max_concurrency=None,
         price_model=settings.budgets.price_model,
         prices=settings.budgets.prices,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from suffice.replay.diagnose.breakdown import TypeBreakdown
+from suffice.replay.diagnose.diagnosis import TypeBreakdown
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
 from suffice.report.draw.forest import Estimated, forest
 from suffice.report.draw.marks import Marked, labelled, legend
