@@ -344,8 +344,7 @@ class _Watching:
     def _look(self, key: str, names: Sequence[str], served: Served) -> None:
         file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
         following, stamp = self._held.pop(key, (None, None))
-        # another service may have looked meanwhile
-        if following is None or stamp != (None if file is None else stamp_of(file)):
+        if following is None or stamp != _stamp(file):  # another service looked meanwhile
             settings = ProductionSettings(max_rounds=served.max_rounds, **self._how)
             production = Production(served.file.policy, settings)
             following = Following(Folder(self._folder, production.reading), production, file=file)
@@ -357,7 +356,7 @@ class _Watching:
         for alarm in following.untold:
             self._tell(alarm, ", ".join(names))
             following.told()
-        self._held[key] = (following, None if file is None else stamp_of(file))
+        self._held[key] = (following, _stamp(file))
 
     def _tell(self, alarm: Alarm, names: str) -> None:
         if alarm.id not in self._logged:
@@ -366,6 +365,10 @@ class _Watching:
         if self._hook is not None and alarm.id not in self._posted:
             self._hook.send(alarm)
             self._posted.add(alarm.id)
+
+
+def _stamp(file: Path | None) -> tuple[int, ...] | None:
+    return None if file is None else stamp_of(file)
 
 
 def _refusal(place: Path) -> str | None:

@@ -27,7 +27,6 @@ from suffice.datasets.recordings.runs import (
 from suffice.errors import DataError, SufficeWarning
 from suffice.protocols import strict_json
 from suffice.trace.rounds.records import (
-    MOST_INT32,
     Gold,
     Question,
     QuestionRecord,
@@ -35,6 +34,7 @@ from suffice.trace.rounds.records import (
     Token,
     TopToken,
 )
+from suffice.trace.values import MOST_INT32
 
 _GRADES: Mapping[str, float] = {
     **dict.fromkeys(("C", "yes", "true"), 1.0),
