@@ -314,10 +314,10 @@ def test_torch_stays_where_networks_live_and_is_lazy() -> None:
 
 def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
     """At most fifteen modules a folder, some more where named, and a folder says what lives there."""
-    wide = {ROOT / "cli" / "commands", ROOT / "replay" / "choose"}
+    wide = {ROOT / "cli" / "commands"}
     for folder in {file.parent for file in FILES}:
         modules = [each for each in folder.glob("*.py") if each.name != "__init__.py"]
-        # a file a command: its plan is the command line's; searches, sweeps and choices share what they try
+        # a file a command: its plan is the command line's
         most = 20 if folder in wide else 15
         assert len(modules) <= most, folder.relative_to(ROOT)
         assert ast.get_docstring(tree_of(folder / "__init__.py")), folder.relative_to(ROOT)

@@ -60,7 +60,6 @@ from suffice.loops.record.session import RecordSummary
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
 from suffice.policies.file import load_filter
-from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits
@@ -273,12 +272,8 @@ def _corpus(arguments: argparse.Namespace) -> CorpusKind:
 def _examples(
     arguments: argparse.Namespace, columns: Columns | None, filtered_by: Collection[str]
 ) -> Sequence[Example]:
-    """The questions to record; those that trained the reranker or set the filter are not among them."""
-    seen = {
-        "on which the reranker was trained": trained_on(arguments.reranker),
-        "on which the passage filter was calibrated": frozenset(filtered_by),
-    }
-    if not any(seen.values()):
+    """The questions to record; those that set the filter are not among them."""
+    if not filtered_by:
         return load(
             arguments.dataset,
             arguments.data,
@@ -287,12 +282,12 @@ def _examples(
             columns=columns,
         )
     fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed, columns=columns))
-    for why, ids in seen.items():
-        before = len(fresh)
-        fresh = [example for example in fresh if example.question.id not in ids]
-        if len(fresh) < before:
-            say(f"{before - len(fresh)} questions {why} are left out")
-    return fresh[: arguments.limit]
+    left = [example for example in fresh if example.question.id not in frozenset(filtered_by)]
+    if len(left) < len(fresh):
+        say(
+            f"{len(fresh) - len(left)} questions on which the passage filter was calibrated are left out"
+        )
+    return left[: arguments.limit]
 
 
 def _sampled(

@@ -20,12 +20,11 @@ from suffice.cli.options import (
 from suffice.cli.output import fit_progress, print_json, put, say, waiting
 from suffice.errors import unknown_name
 from suffice.policies.method import FitRun
-from suffice.replay.choose.formulas import FORMS
-from suffice.replay.diagnose.cells import cells as side_by_side
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings, SearchSettings
+from suffice.replay.run.macro import cells as side_by_side
+from suffice.replay.settings import FORMS, ComparisonSettings, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.trace.durable import replace_file
 
@@ -80,7 +79,7 @@ def _add_parts(parser: argparse.ArgumentParser) -> None:
         help="search rules over these signals, as suffice search does",
     )
     group.add_argument(
-        "--form", choices=tuple(FORMS), default="or", help="of the rules searched (default: or)"
+        "--form", choices=FORMS, default="or", help="of the rules searched (default: or)"
     )
     group.add_argument(
         "--report-naive",

@@ -24,7 +24,6 @@ from suffice.errors import UsageError
 from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.results.table import Column, Table
 from suffice.retrieval.pairs.nli import NliCrossEncoder
-from suffice.retrieval.pairs.training_record import trained_on
 from suffice.signals.asking.meaning_clusters import (
     CLUSTERS,
     ClusteredTraces,
@@ -34,9 +33,8 @@ from suffice.signals.asking.meaning_clusters import (
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.registry import SIGNALS, askings
 from suffice.signals.store import SignalModels, StoredSignals, with_signals
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.parquet import only_file
 from suffice.trace.rounds.writer import write_trace_set
-from suffice.trace.writer import only_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -144,7 +142,6 @@ def run(arguments: argparse.Namespace) -> int:
     only_file(arguments.out)  # before a model is asked
     with waiting("loading models"):
         models = _models(arguments, only)
-    _warn_of_training(arguments.reranker, traces)
     progress = _progress()
     clustered = None
     if models.encoder is not None and arguments.cluster_cosine is not None:
@@ -214,17 +211,6 @@ def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> Sign
         encoder=None if encoder is None else connect_encoder(encoder, arguments.encoder_model),
         entailment=None if nli is None else NliCrossEncoder.load(nli),
     )
-
-
-def _warn_of_training(reranker: str | None, traces: TraceSet) -> None:
-    """Say how many of the questions the reranker knows from its training."""
-    known = len(trained_on(reranker) & set(traces.question_ids))
-    if known:
-        say(
-            f"the reranker was trained on {known} of these {traces.n_questions} questions: their scores "
-            "look better than those of questions it never saw, so leave them out of what you measure; "
-            "suffice record --reranker does"
-        )
 
 
 def _progress() -> Callable[[Asked], None]:

@@ -15,8 +15,8 @@ from suffice.concurrency import (
     side_by_side,
 )
 from suffice.errors import BackendError, DataError, StorageError
+from suffice.trace.parquet import RecordKey
 from suffice.trace.recording import RecordWriter, StoredRecord
-from suffice.trace.writer import RecordKey
 
 # a backend whose calls nobody counts is taken to be down after so many failures in a row before the first
 # success, or so many for each worker with the very same reason
@@ -32,9 +32,7 @@ _PAUSES_S = (
 )  # before what failed in passing is tried again, where nothing got better
 
 _Task = TypeVar("_Task")
-_Task_contra = TypeVar("_Task_contra", contravariant=True)
 _Record = TypeVar("_Record")
-_Record_co = TypeVar("_Record_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +83,16 @@ class SessionSettings:
     on_progress: Callable[[Progress], None] = lambda _: None
 
 
-class Recorder(Protocol[_Task_contra, _Record_co]):
-    """Makes one record from one task."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder(Generic[_Task, _Record]):
+    """How tasks, such as ``questions``, become records.
 
-    @property
-    def noun(self) -> str:
-        """What the tasks are, for messages: ``questions``."""
-        ...
+    ``record`` runs in any thread and gives ``None`` when told to stop before it was finished.
+    """
 
-    def key(self, task: _Task_contra) -> RecordKey:
-        """The key of its record."""
-        ...
-
-    def record(self, task: _Task_contra, stop: threading.Event) -> _Record_co | None:
-        """The record, in any thread; ``None`` when told to stop before it was finished."""
-        ...
+    noun: str
+    key: Callable[[_Task], RecordKey]
+    record: Callable[[_Task, threading.Event], _Record | None]
 
 
 def record_all(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.concurrency import side_by_side
 from suffice.errors import BackendError
-from suffice.trace.rounds.records import LoopView
+from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
@@ -105,17 +105,44 @@ class Asking(Generic[_Found_co]):
     inputs: Callable[[TraceSet], bool] | None = None
 
 
-def each_round(
-    question: Callable[[Any], RoundQuestion[_Reply]],
-) -> Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[_Reply]]:
-    """The ``ask`` of an :class:`Asking` that puts the question made for a model to every wanted round."""
+def asking_values(
+    name: str,
+    option: str,
+    who: str,
+    what: str,
+    keeping: Callable[[Any], Any],
+    measure: Callable[[LoopView, Any], Measured],
+    *,
+    called: Callable[[Measured], bool],
+    columns: tuple[str, ...] = ("passages",),
+) -> Asking[Replies[Measured]]:
+    """A model ``keeping`` what it found measures every wanted round."""
 
     def ask(
         traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
-    ) -> Replies[_Reply]:
-        return ask_rounds(traces, question(model), wanted, on_progress)
+    ) -> Replies[Measured]:
+        kept = keeping(model)
+        question = RoundQuestion(
+            what=what,
+            who=who,
+            ask=lambda view: measure(view, kept),
+            called=called,
+            concurrency=kept.concurrency,
+            columns=columns,
+        )
+        return ask_rounds(traces, question, wanted, on_progress)
 
-    return ask
+    return Asking(name=name, option=option, who=who, ask=ask)
+
+
+def completed(
+    view: LoopView, names: Collection[str], measure: Callable[[LoopView], Measured]
+) -> Round:
+    """The view's last round with these signals among its own; values it has are kept."""
+    finished = view.current
+    if finished.signals.keys() >= set(names):
+        return finished
+    return replace(finished, signals={**measure(view), **finished.signals})
 
 
 def ask_rounds(
