@@ -222,7 +222,7 @@ def test_the_index_is_kept_and_refused_when_it_is_another(corpus: Path, tmp_path
     [
         (["--policy", "ab-rag"], ["rerank_variance", "--retriever"]),
         (["--policy", "ab-rag", "--encoder", "none"], ["evidence_consistency", "--encoder minilm"]),
-        (["--retriever", "hybrid+rerank"], ["--reranker PATH", "studies.training reranker"]),
+        (["--retriever", "hybrid+rerank"], ["--reranker PATH", ".gguf"]),
         (["--retriever", "hybrid", "--encoder", "none"], ["needs an encoder"]),
         (["--reranker", "x"], ["--reranker is for", "--retriever bm25+rerank"]),
         (["--retriever", "dense", "--pool", "10"], ["--pool is for", "--retriever dense+rerank"]),
