@@ -187,14 +187,14 @@ from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.protocols import GenerationRequest
 model = EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=4096, replicas=1, threads=1))
 short = GenerationRequest(prompt="Hi", max_tokens=2)
-long = GenerationRequest(prompt="A list of numbers: 1 2 3", max_tokens=4000)
+long = GenerationRequest(prompt="A list of numbers: 1 2 3", max_tokens=400)
 model.generate(short)
 print(model.base_url, flush=True)
 """
 FORKING = """
 child = os.fork()
-if not child:
-    sys.exit(0 if model.generate(short).completions else 5)
+if not child:  # ends as those of multiprocessing do
+    os._exit(0 if model.generate(short).completions else 5)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
