@@ -36,6 +36,10 @@ class Option:
         The least whole number allowed; ``None``: any.
     repeats
         Whether a tuple is given one value at a time.
+    several
+        Whether one that repeats takes all values that follow.
+    bare
+        What it is where no value follows; ``None``: a value must.
     positional
         Whether it is a word of its own, without a name before it, ahead of the command's others.
     older
@@ -53,6 +57,8 @@ class Option:
     parse: Callable[[str], Any] | None = None
     at_least: int | None = None
     repeats: bool = False
+    several: bool = False
+    bare: Any = None
     positional: bool = False
     older: str | None = None
     goes_with: tuple[str, str] | None = None

@@ -76,7 +76,7 @@ def test_everything_public_needs_no_optional_package() -> None:
 
 
 def test_the_command_line_starts_without_optional_packages() -> None:
-    found = packages(loaded_after("from suffice.cli.main import build_parser; build_parser()"))
+    found = packages(loaded_after("from suffice.cli.main import build_app; build_app()"))
     assert found & (set(HEAVY) - {"pyarrow"}) == set()
 
 
