@@ -46,7 +46,6 @@ LONGEST = (
     "e2e/test_budgeted.py",
     "e2e/test_model_signals.py",
     "property/test_replay_equals_live.py",
-    "browser/test_study_pages.py",
     "statistical/test_micp_guarantee.py",
     "reference/test_search_reference.py",
     "unit/retrieval/dense/test_onnx_encoder.py",

@@ -19,7 +19,7 @@ from suffice.options import Option
 from suffice.protocols import ChatModel
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
-from suffice.trace.durable import replaced_together
+from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
 
 T = TypeVar("T")
@@ -83,8 +83,8 @@ class Request:
 class Study(Generic[R]):
     """A published experiment; ``run`` gives ``None`` when it was interrupted.
 
-    ``failure`` says why the work failed for all that was found; ``out`` is the help of ``--out``, ``page``
-    the result as one HTML document, ``wrote`` what is said after the files written in ``{folder}``.
+    ``failure`` says why the work failed for all that was found; ``out`` is the help of ``--out``,
+    ``wrote`` what is said after the file written in ``{folder}``.
     """
 
     name: str
@@ -94,7 +94,6 @@ class Study(Generic[R]):
     traces: Literal["", "several"] = ""
     asks_model: bool = False
     out: str | None = None
-    page: Callable[[R], str] | None = None
     wrote: str = ""
     failure: Callable[[R, Path | None], str | None] = lambda *_: None
 
@@ -146,14 +145,10 @@ class Study(Generic[R]):
         return 0 if failure is None else 1
 
     def write(self, result: R, folder: Path) -> str:
-        """Write the document and the page, both or none, and say so."""
+        """Write the document, and say so."""
         document = as_json(result.to_json())
         text = json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1)
-        files = {f"{self.name}.json": f"{text}\n"}
-        if self.page is not None:
-            files[f"{self.name}.html"] = self.page(result)
-        with replaced_together(folder, tuple(files)) as aside:
-            for name, content in files.items():
-                (aside / name).write_bytes(content.encode())
-        written = " and ".join(str(folder / name) for name in files)
-        return f"wrote {written}{self.wrote.format(folder=folder)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{self.name}.json"
+        replace_file(file, f"{text}\n".encode())
+        return f"wrote {file}{self.wrote.format(folder=folder)}"

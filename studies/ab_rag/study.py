@@ -11,7 +11,6 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.ab_rag.page import ab_rag_page
 from studies.ab_rag.prices import PriceList, read_price_list
 from studies.ab_rag.results import (
     METHOD,
@@ -383,6 +382,5 @@ STUDY = Study(
     ),
     run=_run,
     traces="several",
-    out="write ab_rag.json and ab_rag.html, the figures, into this folder",
-    page=ab_rag_page,
+    out="write ab_rag.json into this folder",
 )

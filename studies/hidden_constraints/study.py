@@ -15,7 +15,6 @@ from studies.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.hidden_constraints.judge import Agreement, LLMJudge, agreement
-from studies.hidden_constraints.page import hidden_constraints_page
 from studies.hidden_constraints.published import as_published
 from studies.hidden_constraints.results import GateVariant, HiddenConstraintsStudy, Recall, notes_of
 from studies.hidden_constraints.runs import (
@@ -439,10 +438,9 @@ STUDY = Study(
     ),
     run=_run,
     asks_model=True,
-    out="write hidden_constraints.json, hidden_constraints.html (a page with the figures), the benchmark "
+    out="write hidden_constraints.json, the benchmark "
     "(tasks.jsonl, documents.jsonl) and every plan (DIR/plans); without it nothing is kept and an "
     "interrupted experiment starts anew",
-    page=hidden_constraints_page,
     wrote="; the plans are in {folder}/plans",
     failure=_failure,
 )

@@ -342,23 +342,6 @@ def _bands() -> tuple[Column, ...]:
     return (_COVERAGE, _ROUNDS, _SIZE, _RATE, _OBJECTIVE)
 
 
-def every_cell(traces: MiCPTraces) -> Table:
-    """Every level, preset and way."""
-    return Table(
-        name="every cell",
-        title="Means with bands over divisions.",
-        columns=[
-            *(Column(name=name) for name in ("preset", "alpha", "way")),
-            *_bands(),
-        ],
-        rows=[
-            (cell.preset, f"{cell.alpha:g}", cell.way, *map(cell.band, _FIGURES))
-            for cell in traces.cells
-        ],
-        names=3,
-    )
-
-
 def _target(alpha: float) -> Cell:
     return Cell(1 - alpha, f"{100 * (1 - alpha):.6g}")
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Options, Request, Study
-from studies.micp.page import micp_page
 from studies.micp.results import (
     BASELINE,
     PARTS,
@@ -384,6 +383,5 @@ STUDY = Study(
     ),
     run=_run,
     traces="several",
-    out="also write micp.json and micp.html, a page with the figures",
-    page=micp_page,
+    out="also write micp.json",
 )

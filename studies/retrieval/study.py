@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Options, Request, Study
-from studies.retrieval.page import retrieval_page
 from studies.retrieval.results import DEPTHS, DataSetRecall, RetrievalStudy, RetrieverRecall
 from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
@@ -278,6 +277,5 @@ STUDY = Study(
     "passages, a gold passage is one that holds an answer.",
     options=(Options(settings=RetrievalOptions), Options(settings=RetrievalSettings)),
     run=_run,
-    out="write retrieval.json and retrieval.html, the figure, into this folder",
-    page=retrieval_page,
+    out="write retrieval.json into this folder",
 )

@@ -18,7 +18,6 @@ from studies.stop_rag.fits import (
     fit_variants,
     fitting_questions,
 )
-from studies.stop_rag.page import stop_rag_page
 from studies.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
@@ -471,8 +470,7 @@ STUDY = Study(
     ),
     run=_run,
     traces="several",
-    out="write stop_rag.json and stop_rag.html, a page with the figures, and keep every trained policy in "
+    out="write stop_rag.json and keep every trained policy in "
     "DIR/VARIANT-SEED (of several records DIR/DATASET-PIPELINE/VARIANT-SEED); run again, it goes on where "
     "it stopped",
-    page=stop_rag_page,
 )

@@ -1,4 +1,4 @@
-"""``python -m studies.ab_rag``: several records, one price list, answers that hold gold, the page."""
+"""``python -m studies.ab_rag``: several records, one price list, answers that hold gold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.ab_rag.page import ab_rag_page
 from studies.ab_rag.prices import read_price_list
 from studies.ab_rag.study import (
     STUDY,
@@ -21,7 +20,6 @@ from studies.ab_rag.study import (
 )
 from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
-from tests.html_reader import Page
 
 from suffice.costs.prices import parse_prices
 from suffice.errors import DataError, UsageError
@@ -145,15 +143,7 @@ def test_a_price_list_is_refused_by_name(
         read_price_list(str(tmp_path / "none.toml"))
 
 
-def test_the_page_has_the_figures_and_no_foreign_markup(tmp_path: Path) -> None:
-    study = ab_rag_study([spelled(f"Oslo {HOSTILE}"), study_traces()], settings())
-    page = Page.of(ab_rag_page(study))
-    assert [name for name, _ in page.tags].count("svg") == 3 + 2 * 2
-    assert "img" not in page.names
-    assert HOSTILE in page.text
-
-
-def test_the_command_prints_csv_and_writes_the_page(
+def test_the_command_prints_csv_and_writes_the_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = []
@@ -172,7 +162,6 @@ def test_the_command_prints_csv_and_writes_the_page(
     assert len(list(csv.DictReader(io.StringIO(examples)))) == 2
     document = json.loads((tmp_path / "out" / "ab_rag.json").read_text("utf-8"))
     assert [len(one["long_answers"]) for one in document["records"]] == [2, 2]
-    assert (tmp_path / "out" / "ab_rag.html").stat().st_size > 10_000
 
 
 def test_a_record_that_was_cut_is_refused() -> None:

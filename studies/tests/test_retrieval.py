@@ -10,7 +10,6 @@ import pytest
 from studies.retrieval.results import NO_TRIVIAQA
 from studies.retrieval.study import STUDY, read_set
 from studies.tests.triviaqa import written_triviaqa
-from tests.html_reader import Page
 
 from suffice.cli.main import main
 from suffice.errors import UsageError
@@ -44,13 +43,6 @@ def test_triviaqas_passages_are_searched(
     assert 0 < first["recall@5"] <= first["recall@50"] <= 1
     assert json.loads((tmp_path / "retrieval.json").read_text("utf-8")) == found
     assert NO_TRIVIAQA not in found["notes"]
-
-
-def test_a_page_without_triviaqa_says_how_to_get_its_row(tmp_path: Path) -> None:
-    assert asked("--set", "generated", "--out", str(tmp_path)) == 0
-    page = Page.of((tmp_path / "retrieval.html").read_text("utf-8"))
-    assert NO_TRIVIAQA in page.text
-    assert [name for name, _ in page.tags].count("svg") == 2
 
 
 def test_triviaqa_is_recorded_over_its_own_passages(
