@@ -22,10 +22,8 @@ class Option:
 
     Parameters
     ----------
-    help
-        What it means. The default is added unless the text says "default:" itself.
-    metavar
-        What stands for a value in the help.
+    help, metavar
+        What it means, and what stands for a value. The default is added unless "default:" is said.
     name
         The option's name where it is not the field's, without dashes.
     choices
@@ -34,10 +32,8 @@ class Option:
         Reads a value from its text, raising ``ValueError`` or a ``UsageError``; ``None``: by the type.
     at_least
         The least whole number allowed; ``None``: any.
-    repeats
-        Whether a tuple is given one value at a time.
-    several
-        Whether one that repeats takes all values that follow.
+    repeats, several
+        Whether a tuple is given one value at a time, or by all the values that follow.
     bare
         What it is where no value follows; ``None``: a value must.
     positional

@@ -26,6 +26,7 @@ from typing import (
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
 from suffice.options import Option, read_names
+from suffice.serve.settings import PriceSettings
 
 if TYPE_CHECKING:  # help is printed without what commands run on
     from suffice.costs.prices import Prices
@@ -99,7 +100,8 @@ class FieldOption:
             by_text = {str(choice): choice for choice in choices}
             if text not in by_text:
                 near = did_you_mean(text, by_text)
-                raise ValueError(f"must be {listed(by_text, 'or')}, found {text!r}{near}")
+                allowed = listed(map(repr, by_text), "or")
+                raise ValueError(f"must be {allowed}, found {text!r}{near}")
             return by_text[text]
         if self._kind is int:
             return whole(text, self.option.at_least)
@@ -328,53 +330,20 @@ _READ: dict[Any, Callable[[str], Any]] = {
 
 # --- prices ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
-    """What prices tokens."""
-
-    price_model: Annotated[
-        str | None,
-        Option(
-            metavar="M",
-            help="price tokens as this model, by the list of the package genai-prices; perhaps with its "
-            "provider, as in openai:gpt-5-mini",
-        ),
-    ] = None
-    prices: Annotated[
-        str | None,
-        Option(
-            metavar="RATES",
-            help="price tokens by hand, in USD per million, as in input=0.15,cached=0.075,output=0.60 "
-            "(cached: as input); also call=, retrieval=, rerank= in USD each",
-        ),
-    ] = None
-
-    def listed(self) -> Prices | None:
-        """The prices asked for."""
-        from suffice.costs.prices import parse_prices, prices_of
-
-        only_one({"--price-model": self.price_model, "--prices": self.prices})
-        if self.price_model is not None:
-            return prices_of(self.price_model)
-        return None if self.prices is None else parse_prices(self.prices)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charged(Priced):
+class Charged(PriceSettings):
     """What is charged, and what prices it."""
 
     charge: Annotated[
         Charging,
         Option(
-            help="what a policy pays: as-run, what it would cost where it runs (one that reads no answers "
-            "asks for one, at its stop); published, every round's answer up to the stop, as papers charge"
+            help="as-run: what a policy would cost where it runs; published: every answer up to the stop"
         ),
     ] = "as-run"
     energy: Annotated[
         str | None,
         Option(
             metavar="RATES",
-            help="joules a token, as in prompt=0.03,cached=0,completion=0.35 (the defaults); also "
-            "retrieval=, rerank= in joules each",
+            help="joules a token, as in prompt=0.03,cached=0,completion=0.35; also retrieval=, rerank=",
         ),
     ] = None
 
@@ -383,7 +352,17 @@ class Charged(Priced):
         from suffice.costs.energy import EnergyModel, parse_energy
 
         energy = EnergyModel() if self.energy is None else parse_energy(self.energy)
-        return CostModel(prices=self.listed(), energy=energy, charge=self.charge)
+        return CostModel(prices=listed_prices(self), energy=energy, charge=self.charge)
+
+
+def listed_prices(settings: PriceSettings) -> Prices | None:
+    """The prices that the options ask for."""
+    from suffice.costs.prices import parse_prices, prices_of
+
+    only_one({"--price-model": settings.price_model, "--prices": settings.prices})
+    if settings.price_model is not None:
+        return prices_of(settings.price_model)
+    return None if settings.prices is None else parse_prices(settings.prices)
 
 
 def only_one(options: Mapping[str, Any]) -> None:

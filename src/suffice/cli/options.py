@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from suffice.cli.fields import only_one, seconds, whole
+from suffice.cli.fields import only_one, whole
 from suffice.cli.output import say, waiting
 from suffice.errors import UsageError
 from suffice.options import Option, as_share
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
+from suffice.serve.settings import ModelSettings
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from concurrent.futures import Executor
@@ -63,9 +64,7 @@ SeveralTraces = Annotated[
     Option(positional=True, repeats=True, metavar="TRACES", help=f"{TRACES}; several are pooled"),
 ]
 Json = Annotated[bool, Option(help="one JSON document on stdout, nothing else there")]
-SkipInvalid = Annotated[
-    bool, Option(help="leave out what is invalid, count it, and go on with the rest")
-]
+SkipInvalid = Annotated[bool, Option(help="leave out what is invalid, count it, and go on")]
 Seed = Annotated[int, Option(at_least=0, help="of all that is drawn")]
 Share = Annotated[float | None, Option(parse=as_share, help="a share")]
 PolicyOut = Annotated[
@@ -73,8 +72,7 @@ PolicyOut = Annotated[
     Option(
         metavar="PATH",
         parse=out_path(".json", folder=True),
-        help="also write the rule found as a policy file, fitted: a .json file, or a directory that gets "
-        "policy.json",
+        help="also write the rule as a policy file: a .json file, or a directory",
     ),
 ]
 TracesOut = Annotated[
@@ -90,8 +88,7 @@ ShardOption = Annotated[
     Option(
         metavar="I/N",
         parse=_shard,
-        help="only the questions of shard I of N, by a hash of their ids, into files of their own in --out; "
-        "one process a shard, on any machine that sees the directory. --limit or --sample choose first",
+        help="only shard I of N of the questions, into files of its own, after --limit or --sample",
     ),
 ]
 MoreTraces = Annotated[
@@ -99,8 +96,7 @@ MoreTraces = Annotated[
     Option(
         metavar="TRACES2",
         repeats=True,
-        help="replay these traces too and average over the sets, each counting the same; questions that "
-        "stand in several sets are resampled together; may be given several times",
+        help="replay these traces too and average over the sets; may be given several times",
     ),
 ]
 RayOption = Annotated[
@@ -109,8 +105,7 @@ RayOption = Annotated[
         metavar="HOST:PORT",
         parse=_ray_address,
         bare="",
-        help="the workers are those of a Ray cluster, which see the same files (default: the cluster in "
-        "RAY_ADDRESS, one that runs on this machine, or a new one here)",
+        help="workers of a Ray cluster (default: that in RAY_ADDRESS, one here, or a new one)",
     ),
 ]
 
@@ -123,11 +118,7 @@ class Reading:
     skip_invalid: SkipInvalid = False
     abstention: Annotated[
         str | None,
-        Option(
-            metavar="FILE",
-            help="what abstains, one phrase a line ('...' at its end or beginning: anything), in place of "
-            "the usual phrases; a policy that is fitted takes it along",
-        ),
+        Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
     ] = None
 
     def open(self, path: str, **more: Any) -> TraceSet:
@@ -154,8 +145,7 @@ class Measuring(Reading):
         Option(
             metavar="N",
             at_least=1,
-            help="processes that measure shards of a large record side by side; the results are the same "
-            "for any number (default: one a core)",
+            help="processes that measure a large record (default: one a core)",
         ),
     ] = None
     ray: RayOption = None
@@ -185,10 +175,7 @@ class Sampling(Measuring):
     sample: Annotated[
         int | None,
         Option(
-            metavar="N",
-            at_least=1,
-            help="only N questions, drawn by --seed; the same whatever else is asked, and part of those of "
-            "a larger N",
+            metavar="N", at_least=1, help="only N questions, drawn by --seed; part of a larger N"
         ),
     ] = None
     seed: Seed = 42
@@ -263,46 +250,19 @@ def tell_policy(written: Path, policy: StopPolicy, traces: TraceSet) -> dict[str
 
 # --- models ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(ModelSettings):
     """Which language model, and how it is asked."""
 
-    GROUP = "Language model"
+    GROUP: ClassVar = "Language model"
 
-    llm: Annotated[
-        str | None,
-        Option(
-            metavar="URL[,URL...]",
-            help="base URL of an OpenAI-compatible server, or of several that serve the same model, "
-            "'embedded' (a small model in this process) or 'scripted' (a deterministic stand-in for tests)",
-        ),
-    ] = "embedded"
-    model: Annotated[
-        str | None,
-        Option(
-            metavar="M",
-            help="the server's model name; for 'embedded' a GGUF file (default: Gemma 3 270M)",
-        ),
-    ] = None
-    api: Annotated[Literal["chat", "completion"], Option(help="which endpoint of the server")] = (
-        "chat"
-    )
-    timeout: Annotated[float, Option(metavar="S", parse=seconds, help="seconds a call")] = 120.0
-    max_wait: Annotated[
-        float,
-        Option(
-            metavar="S",
-            parse=seconds,
-            help="seconds to wait in all before a call where the server asks for a pause (Retry-After); if "
-            "it asks for more, until when is told",
-        ),
-    ] = 120.0
-    concurrency: Annotated[
+    timeout: float = 120.0
+    max_wait: float = 120.0
+    concurrency: Annotated[  # type: ignore[assignment]
         int | Literal["auto"],
         Option(
             metavar="N|auto",
             parse=_calls_at_once,
-            help="calls to each server under way at once; auto: as many as make it finish more a second, "
-            "fewer when it refuses (429, 5xx) or is late",
+            help="calls to each server at once; auto: as many as help",
         ),
     ] = 8
     max_concurrency: Annotated[
@@ -314,7 +274,7 @@ class ModelOptions:
         Option(
             metavar="FILE",
             parse=out_path(),
-            help="keep replies in this SQLite file and never ask the same twice",
+            help="keep replies in this SQLite file and never ask twice",
         ),
     ] = None
 

@@ -126,10 +126,7 @@ class Form:
 
     format: Annotated[
         Literal["text", "json", "csv", "markdown", "latex"],
-        Option(
-            help="how results are printed; json: one document, nothing else on stdout; csv: unrounded "
-            "values, a blank line between tables; markdown: a heading above each table"
-        ),
+        Option(help="how results are printed; csv: unrounded values"),
     ] = "text"
     json: Annotated[bool, Option(help="the same as --format json")] = False
 

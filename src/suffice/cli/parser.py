@@ -208,7 +208,7 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
     match error:
         case UnknownCommandError(app=App() as asked, unused_tokens=[word, *_]):
             names = _names(asked)
-            known = ", ".join(names)
+            known = ", ".join(map(repr, names))
             said = f"there is no command {word!r}; known: {known}{did_you_mean(word, names)}"
         case UnknownOptionError():
             flag = (error.token.keyword or error.token.value).partition("=")[0]

@@ -1,26 +1,32 @@
-"""Options of commands that retrieve: which retriever, and the models it reads with."""
+"""Options of commands that retrieve and answer, and what they connect."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from suffice.cli.output import say, waiting
+from suffice.cli.fields import listed_prices
+from suffice.cli.output import ProgressLine, say, waiting
 from suffice.errors import UsageError, unknown_name, without_credentials
 from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
+from suffice.live.ask import AskSettings
+from suffice.live.budgets import Budgets
 from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
 from suffice.loops.registry import LOOPS
 from suffice.options import Option
-from suffice.protocols import Encoder
+from suffice.protocols import Encoder, Retriever
 from suffice.retrieval.corpus import read_corpus
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
     Retrieval,
     check_reranking,
+    corpus_retriever,
     first_stage,
     kinds_of,
 )
+from suffice.serve.settings import AnswerSettings, BudgetSettings, RankingSettings
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
 from suffice.trace.rounds.records import Passage
 
@@ -50,63 +56,25 @@ ClusterCosine = Annotated[
 EncoderModel = Annotated[str | None, Option(metavar="M", help="the embedding server's model name")]
 
 
-def _retriever(text: str) -> str:
-    if text in RETRIEVERS or is_own(text):
-        return text
-    raise UsageError(unknown_name("retriever", text, (*RETRIEVERS, *FORMS)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalOptions:
+class RetrievalOptions(RankingSettings):
     """Which retriever, and the models it reads with."""
 
-    GROUP = "Retrieval"
+    GROUP: ClassVar = "Retrieval"
 
     retriever: Annotated[
         str,
         Option(
             metavar="X",
-            parse=_retriever,
             help=f"what ranks passages: {', '.join(RETRIEVERS)}; hybrid fuses bm25 and dense, X+rerank "
             "reranks what X finds first. Or what finds passages of its own: "
             f"{', '.join(FORMS)}, these also with +rerank",
         ),
     ] = "bm25"
-    encoder: Annotated[
-        str | None,
-        Option(
-            metavar="E",
-            help="what makes vectors: minilm (the default where one is needed: MiniLM in 8 bit), the base "
-            "URL of a server with embeddings, a model of sentence-transformers by folder or name, or none",
-        ),
-    ] = None
-    encoder_model: EncoderModel = None
-    query_prefix: Annotated[
-        str | None,
-        Option(
-            metavar="TEXT",
-            help="what the encoder puts before a query, for models trained with one, as in 'query: ' "
-            "(default: what the model brings)",
-        ),
-    ] = None
-    reranker: Annotated[
-        str | None,
-        Option(
-            metavar="PATH",
-            help="a cross-encoder that sentence-transformers saved, or a reranker in a GGUF file",
-        ),
-    ] = None
-    pool: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="how many passages are given to the reranker, the most that a query finds (default: 40)",
-        ),
-    ] = None
 
     def finds_its_own(self, **others: object) -> bool:
         """Whether it searches a place of its own; ``others`` say what another retriever searches."""
+        self._check()
         if not is_own(self.retriever):
             return False
         for name, value in others.items():
@@ -124,7 +92,6 @@ class RetrievalOptions:
         is named is loaded in any case; ``None``: there is none.
         """
         name, wanted = self.retriever, self.encoder
-        self._check()
         vectors = "dense" in kinds_of(name)
         own = connect_own(first_stage(name)) if is_own(name) else None
         encoder = None
@@ -150,6 +117,8 @@ class RetrievalOptions:
     def _check(self) -> None:
         """Refuse, before anything is loaded, options that do not go together."""
         name, encoder = without_credentials(self.retriever), self.encoder
+        if self.retriever not in RETRIEVERS and not is_own(self.retriever):
+            raise UsageError(unknown_name("retriever", name, (*RETRIEVERS, *FORMS)))
         check_reranking(name, reranker=self.reranker is not None, pool=self.pool)
         served = encoder is not None and encoder.startswith(("http://", "https://"))
         if self.encoder_model is not None and not served:
@@ -168,3 +137,35 @@ def read_passages(path: str) -> tuple[Passage, ...]:
     for file in corpus.skipped:
         say(f"skipped {file.path}: {file.reason}")
     return corpus.passages
+
+
+def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) -> AskSettings:
+    """How questions are asked."""
+    return AskSettings(
+        pipeline=answers.pipeline,
+        rounds=budgets.rounds,
+        samples=answers.samples,
+        seed=answers.seed,
+        budgets=Budgets(
+            tokens=budgets.tokens,
+            seconds=budgets.seconds,
+            usd=budgets.usd,
+            prices=listed_prices(budgets),
+        ),
+        choose=answers.answer,
+        decline_below=answers.decline_below,
+        speculate=answers.speculate,
+        **more,
+    )
+
+
+def indexed(
+    retrieval: Retrieval, passages: tuple[Passage, ...], index: str | None, *, renew: bool = False
+) -> Retriever:
+    """What searches the passages, or its own place."""
+    with waiting("indexing"):
+        if retrieval.source is not None:
+            return retrieval.over(())
+        make = IndexMaker(encoder=retrieval.encoder, on_progress=ProgressLine("encoded").show)
+        folder = None if index is None else Path(index)
+        return corpus_retriever(passages, retrieval, make, folder, renew=renew)

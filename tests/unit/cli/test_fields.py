@@ -96,7 +96,7 @@ def test_every_kind_of_field() -> None:
     [
         (["--share", "nan"], "'nan'"),
         (["--limit", "-1"], "found -1"),
-        (["--how", "well"], "slow or fast"),
+        (["--how", "well"], "'slow' or 'fast'"),
         (["--pair", "3"], "must be A:B, found '3'"),
         (["--names", ""], "separated"),
         (["--shar", "1"], "'--share'"),

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
-from suffice.cli.fields import Given, Priced, seconds, shared_options
-from suffice.cli.options import Json, ModelOptions, Seed, out_path
-from suffice.cli.output import ProgressLine, print_json, print_lines, put, say, waiting
+from suffice.cli.fields import Given, shared_options
+from suffice.cli.options import Json, ModelOptions, out_path
+from suffice.cli.output import print_json, print_lines, put, say, waiting
 from suffice.cli.parser import command
-from suffice.cli.retrieval import SEARCHED, PipelineName, RetrievalOptions, read_passages
+from suffice.cli.retrieval import (
+    SEARCHED,
+    PipelineName,
+    RetrievalOptions,
+    ask_settings,
+    indexed,
+    read_passages,
+)
 from suffice.errors import UsageError
 from suffice.live.ahead import Wasted
 from suffice.live.answering import Answered, Spent
-from suffice.live.ask import AskSettings, LiveLoop
-from suffice.live.budgets import Budgets
+from suffice.live.ask import LiveLoop
 from suffice.live.chosen import choose_policy
 from suffice.live.requirements import check_confidence
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
-from suffice.options import Option, as_share
+from suffice.options import Option
 from suffice.results.formats import counted
 from suffice.results.markup import shorten
-from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.retrievers import corpus_retriever
+from suffice.serve.settings import AnswerSettings, BudgetSettings, Corpus
 from suffice.signals.abstained import read_phrases
 
 _STATED = ("rounds", "samples", "seed")
@@ -40,6 +44,30 @@ _RULES = "; ".join(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOptions(AnswerSettings):
+    """How the question is answered."""
+
+    GROUP: ClassVar = "Loop"
+
+    pipeline: PipelineName = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedOptions(RetrievalOptions):
+    """What is searched and how."""
+
+    corpus: Corpus = None
+    index: Annotated[
+        str | None,
+        Option(
+            metavar="DIR",
+            parse=out_path(folder=True),
+            help="keep the index of the corpus here and use it again",
+        ),
+    ] = None
+
+
 @command(
     *shared_options(LOOPS, group="Loop", without={"rounds", "samples", "closed_book", *_DECIDED})
 )
@@ -47,92 +75,19 @@ def ask(
     question: Annotated[str, Option(positional=True, metavar="QUESTION", help="the question")],
     *,
     given: Given,
-    corpus: Annotated[
-        str | None,
-        Option(
-            metavar="PATH",
-            help="a folder or file to read; none with a --retriever that finds its own",
-        ),
-    ] = None,
     policy: Annotated[
         str | None,
         Option(
-            metavar="P",
-            help="a policy file, fixed-K, ab-rag (published) or a rule's text (default: "
-            + _RULES
-            + ")",
+            metavar="P", help=f"a policy file, fixed-K, ab-rag or a rule's text (default: {_RULES})"
         ),
     ] = None,
     abstention: Annotated[
         str | None,
-        Option(
-            metavar="FILE",
-            help="what abstains for a rule, one phrase a line, in place of the usual phrases",
-        ),
+        Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
     ] = None,
-    decline_below: Annotated[
-        float | None,
-        Option(
-            metavar="C",
-            parse=as_share,
-            help="give no answer when the policy's confidence in it is below C or undefined, C in [0, 1]",
-        ),
-    ] = None,
-    speculate: Annotated[
-        bool,
-        Option(
-            help="begin the next round while one is answered and decided about: the same answer, sooner from "
-            "a server that has room for another call; what is begun and not wanted is paid, and told"
-        ),
-    ] = False,
-    seed: Seed = 42,
-    pipeline: PipelineName = None,
-    samples: Annotated[
-        int | None,
-        Option(
-            metavar="M",
-            at_least=1,
-            help="sampled answers a round, where the policy or the vote reads them (default: as many as "
-            "the policy was fitted on where it tells, else 3)",
-        ),
-    ] = None,
-    budget_rounds: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="at most N rounds (default: the policy file's, else 5; budgeted and react 3, iterative and "
-            "chain 10)",
-        ),
-    ] = None,
-    budget_tokens: Annotated[
-        int | None, Option(metavar="N", at_least=1, help="at most N tokens")
-    ] = None,
-    budget_seconds: Annotated[
-        float | None, Option(metavar="S", parse=seconds, help="at most S seconds")
-    ] = None,
-    budget_usd: Annotated[
-        float | None,
-        Option(metavar="U", help="at most U US dollars, by --price-model or --prices"),
-    ] = None,
-    priced: Priced,
-    answer: Annotated[
-        str,
-        Option(
-            metavar="latest|majority|most-confident|highest:NAME|lowest:NAME",
-            help="which of the rounds' answers is returned: the latest, the one given most often, that of "
-            "the policy's greatest confidence, or that of the highest or lowest value of a signal",
-        ),
-    ] = "latest",
-    retrieval: RetrievalOptions,
-    index: Annotated[
-        str | None,
-        Option(
-            metavar="DIR",
-            parse=out_path(folder=True),
-            help="keep the index of the corpus here (of hybrid ones the dense index) and use it again",
-        ),
-    ] = None,
+    answers: AskedOptions,
+    budgets: BudgetSettings,
+    retrieval: SearchedOptions,
     reindex: Annotated[
         bool, Option(help="build the index of --index anew, whatever is there")
     ] = False,
@@ -145,26 +100,15 @@ def ask(
     stopped and why, and how confident the policy is. What is not given is as the policy needs it.
     """
     phrases = None if abstention is None else read_phrases(abstention)
-    chosen = choose_policy(policy, pipeline=pipeline, abstention=phrases)
-    settings = AskSettings(
-        pipeline=pipeline,
-        rounds=budget_rounds,
-        samples=samples,
-        seed=seed,
-        budgets=Budgets(
-            tokens=budget_tokens, seconds=budget_seconds, usd=budget_usd, prices=priced.listed()
-        ),
-        choose=answer,
-        decline_below=decline_below,
-        speculate=speculate,
-    )
+    chosen = choose_policy(policy, pipeline=answers.pipeline, abstention=phrases)
+    settings = ask_settings(answers, budgets)
+    corpus, index = retrieval.corpus, retrieval.index
     if reindex and index is None:
         raise UsageError("--reindex is about the folder of --index; name one")
     own = given.chosen(LOOPS, settings.pipeline_for(chosen.policy), by="--pipeline")
-    check_confidence(chosen.policy, choose=answer, decline_below=decline_below)
+    check_confidence(chosen.policy, choose=answers.answer, decline_below=answers.decline_below)
     settings = replace(settings, loop={name: own[name] for name in own if name not in _STATED})
-    finds_its_own = retrieval.finds_its_own(corpus=corpus, index=index)
-    if corpus is None and not finds_its_own:
+    if not retrieval.finds_its_own(corpus=corpus, index=index) and corpus is None:
         raise UsageError(f"what is to be searched? Type {SEARCHED}")
     passages = () if corpus is None else read_passages(corpus)
     asked = model.connect()
@@ -173,20 +117,13 @@ def ask(
     connected, encoder = retrieval.connect(encode=live.encodes)
     with waiting(f"asking {model.llm} what it gives"):
         live = live.with_models(encoder, connected, say)
-    reached = live.reaching(connected)
-    with waiting("indexing"):
-        if reached.source is not None:
-            retriever = reached.over(())
-        else:
-            make = IndexMaker(encoder=reached.encoder, on_progress=ProgressLine("encoded").show)
-            folder = None if index is None else Path(index)
-            retriever = corpus_retriever(passages, reached, make, folder, renew=reindex)
+    retriever = indexed(live.reaching(connected), passages, index, renew=reindex)
     with waiting(f"answering with {model.llm}"):
         answered = live.answer(question, retriever)
     if json:
         print_json(answered.to_json())
     else:
-        _print(answered, decline_below)
+        _print(answered, answers.decline_below)
     return 0
 
 

@@ -34,7 +34,7 @@ def choose(
         Option(
             metavar="DIR",
             parse=out_path(folder=True),
-            help="gets policy.json, choice.json and index.html, and guess.json where nothing is proven",
+            help="gets policy.json, choice.json, index.html, perhaps guess.json",
         ),
     ] = "chosen",
     form: Form,

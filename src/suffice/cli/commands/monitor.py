@@ -40,29 +40,21 @@ class MonitorOptions:
     ] = None
     reference: Annotated[
         str | None,
-        Option(
-            metavar="TRACES",
-            help="a record that stands for the past of signals and stops, such as the one it was chosen on "
-            "(default: the first questions do)",
-        ),
+        Option(metavar="TRACES", help="a record that is the past (default: the first questions)"),
     ] = None
     first: Annotated[
         int,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="how many questions stand for the past where there is no --reference",
-        ),
+        Option(metavar="N", at_least=1, help="so many questions are the past without --reference"),
     ] = 200
     metric: Annotated[
-        str | None, Option(help="what answers are scored by (default: as certified, else f1)")
+        str | None, Option(help="what scores answers (default: as certified, else f1)")
     ] = None
     max_loss: Annotated[
         float | None,
         Option(
             metavar="LOSS",
             parse=as_share,
-            help="the loss of stopping, per question, above which there is an alarm (default: as certified)",
+            help="loss a question that raises an alarm (default: as certified)",
         ),
     ] = None
     max_rounds: Annotated[
@@ -70,7 +62,7 @@ class MonitorOptions:
         Option(
             metavar="N",
             at_least=1,
-            help="the full budget (default: as the policy file or the record says)",
+            help="the full budget (default: the policy file's or the record's)",
         ),
     ] = None
     follow: Annotated[bool, Option(help="go on with what comes, until interrupted")] = False
@@ -78,34 +70,25 @@ class MonitorOptions:
     alarms: Annotated[
         str | None,
         Option(
-            metavar="FILE",
-            help="add every alarm to this file, a line of JSON each; - for stdout",
+            metavar="FILE", help="add every alarm to this file, a line of JSON each; - for stdout"
         ),
     ] = None
     webhook: Annotated[
         str | None,
         Option(
-            metavar="URL",
-            help="POST every alarm as JSON there: https, or http to this machine; tried again a few times, "
-            "never redirected",
+            metavar="URL", help="POST every alarm as JSON there: https, or http to this machine"
         ),
     ] = None
     level: Annotated[
         float,
         Option(
-            metavar="P",
-            parse=as_share,
-            help="the probability of a false alarm of each kind, ever",
+            metavar="P", parse=as_share, help="the probability of a false alarm of each kind, ever"
         ),
     ] = 0.05
     seed: Seed = 42
     state: Annotated[
         str | None,
-        Option(
-            metavar="FILE",
-            help="go on from this file where it exists, and keep there where everything stands; of JSON "
-            "lines give new answers only",
-        ),
+        Option(metavar="FILE", help="go on from this file, and keep there where everything stands"),
     ] = None
     skip_invalid: SkipInvalid = False
     fail_on_alarm: Annotated[bool, Option(help="exit 1 when there is or was an alarm")] = False
@@ -123,8 +106,8 @@ def monitor(
             positional=True,
             repeats=True,
             metavar="TRACES",
-            help="with --policy: a folder of traces, a trace file, a store, or JSON lines (.jsonl, or - for "
-            "stdin); without: a policy file and JSON lines, one answer a line",
+            help="with --policy: a record, a folder, a store or JSON lines (- for stdin); "
+            "without: a policy file and JSON lines",
         ),
     ],
     options: MonitorOptions,

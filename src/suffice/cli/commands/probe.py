@@ -32,9 +32,7 @@ def probe(
     corpus: Annotated[
         str | None,
         Option(
-            metavar="PATH",
-            help="where passages were recorded by their ids alone: a folder or file of txt, md and jsonl "
-            "that gives their texts",
+            metavar="PATH", help="a folder or file with the texts of passages recorded by ids alone"
         ),
     ] = None,
     skip_invalid: SkipInvalid = False,

@@ -84,8 +84,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="ROLE=NAME,...",
-            help="which columns of your file hold what: question=..,answers=..,id=..,type=.. (default: those "
-            "with such names; all but the question may be missing)",
+            help="question=..,answers=..,id=..,type=.. of your file (default: those with such names)",
         ),
     ] = None
     out: TracesOut
@@ -97,7 +96,7 @@ class RecordOptions:
         Option(
             metavar="N",
             at_least=1,
-            help="only N questions, drawn by --seed; a larger N later adds to them",
+            help="only N questions, drawn by --seed; a larger N adds to them",
         ),
     ] = None
     shard: ShardOption = None
@@ -106,8 +105,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="own|pooled|PATH",
-            help="what is searched: each question's own paragraphs (the default where it brings some), all "
-            "paragraphs of the data set, or a folder or file of txt, md and jsonl of yours",
+            help="each question's own paragraphs (default), all, or a folder or file of txt, md and jsonl",
         ),
     ] = None
     splits: Annotated[str, Option(metavar="NAME=SHARE,...", help="how questions are split")] = (
@@ -121,8 +119,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="POLICY",
-            help="drop passages by the filter of this micp policy file before the answerer sees them; the "
-            "questions it was calibrated on are left out",
+            help="drop passages by the filter of this micp policy; its own questions are left out",
         ),
     ] = None
     retrieval: RetrievalOptions

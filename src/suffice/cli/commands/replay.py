@@ -34,7 +34,7 @@ def replay(
         str | None,
         Option(
             metavar="TRACES2",
-            help="also write the traces with the values q_stop and q_cont of the stop-rag policy replayed",
+            help="also write the traces with q_stop and q_cont of the stop-rag policy",
         ),
     ] = None,
     out: PolicyOut = None,

@@ -42,8 +42,7 @@ def report(
             metavar="TRACES2",
             repeats=True,
             several=True,
-            help="show these records beside the first: scores at equal cost of each and over all, each "
-            "counting the same, and margins and ratings of right answers and of wrong ones",
+            help="show these records beside the first, each counting the same",
         ),
     ] = (),
     parts: Annotated[
@@ -61,18 +60,16 @@ def report(
     ] = None,
     form: Annotated[str, Option(choices=tuple(FORMS), help="of the rules searched")] = "or",
     report_naive: Annotated[
-        bool, Option(help="also show the intervals that ignore how many rules were looked at")
+        bool, Option(help="also show intervals that ignore the search")
     ] = False,
     confidence: Annotated[
         str | None,
         Option(
-            metavar="SIGNAL",
-            help="the signal at the stop that is a policy's confidence (default: the policy's own)",
+            metavar="SIGNAL", help="the signal that is a policy's confidence (default: its own)"
         ),
     ] = None,
     out: Annotated[
-        str,
-        Option(metavar="FILE.html", parse=out_path(".html", ".htm"), help="where to write it"),
+        str, Option(metavar="FILE.html", parse=out_path(".html", ".htm"), help="where to write it")
     ],
     json: Json = False,
 ) -> int:

@@ -25,8 +25,7 @@ def search(
         float | None, Option(metavar="C", help="the cap of --max-cost, on model calls")
     ] = None,
     report_naive: Annotated[
-        bool,
-        Option(help="also show the intervals that ignore how many rules were looked at"),
+        bool, Option(help="also show intervals that ignore the search")
     ] = False,
     top: Annotated[int, Option(metavar="N", at_least=1, help="rules to print")] = 15,
     out: PolicyOut = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice._optional import require
-from suffice.cli.fields import Given, Priced, field_options
+from suffice.cli.fields import Given, field_options
 from suffice.cli.options import Json, ModelOptions
 from suffice.cli.output import print_json, put, say, waiting
 from suffice.cli.parser import command
@@ -33,32 +33,24 @@ def serve(
     *,
     given: Given,
     config: Annotated[
-        str | None,
-        Option(
-            metavar="FILE", help="a TOML file with these settings and more; see docs/serving.md"
-        ),
+        str | None, Option(metavar="FILE", help="a TOML file with these settings and more")
     ] = None,
     policy: Annotated[
         tuple[str, ...],
         Option(
             metavar="[NAME=]P",
             repeats=True,
-            help="what decides, by the name a client asks for, the default first: a policy file, fixed-K, "
-            "ab-rag (published) or a rule's text (default: the default rule of the pipeline, as 'default'); "
-            "may be repeated",
+            help="what decides, the default first: a policy file, fixed-K, ab-rag or a rule's text; may be "
+            "repeated (default: the rule of the pipeline)",
         ),
     ] = (),
     check: Annotated[
-        bool,
-        Option(
-            help="load everything, ask the model what it gives, say what would be served, and end"
-        ),
+        bool, Option(help="load everything, say what would be served, and end")
     ] = False,
     new_token: Annotated[
         str | None,
         Option(
-            metavar="NAME",
-            help="make a bearer token of that name, keep its hash in the file of --tokens, print it, and end",
+            metavar="NAME", help="make a bearer token, keep its hash in --tokens, print it, and end"
         ),
     ] = None,
     json: Json = False,
@@ -160,12 +152,15 @@ def open_service(settings: ServeSettings) -> Service:
 
 def _ground(settings: ServeSettings) -> Ground:
     """What is answered from."""
-    from suffice.cli.retrieval import SEARCHED, RetrievalOptions, read_passages
-    from suffice.live.ask import AskSettings, LiveLoop
-    from suffice.live.budgets import Budgets
+    from suffice.cli.retrieval import (
+        SEARCHED,
+        RetrievalOptions,
+        ask_settings,
+        indexed,
+        read_passages,
+    )
+    from suffice.live.ask import LiveLoop
     from suffice.live.chosen import choose_policy
-    from suffice.retrieval.indexes import IndexMaker
-    from suffice.retrieval.retrievers import corpus_retriever
     from suffice.serve.service import DEFAULT_POLICY, Ground
 
     options = asdict(settings.retrieval)
@@ -176,24 +171,7 @@ def _ground(settings: ServeSettings) -> Ground:
             f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides "
             "about loops of others"
         )
-    budgets, answers = settings.budgets, settings.answers
-    priced = Priced(price_model=budgets.price_model, prices=budgets.prices)
-    asking = AskSettings(
-        pipeline=answers.pipeline,
-        rounds=budgets.rounds,
-        samples=answers.samples,
-        seed=answers.seed,
-        loop=answers.loop,
-        budgets=Budgets(
-            tokens=budgets.tokens,
-            seconds=budgets.seconds,
-            usd=budgets.usd,
-            prices=priced.listed(),
-        ),
-        choose=answers.answer,
-        decline_below=answers.decline_below,
-        speculate=answers.speculate,
-    )
+    asking = ask_settings(settings.answers, settings.budgets, loop=settings.answers.loop)
     sources: Mapping[str, str | None] = settings.policies or {DEFAULT_POLICY: None}
     chosen = [choose_policy(source, pipeline=asking.pipeline) for source in sources.values()]
     passages = () if corpus is None else read_passages(corpus)
@@ -203,13 +181,7 @@ def _ground(settings: ServeSettings) -> Ground:
     retrieval, encoder = searched.connect(encode=any(live.encodes for live in loops))
     for live in loops:
         retrieval = live.reaching(retrieval)
-    with waiting("indexing"):
-        if retrieval.source is not None:
-            retriever = retrieval.over(())
-        else:
-            folder = None if index is None else Path(index)
-            make = IndexMaker(encoder=retrieval.encoder)
-            retriever = corpus_retriever(passages, retrieval, make, folder)
+    retriever = indexed(retrieval, passages, index)
     return Ground(
         model=model, retriever=retriever, settings=asking, retrieval=retrieval, encoder=encoder
     )

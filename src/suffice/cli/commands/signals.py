@@ -53,16 +53,13 @@ class SignalOptions:
     reranker: Annotated[
         str | None,
         Option(
-            metavar="PATH",
-            help="a cross-encoder, as sentence-transformers saved it or a .gguf file: scores the passages "
-            "without a score",
+            metavar="PATH", help="a cross-encoder's folder or a .gguf file, which scores passages"
         ),
     ] = None
     encoder: Annotated[
         str | None,
         Option(
-            metavar="NAME|PATH|URL",
-            help="minilm, a sentence-transformers model, or the base URL of a server that gives embeddings",
+            metavar="NAME|PATH|URL", help="minilm, a sentence-transformers model, or a server's URL"
         ),
     ] = None
     encoder_model: EncoderModel = None
@@ -72,7 +69,7 @@ class SignalOptions:
     ] = False
     nli: Annotated[
         str | None,
-        Option(metavar="PATH", help="a three-label cross-encoder that sentence-transformers saved"),
+        Option(metavar="PATH", help="a three-label cross-encoder of sentence-transformers"),
     ] = None
     judge: JudgeOptions
 
@@ -135,10 +132,7 @@ def signals(
             help="a .parquet file, or a directory that gets one",
         ),
     ] = None,
-    list_all: Annotated[
-        bool,
-        Option(name="list", help="list all signals, with what each needs and charges, and end"),
-    ] = False,
+    list_all: Annotated[bool, Option(name="list", help="list all signals, and end")] = False,
     reading: Reading,
     options: SignalOptions,
     form: Form,

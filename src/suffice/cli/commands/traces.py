@@ -100,8 +100,7 @@ def validate(traces: Traces, *, skip_invalid: SkipInvalid = False, json: Json = 
 @command()
 def prune(
     traces: Annotated[
-        str,
-        Option(positional=True, metavar="STORE", help="FILE.db, or a folder with record.db"),
+        str, Option(positional=True, metavar="STORE", help="FILE.db, or a folder with record.db")
     ],
     *,
     keep_days: Annotated[
@@ -220,9 +219,9 @@ def label(
         str | None,
         Option(
             metavar="MAP",
-            help="which columns hold what: question_id=.., gold_answers=.., score=.., round=.., "
-            "question_type=.., group=..; question=.. in place of question_id: a label is of every question "
-            "of that text; default: columns of these names",
+            help="question_id=..,gold_answers=..,score=..,round=..,question_type=..,group=..; or question=.. "
+            "in "
+            "place of question_id (default: columns of these names)",
         ),
     ] = None,
     replace: Replace = False,
@@ -266,13 +265,11 @@ def redact(
     texts: Annotated[
         Literal["hashes", "no-texts"],
         Option(
-            help="hashes: equal texts have equal names all over, under a key that is thrown away; no-texts: "
-            "within a question only, and no gold answers"
+            help="hashes: equal texts have equal names; no-texts: within a question only, no gold answers"
         ),
     ] = "hashes",
     score: Annotated[
-        RedactedScore,
-        Option(help="what answers score against the gold answers, kept in the column score"),
+        RedactedScore, Option(help="what answers score, kept in the column score")
     ] = "f1",
     out: NewTraces,
     reading: Reading,
@@ -314,19 +311,15 @@ def take(
         str | None,
         Option(
             metavar="MAP",
-            help="for columns: which hold what: question_id=..,round=..,question=..,answer=.., "
-            "gold_answers=.. (these also by name), any other column of the schema, passage_ids=.., "
-            "passage_texts=.. (lists; also passage_titles, passage_scores), latency_ms=.., signals.NAME=..; "
-            "a field within a column is usage.in, or hits[].doc of each in a list; default: every column "
-            "that bears a name of the schema. No round: rows are numbered in the file's order; no "
-            "question_id: a question is known by its text",
+            help="question_id=..,round=..,question=..,answer=..,gold_answers=.., any other column of the "
+            "schema, passage_ids=..,passage_texts=..,latency_ms=..,signals.NAME=..; a field within a column "
+            "is usage.in, or hits[].doc of each in a list (default: columns of these names)",
         ),
     ] = None,
     rounds_from: Annotated[
         Literal[0, 1] | None,
         Option(
-            help="the number of a question's first round in the table; 1: round 0 is the closed-book answer "
-            "(default: 1, but asked where most questions have a round 0 or one retrieved something)"
+            help="the number of a question's first round; 1: round 0 is closed-book (default: 1)"
         ),
     ] = None,
     duplicates: Annotated[
@@ -360,8 +353,7 @@ def export(
         str,
         Option(
             choices=tuple(EXPORT_FORMATS),
-            help="parquet: a store as a folder; jsonl: an object a line; csv: a table; otlp: spans of "
-            "OpenTelemetry",
+            help="parquet: a store as a folder; text of any record else",
         ),
     ] = EXPORT_FORMATS[0],
     out: Annotated[

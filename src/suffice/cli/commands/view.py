@@ -57,8 +57,7 @@ def view(
         Option(
             metavar="OUT",
             parse=out_path(folder=True),
-            help="write the viewer with the record's data as static files into this folder, for any web "
-            "server, and listen to nothing",
+            help="write the viewer with the record's data as static files into this folder",
         ),
     ] = None,
 ) -> int:
