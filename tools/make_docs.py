@@ -38,8 +38,10 @@ def cli_page() -> str:
     parts = [NOTE, f"# Commands\n\n```text\n{_help()}\n```\n"]
     for name in COMMANDS:
         inner = [word for word in build_app(name)[name] if not word.startswith("-")]
-        for words in ([name], *([name, word] for word in inner)):
-            parts.append(f"## suffice {' '.join(words)}\n\n```text\n{_help(*words)}\n```\n")
+        parts += [
+            f"## suffice {' '.join(words)}\n\n```text\n{_help(*words)}\n```\n"
+            for words in ([name], *([name, word] for word in inner))
+        ]
     return "\n".join(parts)
 
 

@@ -80,6 +80,11 @@ def test_the_command_line_starts_without_optional_packages() -> None:
     assert found & (set(HEAVY) - {"pyarrow"}) == set()
 
 
+def test_the_version_is_told_without_the_parser() -> None:
+    found = packages(loaded_after("from suffice.cli.main import main; main(['--version'])"))
+    assert found & {"cyclopts", "rich"} == set()
+
+
 def test_a_command_does_not_load_pandas_where_it_is_installed() -> None:
     pytest.importorskip("pandas")
     example = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"

@@ -79,7 +79,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "costs": frozenset({"numpy", "pyarrow"}),
     "measures": frozenset({"numpy", "pyarrow"}),
     "results": frozenset(),
-    "cli": frozenset(),
+    "cli": frozenset({"cyclopts", "rich"}),
     "datasets": frozenset(),
     "llm": frozenset(),
     "report": frozenset(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from suffice.cli.options import Json, Reading, Seed, SkipInvalid, Traces, out_path
@@ -29,10 +30,46 @@ from suffice.trace.rounds.reader import inspect_traces
 
 _MOST_SHOWN = 20
 _NEW = "a .parquet file or a directory; nothing may stand there yet"
-NewTraces = Annotated[
-    str, Option(metavar="NEW", parse=out_path(".parquet", folder=True), help=_NEW)
-]
 Replace = Annotated[bool, Option(help="what is given takes the place of what the record says")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Reading):
+    """How a record is read, and what was written told."""
+
+    json: Json = False
+
+    def write(self, doing: str, write: Callable[..., Written], *words: Any, **options: Any) -> int:
+        """Write a record and say what was written; notes go to stderr."""
+        with waiting(doing):
+            written = write(*words, skip_invalid=self.skip_invalid, **options)
+        for note in written.notes:
+            say(note)
+        if self.json:
+            document = asdict(written)
+            print_json(
+                {name: value for name, value in document.items() if name != "stays" or value}
+            )
+            return 0
+        put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
+        if written.splits:
+            told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
+            put(f"  splits: {told}")
+        if written.failures:
+            put(f"  {written.failures:,} questions failed when recorded")
+        if written.stays:
+            put("stays as it is:")
+        for name, said in written.stays.items():
+            put(f"  {name}: {said}")
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToNew(Told):
+    """The same of a record that is written anew."""
+
+    out: Annotated[str, Option(metavar="NEW", parse=out_path(".parquet", folder=True), help=_NEW)]
+
 
 traces = make_app(
     "traces",
@@ -141,23 +178,21 @@ def split(
     ] = "tune=0.4,eval=0.6",
     seed: Seed = 42,
     replace: Replace = False,
-    out: NewTraces,
-    reading: Reading,
-    json: Json = False,
+    to: ToNew,
 ) -> int:
     """Write a record again with a split for every question, drawn by a seed.
 
     Questions of each data set and type take their shares to within about one question. The record itself
     is left as it is.
     """
-    return _write(
+    return to.write(
         f"splitting {traces}",
         split_traces,
-        (traces, out, parse_splits(splits)),
-        json=json,
+        traces,
+        to.out,
+        parse_splits(splits),
         seed=seed,
         replace_splits=replace,
-        skip_invalid=reading.skip_invalid,
     )
 
 
@@ -169,9 +204,7 @@ def merge(
         Option(positional=True, repeats=True, metavar="TRACES", help="two records or more"),
     ],
     *,
-    out: NewTraces,
-    reading: Reading,
-    json: Json = False,
+    to: ToNew,
 ) -> int:
     """Write the questions of several records as one.
 
@@ -179,7 +212,7 @@ def merge(
     these names (dataset, model, pipeline) say which a question is of.
     """
     doing = f"joining {len(traces)} records"
-    return _write(doing, merge_traces, (traces, out), json=json, skip_invalid=reading.skip_invalid)
+    return to.write(doing, merge_traces, traces, to.out)
 
 
 @traces.command(name="filter")
@@ -188,18 +221,14 @@ def narrow(
     traces: Traces,
     *,
     keep: TraceFilter,
-    out: NewTraces,
-    reading: Reading,
-    json: Json = False,
+    to: ToNew,
 ) -> int:
     """Write the part of a record that all conditions leave; every column stays.
 
     Data set, model and loop are read from a column of that name, else from what the recorder noted in the
     file.
     """
-    words = (traces, out, keep)
-    doing = f"filtering {traces}"
-    return _write(doing, filter_traces, words, json=json, skip_invalid=reading.skip_invalid)
+    return to.write(f"filtering {traces}", filter_traces, traces, to.out, keep)
 
 
 @traces.command
@@ -236,8 +265,7 @@ def label(
             help=f"{_NEW}; left out: the store itself",
         ),
     ] = None,
-    reading: Reading,
-    json: Json = False,
+    to: Told,
 ) -> int:
     """Add gold answers, scores, types or groups that became known later.
 
@@ -245,15 +273,15 @@ def label(
     the labels; any other record is left as it is, and written again with them. Labels that differ from each
     other, or from what the record says, are refused.
     """
-    return _write(
+    return to.write(
         f"labelling {traces}",
         label_traces,
-        (traces, labels, out),
-        json=json,
+        traces,
+        labels,
+        out,
         columns=None if columns is None else parse_label_roles(columns),
         replace=replace,
         skip_unknown=skip_unknown,
-        skip_invalid=reading.skip_invalid,
     )
 
 
@@ -271,9 +299,7 @@ def redact(
     score: Annotated[
         RedactedScore, Option(help="what answers score, kept in the column score")
     ] = "f1",
-    out: NewTraces,
-    reading: Reading,
-    json: Json = False,
+    to: ToNew,
 ) -> int:
     """Write a record without its texts, to be shown to others.
 
@@ -281,14 +307,13 @@ def redact(
     on it as on the record itself, by its scores. Question ids stay as they are. What reads texts or tokens
     themselves needs the record.
     """
-    return _write(
+    return to.write(
         f"redacting {traces}",
         redact_traces,
-        (traces, out),
-        json=json,
+        traces,
+        to.out,
         texts=texts,
         score=score,
-        skip_invalid=reading.skip_invalid,
     )
 
 
@@ -326,21 +351,18 @@ def take(
         Literal["refuse", "first", "last"],
         Option(help="which of several rows of one round in the table stands"),
     ] = "refuse",
-    skip_invalid: SkipInvalid = False,
-    out: NewTraces,
-    json: Json = False,
+    to: ToNew,
 ) -> int:
     """Read recordings made elsewhere, and say what they lack and what to do."""
-    return _write(
+    return to.write(
         f"reading {', '.join(files)}",
         import_traces,
-        (files, out),
-        json=json,
+        files,
+        to.out,
         format=format,
         columns=None if columns is None else parse_roles(columns),
         rounds_from=rounds_from,
         duplicates=duplicates,
-        skip_invalid=skip_invalid,
     )
 
 
@@ -364,8 +386,7 @@ def export(
             help="the folder; of text the file, where nothing may stand yet",
         ),
     ],
-    reading: Reading,
-    json: Json = False,
+    to: Told,
 ) -> int:
     """Write a store as Parquet, or any record as JSON lines, CSV or spans.
 
@@ -374,34 +395,10 @@ def export(
     passages, tokens and signals are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's
     GenAI names, a document of OTLP JSON a question, which traces import --format otlp reads back.
     """
-    return _write(
+    return to.write(
         f"reading {traces}",
         export_traces,
-        (traces, out),
-        json=json,
+        traces,
+        out,
         format=format,
-        skip_invalid=reading.skip_invalid,
     )
-
-
-def _write(doing: str, write: Any, words: tuple[Any, ...], *, json: bool, **options: Any) -> int:
-    """Write a record and say what was written; notes go to stderr."""
-    with waiting(doing):
-        written: Written = write(*words, **options)
-    for note in written.notes:
-        say(note)
-    if json:
-        document = asdict(written)
-        print_json({name: value for name, value in document.items() if name != "stays" or value})
-        return 0
-    put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
-    if written.splits:
-        told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
-        put(f"  splits: {told}")
-    if written.failures:
-        put(f"  {written.failures:,} questions failed when recorded")
-    if written.stays:
-        put("stays as it is:")
-    for name, said in written.stays.items():
-        put(f"  {name}: {said}")
-    return 0
