@@ -14,8 +14,6 @@ from cyclopts.exceptions import (
     UnknownOptionError,
     UnusedCliTokensError,
 )
-from cyclopts.help import DefaultFormatter, PanelSpec
-from rich.box import Box
 
 from suffice.cli.fields import (
     FieldOption,
@@ -29,7 +27,14 @@ from suffice.errors import UsageError, did_you_mean
 Command = Callable[..., int]
 _OLDER = "older_name_of_"
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
-_UNFRAMED = DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))
+
+
+def _unframed(*panel: Any) -> None:
+    """A part of the help without a frame, to be copied."""
+    from cyclopts.help import DefaultFormatter, PanelSpec
+    from rich.box import Box
+
+    DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(*panel)
 
 
 def make_app(name: str, description: str) -> App:
@@ -38,7 +43,7 @@ def make_app(name: str, description: str) -> App:
         name=name,
         help=description,
         help_format="plaintext",
-        help_formatter=_UNFRAMED,
+        help_formatter=_unframed,
         version_flags=(),
         result_action="return_value",
         group_arguments=_ARGUMENTS,
