@@ -29,12 +29,18 @@ _OLDER = "older_name_of_"
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
 
 
-def _unframed(*panel: Any) -> None:
-    """A part of the help without a frame, to be copied."""
-    from cyclopts.help import DefaultFormatter, PanelSpec
-    from rich.box import Box
+class _Unframed:
+    """Help without frames, to be copied."""
 
-    DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(*panel)
+    def __call__(self, *panel: Any) -> None:
+        from cyclopts.help import DefaultFormatter, PanelSpec
+        from rich.box import Box
+
+        DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(*panel)
+
+    def render_usage(self, console: Any, _: Any, usage: Any) -> None:
+        """The first line."""
+        console.print("Usage:", usage)
 
 
 def make_app(name: str, description: str) -> App:
@@ -43,7 +49,7 @@ def make_app(name: str, description: str) -> App:
         name=name,
         help=description,
         help_format="plaintext",
-        help_formatter=_unframed,
+        help_formatter=_Unframed(),
         version_flags=(),
         result_action="return_value",
         group_arguments=_ARGUMENTS,
