@@ -284,14 +284,13 @@ def google_adk(watch: suffice.Watch) -> Pair:
     """An ``LlmAgent`` with the plugin."""
     import asyncio
 
+    from examples.agents.google_adk_agent import SufficePlugin
     from google.adk.agents import LlmAgent
     from google.adk.apps import App
     from google.adk.models.base_llm import BaseLlm
     from google.adk.models.llm_response import LlmResponse
     from google.adk.runners import InMemoryRunner
     from google.genai import types
-
-    from suffice.integrations.google_adk import suffice_plugin
 
     class Scripted(BaseLlm):  # type: ignore[misc]
         async def generate_content_async(self, llm_request: Any, **_: Any) -> Any:
@@ -324,14 +323,13 @@ def google_adk(watch: suffice.Watch) -> Pair:
 
         return lambda: asyncio.run(ask())
 
-    return Pair(alone=run([]), watched=run([suffice_plugin(watch)]))
+    return Pair(alone=run([]), watched=run([SufficePlugin(watch)]))
 
 
 def smolagents(watch: suffice.Watch) -> Pair:
     """A ``ToolCallingAgent``."""
+    from examples.agents.smolagents_agent import watched
     from smolagents import ChatMessage, MessageRole, Model, ToolCallingAgent, tool
-
-    from suffice.integrations.smolagents import watched
 
     class Scripted(Model):  # type: ignore[misc]
         def generate(self, messages: Any, **_: Any) -> Any:

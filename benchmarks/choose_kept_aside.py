@@ -35,9 +35,9 @@ from suffice.measures.measures import Measures
 from suffice.numbers.tests.tails import student_t_upper
 from suffice.policies.registry import nameable_methods
 from suffice.replay.choose import candidates, procedure
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST, Candidate, Candidates
 from suffice.replay.choose.choice import Choice
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import Along, prove
 from suffice.replay.run.replay import ReplaySettings, replay

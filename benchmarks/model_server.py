@@ -1,9 +1,8 @@
 """The embedded model under a recording: prompt tokens evaluated, and throughput against bare sending.
 
-Four ways get the same requests of the same questions, and take turns at every few of them: the recording; its
-requests sent to an embedded model whose replies nobody reads; and to llama.cpp's own servers, one with all
-processors and one a processor, each slot given a question at a time. All keep what they evaluated. Takes some
-four minutes; wall times want idle cores.
+Two ways get the same requests of the same questions, and take turns at every few of them: the recording, and
+its requests sent to an embedded model whose replies nobody reads. Both keep what they evaluated. Wall times
+want idle cores.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Literal
 
-from benchmarks.embedded_sampling import ask_server, server
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel
-from suffice.llm.llama_api import processors
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.protocols import ChatModel, Generation, GenerationRequest
@@ -131,19 +128,13 @@ class Spent:
 RECORDING, BARE = "recording", "bare sending"
 
 
-def drivers(model: EmbeddedModel, samples: int) -> dict[str, Driver]:
+def drivers(model: EmbeddedModel) -> dict[str, Driver]:
     """The ways without a record, by name."""
-    cores = processors()
-    seats = max(samples, 1) + 1
-    one = server(slots=cores * seats, threads=cores)
-    several = [server(slots=seats, threads=1) for _ in range(cores)]
     return {
         BARE: Driver(
             lambda model, request: model.generate(request).completion_tokens or 0,
             [model] * model.concurrency,
-        ),
-        f"llama.cpp, one server of {cores} threads": Driver(ask_server, [one] * cores),
-        f"llama.cpp, {cores} servers of one": Driver(ask_server, several),
+        )
     }
 
 
@@ -154,7 +145,7 @@ def in_turn(samples: int) -> tuple[dict[str, Spent], float]:
     asked = requests_of(examples, samples)
     evaluated: list[TraceSet] = []
     with EmbeddedModel.load() as recorder, EmbeddedModel.load() as bare:
-        there = drivers(bare, samples)
+        there = drivers(bare)
         names = [RECORDING, *there]
         spent = {name: Spent() for name in names}
         recorder.generate(_HELLO)
@@ -204,8 +195,7 @@ def compared(samples: int) -> Iterator[tuple[str, float]]:
             yield f"{what}, lowest of its turns", min(ratios)
             yield f"{what}, highest", max(ratios)
         yield f"{what}, by CPU time", sum(way.cpu) / sum(ours.cpu)
-        if not samples:  # llama.cpp's server counts the first of several texts only
-            yield f"{where}: tokens drawn, recording over {name}", ours.tokens / way.tokens
+        yield f"{where}: tokens drawn, recording over {name}", ours.tokens / way.tokens
     rounds = ROUNDS * AT_ONCE * TURNS[samples]
     yield f"{where}: seconds a round (this machine)", sum(ours.wall) / rounds
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import bm25s
-import faiss
 import numpy as np
 from rank_bm25 import BM25Okapi
 
@@ -18,7 +16,6 @@ from benchmarks.timing import best_seconds
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
-from suffice.retrieval.dense.vector_index import DenseSettings
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
@@ -27,7 +24,6 @@ from suffice.trace.rounds.tokens import passage_tokens, tokenize
 SMALL, LARGE = 5_000, 1_000_000
 WORDS, VOCABULARY, QUERIES, DIMENSION, K = 30, 50_000, 50, 384, 20
 CLUSTERS = 2_000
-LISTS = 512
 
 
 def memory() -> float:
@@ -136,46 +132,26 @@ def dense(count: int) -> dict[str, float]:
     passages = [Passage(id=str(number), text="t") for number in range(count)]
     encoder = HashingEncoder(dimension=DIMENSION)
     before = memory()
-    flat = DenseIndex.from_vectors(passages, vectors, encoder, DenseSettings(index="flat"))
+    index = DenseIndex.from_vectors(passages, vectors, encoder)
     held = memory() - before
-    bare = faiss.IndexFlatIP(DIMENSION)
-    bare.add(vectors)
     exact = [set(with_numpy(vectors, query).tolist()) for query in queries]
 
-    def recall(index: DenseIndex) -> float:
-        hits = [
-            len(set(index.search(query, K)[1].tolist()) & wanted)
-            for query, wanted in zip(queries, exact, strict=True)
-        ]
-        return sum(hits) / (K * len(queries))
-
+    hits = [
+        len(set(index.search(query, K)[1].tolist()) & wanted)
+        for query, wanted in zip(queries, exact, strict=True)
+    ]
     timed = queries if count <= SMALL else queries[:10]
     times = rounds(count)
-    ours = each(lambda query: flat.search(query, K), timed, repeats=times)
-    figures = {
-        f"dense, {count} passages: FAISS alone over ours, a query": each(
-            lambda query: bare.search(query[None, :], K), timed, repeats=times
-        )
-        / ours,
-        f"dense, {count} passages: flat numpy over ours, a query": each(
+    ours = each(lambda query: index.search(query, K), timed, repeats=times)
+    return {
+        f"dense, {count} passages: a matrix product over ours, a query": each(
             lambda query: with_numpy(vectors, query), timed, repeats=times
         )
         / ours,
+        f"dense, {count} passages: seconds a query": ours,
         f"dense, {count} passages: bytes a passage beside its text": held / count,
-        f"dense, {count} passages: flat, recall of the exact {K}": recall(flat),
+        f"dense, {count} passages: recall of the exact {K}": sum(hits) / (K * len(queries)),
     }
-    near = "hnsw" if count <= SMALL else "ivf"
-    started = time.perf_counter()
-    # more lists would take a quarter of an hour to place here
-    settings = DenseSettings(index="hnsw" if count <= SMALL else "ivf", nlist=LISTS, threads=2)
-    index = DenseIndex.from_vectors(passages, vectors, encoder, settings)
-    built = time.perf_counter() - started
-    figures[f"dense, {count} passages: {near}, recall of the exact {K}"] = recall(index)
-    figures[f"dense, {count} passages: flat over {near}, a query"] = ours / each(
-        lambda query: index.search(query, K), timed, repeats=times
-    )
-    figures[f"dense, {count} passages: {near}, seconds to build"] = built
-    return figures
 
 
 # --- encoders --------------------------------------------------------------------------------------

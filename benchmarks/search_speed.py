@@ -11,10 +11,11 @@ import pandas as pd
 
 from benchmarks.timing import best_seconds
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
-from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
-from suffice.replay.choose.rules_as_bits import (
+from suffice.replay.choose.bounds import CertifySettings, Half, member_tests
+from suffice.replay.choose.rule_stops import (
+    Formula,
     RuleBatch,
+    enumerate_formulas,
     pack,
     stop_rounds_of,
     stop_rounds_of_formulas,
@@ -134,7 +135,7 @@ def certify_large(*, only_front: bool) -> None:
         Half(stops=stops[:, part], scores=f1[part], last=last, costs=stops[:, part].mean(axis=1))
         for part in (slice(0, half), slice(half, None))
     )
-    certify(learn, test, 0, CertifySettings(only_front=only_front))
+    member_tests(learn, test, 0, CertifySettings(only_front=only_front))
 
 
 def certified_figures() -> dict[str, float]:
@@ -144,12 +145,12 @@ def certified_figures() -> dict[str, float]:
         code = (
             "import time, resource\n"
             "import benchmarks.search_speed as s\n"
-            "real = s.certify\n"
+            "real = s.member_tests\n"
             "spent = []\n"
             "def timed(*a, **k):\n"
             "    t = time.perf_counter(); out = real(*a, **k); spent.append(time.perf_counter() - t)\n"
             "    return out\n"
-            "s.certify = timed\n"
+            "s.member_tests = timed\n"
             f"s.certify_large(only_front={only_front})\n"
             "print(spent[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)\n"
         )

@@ -145,7 +145,7 @@ def _measure(what: str) -> dict[str, Any]:
     if what == "plain":
         seconds, states = plain_step(settings), 0.0
     else:
-        layers = {"none": 0, "two": 2, "all": None}[what]
+        layers = {"none": 0, "all": None}[what]
         trained = replace(settings, trained_layers=layers)
         seconds, states = our_step(trained)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -165,7 +165,7 @@ def _alone(what: str) -> dict[str, Any]:
 
 
 def main() -> dict[str, float]:
-    names = {"none": "no layer", "two": "two layers", "all": "all layers"}
+    names = {"none": "no layer", "all": "all layers"}
     plain = _alone("plain")
     ours = {what: _alone(what) for what in names}
     return {

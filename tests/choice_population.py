@@ -9,8 +9,8 @@ from tests.cut_population import PROFILES, ROUNDS, Array, Log, Population, popul
 
 from suffice.measures.measures import Measures
 from suffice.protocols import StopPolicy
+from suffice.replay.choose.bounds import Bound, mean_of
 from suffice.replay.choose.candidates import LATEST, Candidate, Kept
-from suffice.replay.choose.learn_then_test import Bound, mean_of
 from suffice.replay.settings import ChoiceSettings
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import QuestionRecord

@@ -21,7 +21,7 @@ from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.signal_network import SignalModel, SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.protocols import StopPolicy
 
 MARGIN = PerRoundCalibrator(
@@ -145,5 +145,5 @@ def learned() -> StopPolicy:
         for name, shape in weight_shapes(len(names), 5).items()
     }
     tensors["spread"] = np.ones(len(names), np.float32)
-    model = SignalModel.of(SignalNetwork(names=names, tensors=tensors))
+    model = SignalNetwork(names=names, tensors=tensors)
     return StopRAGPolicy(model=model, threshold=0.2, rounds=4)

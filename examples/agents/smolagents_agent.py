@@ -1,18 +1,187 @@
 """Let a rule stop an agent of smolagents when its searches bring nothing new.
 
 python examples/agents/smolagents_agent.py http://localhost:8080/v1 MODEL
+
+``watched`` may be copied or imported: it needs smolagents 1.26.0, as tested.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
 from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+from smolagents.agents import MultiStepAgent, ToolOutput
+from smolagents.memory import ActionStep, FinalAnswerStep, PlanningStep, ToolCall
+from smolagents.monitoring import Timing
 
 import suffice
-from suffice.integrations.smolagents import watched
+from suffice.errors import BackendError, UsageError
+from suffice.integrations.agents import AgentRun, Reply, ToolResult, outcome
+from suffice.live.loop import Probe
+from suffice.live.reported import reported_usage
+from suffice.live.watch import Watch
+from suffice.trace.rounds.records import Usage
+
+_FINAL = "final_answer"
+_CODE = "python_interpreter"
+_FAILED = "Error in generating final LLM output:"
 
 
+def watched(
+    agent: Any,
+    watch: Watch,
+    *,
+    tools: Collection[str] | None = None,
+    probe: bool | Probe = False,
+) -> Any:
+    """An agent of smolagents that ``watch`` sees: a copy that shares model, tools and memory.
+
+    A round is a step that called tools. After the watch says stop no further step is taken:
+    ``provide_final_answer`` has the model answer from what it has, as it does after the last step. Why the
+    last run ended is the agent's ``suffice``.
+    """
+    if not isinstance(agent, MultiStepAgent):
+        raise UsageError(f"wanted an agent of smolagents, found {type(agent).__name__}")
+    kind: Any = type(agent)
+    copied = copy.copy(agent)
+    copied.__class__ = _watched(kind)
+    copied.watch, copied.settings, copied.suffice = watch, {"tools": tools, "probe": probe}, None
+    return copied
+
+
+class _Run(AgentRun):
+    """A run under way, with the calls since its last round."""
+
+    def __init__(self, agent: Any, task: str) -> None:
+        super().__init__(agent.watch.question(task).begin(), **agent.settings)
+        self.agent, self.task = agent, task
+        self.calls: dict[str, ToolResult] = {}
+        self.last: Any = None
+
+    def observe(self, step: Any) -> None:
+        """Take in an action that is over, where it is a round."""
+        results = [
+            replace(result, output=step.observations) if result.tool == _CODE else result
+            for result in self.calls.values()
+        ]
+        self.calls = {}
+        if step.is_final_answer:
+            self.take(results)
+        else:
+            self.step(results, self.ask)
+
+    def ask(self) -> Reply:
+        """What the agent would answer now."""
+        message = self.agent.provide_final_answer(self.task)
+        answer = _text(message.content)
+        if answer.startswith(_FAILED):
+            raise BackendError(answer)
+        return Reply(raw=message, text=answer, usage=_usage(message), logprobs=message.raw)
+
+    def rest(self) -> Sequence[Usage]:
+        """What was spent on the answer since the last round, where the agent ended by itself."""
+        final = self.agent.memory.steps[-1]
+        if final is not self.last:  # the answer after the last step that was allowed
+            return [_usage(final)]
+        return self._usages or [Usage(llm_calls=0, prompt_tokens=0, completion_tokens=0)]
+
+    def answer(self) -> Any:
+        """After the end: the message that answers, asked for where it was not drafted."""
+        if self.given is None:
+            with suppress(BackendError):
+                began = time.perf_counter()
+                self.replied(self.ask(), time.perf_counter() - began)
+                self.answered()
+        return self.best
+
+
+@cache
+def _watched(base: Any) -> type[Any]:
+    class WatchedAgent(base):  # type: ignore[misc]
+        """An agent whose steps pass by its watch."""
+
+        def _run_stream(self, task: str, *args: Any, **settings: Any) -> Iterator[Any]:
+            run = _Run(self, task)
+            try:
+                yield from self._steps(run, super()._run_stream(task, *args, **settings))
+            except GeneratorExit:
+                run.loop.stop("the caller left the stream")
+                raise
+            except BaseException as error:
+                if run.loop.end(error) and run.best is not None:
+                    self.suffice = outcome(run.loop)
+                    yield FinalAnswerStep(_text(run.best.content))
+                    return
+                raise
+            finally:
+                run.loop.end()
+                self.suffice = outcome(run.loop)
+
+        def _steps(self, run: _Run, steps: Iterator[Any]) -> Iterator[Any]:
+            for step in steps:
+                if isinstance(step, ToolCall) and step.name != _FINAL:
+                    held = (
+                        step.arguments
+                        if isinstance(step.arguments, Mapping)
+                        else {"input": step.arguments}
+                    )
+                    run.calls[step.id] = ToolResult(tool=step.name, output=None, arguments=held)
+                elif isinstance(step, ToolOutput) and step.id in run.calls:
+                    run.calls[step.id] = replace(run.calls[step.id], output=step.output)
+                elif isinstance(step, ActionStep | PlanningStep) and step is not run.last:
+                    run.last = step
+                    run.replied(Reply(raw=step, text="", usage=_usage(step)))
+                    if isinstance(step, ActionStep):
+                        run.observe(step)
+                elif isinstance(step, FinalAnswerStep) and run.loop.rounds:
+                    run.loop.answered(str(step.output), usage=run.rest())
+                yield step
+                if isinstance(step, ActionStep) and run.loop.done and not step.is_final_answer:
+                    yield from self._answered(run)
+                    return
+
+        def _answered(self, run: _Run) -> Iterator[Any]:
+            began, message = time.time(), run.answer()
+            if message is None:
+                raise BackendError("the model gave no final answer")
+            output = _text(message.content)
+            last = ActionStep(
+                step_number=self.step_number + 1,
+                timing=Timing(start_time=began, end_time=time.time()),
+                token_usage=message.token_usage,
+                action_output=output,
+                is_final_answer=True,
+            )
+            self._finalize_step(last)
+            self.memory.steps.append(last)
+            yield last
+            final = FinalAnswerStep(output)
+            self._finalize_step(final)
+            yield final
+
+    return WatchedAgent
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text") or "" for part in content or ())
+
+
+def _usage(held: Any) -> Usage:
+    """Of a step or a message; one whose model says nothing is a call."""
+    spent = held.token_usage
+    return Usage(llm_calls=1) if spent is None else reported_usage(spent)
+
+
+# --- the example ------------------------------------------------------------------------------
 @tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list:  # type: ignore[type-arg]
     """Search the notes.
@@ -29,9 +198,13 @@ def search(query: str) -> list:  # type: ignore[type-arg]
     return [{"id": best, "text": notes[best]}]
 
 
-url, name = sys.argv[1:]
-model = OpenAIServerModel(name, api_base=url, api_key="none")
-watch = suffice.Watch(suffice.RulePolicy(rule="new_passages < 0.5"), mode="live", max_rounds=6)
-agent = watched(ToolCallingAgent(tools=[search], model=model), watch)
-print(agent.run("Who founded the observatory?"))
-print(agent.suffice)
+def main(url: str, name: str) -> None:
+    model = OpenAIServerModel(name, api_base=url, api_key="none")
+    watch = suffice.Watch(suffice.RulePolicy(rule="new_passages < 0.5"), mode="live", max_rounds=6)
+    agent = watched(ToolCallingAgent(tools=[search], model=model), watch)
+    print(agent.run("Who founded the observatory?"))
+    print(agent.suffice)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

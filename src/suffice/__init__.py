@@ -79,10 +79,10 @@ if TYPE_CHECKING:
     from suffice.protocols import Action as Action
     from suffice.protocols import AnswerSet as AnswerSet
     from suffice.protocols import Decision as Decision
+    from suffice.replay.choose.bounds import CertifySettings as CertifySettings
     from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
     from suffice.replay.choose.certified import fit_certified as fit_certified
     from suffice.replay.choose.families import FamilySettings as FamilySettings
-    from suffice.replay.choose.learn_then_test import CertifySettings as CertifySettings
     from suffice.replay.choose.procedure import choose as choose
     from suffice.replay.choose.search import search as search
     from suffice.replay.choose.sweep import sweep as sweep
@@ -129,7 +129,7 @@ _HOMES = {
     "BackendError": "errors",
     "Budgets": "live.budgets",
     "CertifiedSettings": "replay.choose.certified",
-    "CertifySettings": "replay.choose.learn_then_test",
+    "CertifySettings": "replay.choose.bounds",
     "ChoiceSettings": "replay.settings",
     "ComparisonSettings": "replay.settings",
     "Controller": "live.controller",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import threading
 import time
@@ -40,37 +39,14 @@ class Work(Protocol[_Task_contra, _Result]):
         ...
 
 
-class Width(Protocol):
-    """How much may be under way, where that changes while it goes on."""
-
-    @property
-    def now(self) -> int:
-        """At present."""
-        ...
-
-    @property
-    def most(self) -> int:
-        """Ever."""
-        ...
-
-
-Concurrency = int | Width
-
-
-def width_of(model: object) -> Concurrency:
+def width_of(model: object) -> int:
     """How many pieces of work at a time suit a model: its optional attribute ``concurrency``, else 1."""
-    width: Concurrency = getattr(model, "concurrency", 1)
-    return width
+    return int(getattr(model, "concurrency", 1))
 
 
 def computes_here(model: object) -> bool:
     """Whether a model computes on this machine's processors: its optional attribute ``computes_here``."""
     return bool(getattr(model, "computes_here", False))
-
-
-def at_once(concurrency: Concurrency) -> int:
-    """How many may be under way at present."""
-    return concurrency if isinstance(concurrency, int) else concurrency.now
 
 
 _THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
@@ -109,19 +85,16 @@ def started(work: Callable[[], object], name: str) -> threading.Thread:
     return thread
 
 
-def side_by_side(
-    work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurrency: Concurrency
-) -> bool:
+def side_by_side(work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurrency: int) -> bool:
     """Do the work, so many tasks under way at once; true when interrupted.
 
     Ctrl-C reaches the main thread only, so it cannot cut :meth:`Work.keep` in two. What is under way
     then, or when an error is raised, comes to its end and is kept; what pauses then (:func:`rest`) ends
     there, as work that was neither done nor failed.
     """
-    most = concurrency if isinstance(concurrency, int) else concurrency.most
-    if most < 1:
-        raise UsageError(f"concurrency must be at least 1, found {most}")
-    with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(most) as pool:
+    if concurrency < 1:
+        raise UsageError(f"concurrency must be at least 1, found {concurrency}")
+    with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(concurrency) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
         with room_for_a_thread():
             keeper.submit(int).result()
@@ -162,9 +135,9 @@ class _UnderWay(Generic[_Task, _Result]):
         self._pauses = _Cuttable()
         self.pending: dict[Future[_Result], _Task] = {}
 
-    def fill(self, concurrency: Concurrency) -> None:
+    def fill(self, concurrency: int) -> None:
         """Begin more until so many are under way, unless told to stop."""
-        count = max(0, at_once(concurrency) - len(self.pending))
+        count = max(0, concurrency - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
             with room_for_a_thread():
                 self.pending[self._pool.submit(self._do, task)] = task
@@ -204,7 +177,7 @@ class _Cuttable:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ways: list[Callable[[], None]] = []
+        self._ways: list[Callable[[], object]] = []
         self.cut_off = False
 
     def cut(self) -> None:
@@ -216,7 +189,7 @@ class _Cuttable:
             way()
 
     @contextmanager
-    def by(self, way: Callable[[], None]) -> Iterator[None]:
+    def by(self, way: Callable[[], object]) -> Iterator[None]:
         """See :func:`may_be_cut`."""
         with self._lock:
             if self.cut_off:
@@ -335,7 +308,7 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
-def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager[None]:
+def may_be_cut(way: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:
     """A block that ends early where this thread does work :class:`Aside` which is cut meanwhile.
 
     ``way``, called from another thread, lets what the block waits for end. Raises :class:`Cut` at its begin
@@ -346,7 +319,7 @@ def may_be_cut(way: Callable[[], None] = lambda: None) -> AbstractContextManager
 
 
 @contextmanager
-def pause(way: Callable[[], None]) -> Iterator[None]:
+def pause(way: Callable[[], object]) -> Iterator[None]:
     """The same for a block that waits for a time to come, which :func:`side_by_side` cuts as well."""
     pauses = _HERE.pauses
     with may_be_cut(way), nullcontext() if pauses is None else pauses.by(way):
@@ -391,179 +364,7 @@ class Once(Generic[_Result]):
 
 
 # --- calls to a server -----------------------------------------------------------------------------
-_LARGE_STEP, _SMALL_STEP = 0.5, 0.1
-_STEP_GROWS = 1.5  # by which an accepted step makes the next one larger
-_WORTH = (
-    0.1  # of the share of further calls, the share of finished calls a second that they must bring
-)
-_AFTER_REFUSAL = 0.7
-_BUSY = 0.75  # of the calls allowed, below which nothing is learnt: nobody asks for more
-_PATIENCE = 16  # windows between two tries at most
 _REMEMBERED = 4096  # calls of a tally
-_WINDOW = 8  # finished calls that are looked at, at least
-
-
-class AdaptiveLimit:
-    """How many calls a server is given at once, found by trying.
-
-    It is raised by half while that brings more: so many percent more calls under way must bring a tenth
-    of that in finished calls a second, or it goes back, and tries again after a while that doubles, now
-    more calls, now fewer. Each level is measured over twice as many finished calls as it allows, once as
-    many were let pass. When the server pushes back (429, 5xx, no reply in time) the limit falls to seven
-    tenths, once for all calls that were under way then, and goes up by a tenth, then by larger steps.
-
-    Not for several threads at once: see :class:`Slots`.
-    """
-
-    def __init__(
-        self, *, start: int = 4, most: int = 100, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        if most < 1:
-            raise UsageError(f"the most calls at once must be at least 1, found {most}")
-        self.most = most
-        self._clock = clock
-        self._level = max(1, min(start, most))
-        self._step = _LARGE_STEP
-        self._before: _Measured | None = None  # what a try is compared with
-        self._upward = True
-        self._patience = 1
-        self._wait = 0
-        self._begun = 0
-        self._counted_from = 0  # calls begun earlier push back no more
-        self._under_way = 0
-        self._watch()
-
-    @property
-    def now(self) -> int:
-        """Calls allowed at present."""
-        return self._level
-
-    def begin(self) -> int:
-        """A call begins; its number."""
-        self._under_way += 1
-        self._begun += 1
-        return self._begun
-
-    def finish(self, *, replied: bool) -> None:
-        """A call came to its end."""
-        load, self._under_way = self._under_way, self._under_way - 1
-        if not replied:
-            return
-        if self._passing:
-            self._passing -= 1
-            self._since = self._clock()
-            return
-        self._finished += 1
-        self._load += load
-        seconds = self._clock() - self._since
-        if self._finished < max(_WINDOW, 2 * self._level) or seconds <= 0:
-            return
-        if self._load >= _BUSY * self._level * self._finished:
-            self._learn(self._finished / seconds)
-        self._watch()
-
-    def push_back(self, call: int) -> None:
-        """The server refused this call, or did not answer it in time."""
-        if call < self._counted_from:
-            return
-        self._counted_from = self._begun + 1
-        self._level = max(1, int(_AFTER_REFUSAL * self._level))
-        self._step = _SMALL_STEP
-        self._before, self._upward = None, True
-        self._patience = self._wait = 1
-        self._watch()
-
-    def _watch(self) -> None:
-        """Begin to measure the present level, past the calls of the one before."""
-        self._passing = self._level
-        self._since = self._clock()
-        self._finished = self._load = 0
-
-    def _learn(self, rate: float) -> None:
-        measured, before = _Measured(self._level, rate), self._before
-        if before is None or before.level == self._level:
-            self._before = measured
-            self._wait -= 1
-            if self._wait <= 0:
-                self._try()
-        elif measured.is_worth_it(before):
-            self._before = measured
-            self._patience = 1
-            if self._upward:
-                self._step = min(_LARGE_STEP, _STEP_GROWS * self._step)
-            self._try()
-        else:
-            self._level = before.level
-            self._upward = not self._upward
-            self._wait = self._patience
-            self._patience = min(2 * self._patience, _PATIENCE)
-
-    def _try(self) -> None:
-        """Go a step up or down, or turn round where there is no further one."""
-        for _ in range(2):
-            further = max(1, int(self._step * self._level))
-            level = self._level + further if self._upward else self._level - further
-            level = min(max(level, 1), self.most)
-            if level != self._level:
-                self._level = level
-                return
-            self._upward = not self._upward
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """Finished calls a second at so many under way."""
-
-    level: int
-    rate: float
-
-    def is_worth_it(self, before: _Measured) -> bool:
-        """Whether further calls bring something, or fewer lose next to nothing."""
-        return self.rate / before.rate - 1 >= _WORTH * (self.level / before.level - 1)
-
-
-class Slots:
-    """Lets only so many calls through at once, over all threads."""
-
-    def __init__(self, limit: int | AdaptiveLimit) -> None:
-        self._limit = limit
-        self._under_way = 0
-        self._free = threading.Condition()
-        self._here = threading.local()
-
-    @property
-    def now(self) -> int:
-        """Calls allowed at present."""
-        return at_once(self._limit)
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for a slot, and free it."""
-        limit = self._limit
-        with self._free:
-            while self._under_way >= self.now:
-                self._free.wait()
-            self._under_way += 1
-            if isinstance(limit, AdaptiveLimit):
-                self._here.call = limit.begin()
-        replied = False
-        try:
-            yield
-            replied = True
-        finally:
-            with self._free:
-                self._under_way -= 1
-                if isinstance(limit, AdaptiveLimit):
-                    self._here.call = None
-                    limit.finish(replied=replied)
-                self._free.notify_all()
-
-    def push_back(self) -> None:
-        """The server pushed back at the call that this thread is at; without one it tells nothing."""
-        call = getattr(self._here, "call", None)
-        if isinstance(self._limit, AdaptiveLimit) and call is not None:
-            with self._free:
-                self._limit.push_back(call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -622,20 +423,3 @@ def tallies_of(model: object) -> tuple[CallTally, ...]:
     """The tallies of the servers that a model asks: its optional attribute ``tallies``, else none."""
     tallies: tuple[CallTally, ...] = getattr(model, "tallies", ())
     return tallies
-
-
-@dataclass(frozen=True, slots=True)
-class WorkFor:
-    """As much work as keeps servers of such limits busy: half more, since a piece does more than call."""
-
-    limits: tuple[AdaptiveLimit, ...]
-
-    @property
-    def now(self) -> int:
-        """See :class:`Width`."""
-        return sum(math.ceil(1.5 * limit.now) for limit in self.limits)
-
-    @property
-    def most(self) -> int:
-        """See :class:`Width`."""
-        return sum(math.ceil(1.5 * limit.most) for limit in self.limits)

@@ -157,9 +157,6 @@ class GenerationRequest:
     ``top_logprobs`` alternatives a token are asked for (0: no log-probabilities at all). With a
     ``json_schema`` the server is asked to hold the reply to it, where it can.
 
-    ``soon`` is the request that will follow with the same prompt: a hint, which changes no reply. A model
-    that can decodes both in one batch.
-
     ``tell`` is called, from any thread, with each piece of the one text as it is generated; put together they
     are the completion's text, or a beginning of it where the model cannot tell more. A model that cannot tell
     as it goes tells nothing. It changes no reply.
@@ -174,7 +171,6 @@ class GenerationRequest:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
-    soon: GenerationRequest | None = field(default=None, compare=False, repr=False)
     tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from suffice.cli.main import main as run_parsed
 from suffice.cli.options import ModelOptions, Seed, out_path
 from suffice.cli.output import Form, ProgressLine, print_result, say
 from suffice.cli.parser import command, make_app
-from suffice.concurrency import at_once, width_of
+from suffice.concurrency import width_of
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.options import Option
@@ -138,7 +138,7 @@ def new_verdicts(
     judge = LLMJudge(model, requirements=requirements, settings=JudgeSettings(constraint_text=told))
     asked = list(dict.fromkeys((run.constraint, run.record.outcome.plan) for run in runs))
     said: dict[tuple[str, str], Verdict] = {}
-    with ThreadPoolExecutor(at_once(width_of(model))) as pool:
+    with ThreadPoolExecutor(width_of(model)) as pool:
         for number, (question, verdict) in enumerate(
             zip(asked, pool.map(lambda pair: judge.judge(*pair), asked), strict=True), start=1
         ):

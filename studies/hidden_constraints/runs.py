@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
+from studies.tfidf import TfidfIndex
 from suffice._version import VERSION
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.models import reranker_name
@@ -25,7 +26,6 @@ from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import check_k, corpus_fingerprint
 from suffice.retrieval.retrievers import (
     Retrieval,
-    RetrieverName,
     corpus_retriever,
     pooled_retriever,
 )
@@ -265,7 +265,10 @@ def built_retrievers(
         if name == ORACLE:
             retrievers[name] = None
             continue
-        kind: RetrieverName = REGIMES[name].retriever  # type: ignore[assignment]
+        if REGIMES[name].retriever == "tfidf":
+            retrievers[name] = TfidfIndex.build(benchmark.documents)
+            continue
+        kind = REGIMES[name].retriever
         retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name].k))
         if folder is None or "dense" not in retrieval.kinds:  # built in a moment
             retrievers[name] = corpus_retriever(benchmark.documents, retrieval, make)

@@ -27,9 +27,8 @@ from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_m
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.numbers.tests.tails import beta_quantile
 from suffice.policies.gate.settings import GateCosts, GateSettings
-from suffice.replay.run.answer_sets import Resampling
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.replay.run.answers import Resampling
+from suffice.trace.plans.records import PlanRecord, PlanSet
 
 
 def trajectory_cost(retrievals: int, *, failed: bool, costs: GateCosts) -> float:

@@ -19,8 +19,7 @@ from suffice.loops.planning.recorder import UNREADABLE
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.plans.records import PlanRecord, PlanSet
 
 NEEDED = ("run", "task", "constraint", "satisfied")
 _SHEET = ("run", "task", "goal", "context", "constraint", "requirement", "plan", "satisfied")

@@ -45,10 +45,9 @@ from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unreachable
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
-from suffice.replay.run.answer_sets import Resampling
+from suffice.replay.run.answers import Resampling
 from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.plans.records import PlanRecord, PlanSet
 
 _TOP = 10
 _RECALL_AT = (1, 5, _TOP)

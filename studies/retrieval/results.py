@@ -11,7 +11,6 @@ from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table, notes_table
 from suffice.results.tabular import Tabular
-from suffice.retrieval.retrievers import RetrieverName
 
 DEPTHS = (5, 10, 20, 50)
 NO_TRIVIAQA = (
@@ -29,7 +28,7 @@ class RetrieverRecall:
     ``gold_hits[k]`` their number in all; ``against_bm25[k]`` the paired difference (``None`` for BM25).
     """
 
-    retriever: RetrieverName
+    retriever: str
     recall: dict[int, Interval]
     gold_hits: dict[int, int]
     against_bm25: dict[int, Interval] | None

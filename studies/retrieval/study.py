@@ -12,26 +12,29 @@ from numpy.typing import NDArray
 
 from studies.command import Options, Request, Study
 from studies.retrieval.results import DEPTHS, DataSetRecall, RetrievalStudy, RetrieverRecall
+from studies.tfidf import TfidfIndex
+from studies.training.interaction import trained_reranker
+from studies.training.record import trained_on
 from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
-from suffice.errors import UsageError, did_you_mean
-from suffice.loops.models import connect_encoder, connect_reranker
+from suffice.errors import UsageError, did_you_mean, unknown_name
+from suffice.loops.models import connect_encoder
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option, read_names
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.indexes import IndexKind, IndexMaker
-from suffice.retrieval.pairs.training_record import trained_on
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
     Retrieval,
-    RetrieverName,
+    first_stage,
     kinds_of,
     pooled_passages,
     reranks,
-    retriever_name,
 )
 
+_TFIDF = "tfidf"
+COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 _FORM = "--set NAME=FILE, as in --set hotpotqa=hotpotqa.json.gz; --set generated needs no file"
 
 
@@ -105,7 +108,7 @@ class RetrievalSettings:
         Option(
             metavar="A,B,...",
             parse=read_names,
-            help=f"what is compared with bm25, of {', '.join(RETRIEVERS)}",
+            help=f"what is compared with bm25, of {', '.join(COMPARED)}",
         ),
     ] = ("tfidf", "dense", "hybrid", "hybrid+rerank")
     encoder: Encoder | None = None
@@ -149,14 +152,17 @@ def data_set_recall(
     if not kept:
         raise UsageError("no question with gold passages is left to ask")
     indexes: dict[IndexKind, Retriever] = {}
-    hits: dict[RetrieverName, NDArray[np.float64]] = {}
+    hits: dict[str, NDArray[np.float64]] = {}
     limits: dict[int, list[str]] = {}
-    for name in dict.fromkeys(map(retriever_name, ("bm25", *settings.retrievers))):
+    for name in dict.fromkeys(("bm25", *settings.retrievers)):
+        if name not in COMPARED:
+            raise UsageError(unknown_name("retriever", name, COMPARED))
         if missing := _missing(name, settings):
             notes.append(f"{name} is left out: {missing}")
             continue
         retrieval = Retrieval(
             name=name,
+            source=TfidfIndex.build(passages) if first_stage(name) == _TFIDF else None,
             encoder=settings.encoder,
             reranker=settings.reranker,
             pool=settings.pool if reranks(name) else None,
@@ -188,7 +194,7 @@ def data_set_recall(
     )
 
 
-def _missing(name: RetrieverName, settings: RetrievalSettings) -> str | None:
+def _missing(name: str, settings: RetrievalSettings) -> str | None:
     if "dense" in kinds_of(name) and settings.encoder is None:
         return "it needs an encoder (--encoder minilm)"
     if reranks(name) and settings.reranker is None:
@@ -212,7 +218,7 @@ def _hits(example: Example, retriever: Retriever) -> list[int]:
 
 
 def _results(
-    hits: dict[RetrieverName, NDArray[np.float64]],
+    hits: dict[str, NDArray[np.float64]],
     gold: NDArray[np.float64],
     settings: RetrievalSettings,
 ) -> tuple[RetrieverRecall, ...]:
@@ -251,7 +257,7 @@ def _run(request: Request) -> RetrievalStudy:
     settings = request.read(
         RetrievalSettings,
         encoder=encoder,
-        reranker=None if asked.reranker is None else connect_reranker(asked.reranker),
+        reranker=None if asked.reranker is None else trained_reranker(asked.reranker),
         left_out=trained_on(asked.reranker),
     )
     named = asked.sets if asked.dataset is None else [(asked.dataset, asked.data)]

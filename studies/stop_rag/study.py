@@ -46,7 +46,7 @@ from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.protocols import StopPolicy
-from suffice.replay.run.references import ORACLES
+from suffice.replay.run.named_policies import ORACLES
 from suffice.replay.run.replay import at_stop
 from suffice.results.formats import counted
 from suffice.scoring import F1Kind

@@ -39,7 +39,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     assert main([*QUICK, "--retrievers", "tfidf,oracle", "--json"]) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)

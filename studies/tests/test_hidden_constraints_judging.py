@@ -151,7 +151,7 @@ def rated(run: Run, **verdicts: bool) -> Rated:
 
 
 def test_kappa_is_that_of_scikit_learn(record: str) -> None:
-    metrics = pytest.importorskip("sklearn.metrics", reason="the extra 'tfidf' is missing")
+    metrics = pytest.importorskip("sklearn.metrics", reason="the extra 'cluster' is missing")
     (runs,) = (one.runs for one in read_records([record]))
     generator = np.random.default_rng(3)
     for _ in range(50):

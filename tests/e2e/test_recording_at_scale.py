@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server import Answer, Body, Server
 
-from suffice.datasets.registry import load
-from suffice.llm.endpoint import OpenAISettings
-from suffice.llm.servers import ServerPool
-from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.record.dataset_run import Recording, record_examples
-from suffice.loops.record.session import Progress
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.reader import inspect_traces
 
@@ -95,34 +88,3 @@ def test_a_killed_shard_is_taken_over_and_nothing_is_lost_or_doubled(tmp_path: P
         held = rows(out / f"record-{number}of3.db")
         assert held
         assert all(Shard(number, 3).holds(row["question_id"]) for row in held)
-
-
-def test_a_server_dies_and_the_recording_completes(tmp_path: Path) -> None:
-    def reply(_: Body) -> Answer:
-        choice = {"index": 0, "text": " Paris\nConfidence: 4", "finish_reason": "stop"}
-        return 200, {}, {"choices": [choice]}
-
-    dies, stays = Server(reply), Server(reply)
-    said: list[str] = []
-
-    def progress(now: Progress) -> None:
-        if now.finished >= 4 and dies.thread.is_alive():
-            dies.close()
-
-    settings = OpenAISettings(api="completion", concurrency=2)
-    urls = [dies.url, stays.url]
-    with ServerPool(urls, settings=settings, on_change=said.append) as model:
-        summary = record_examples(
-            load("generated", None, limit=16, seed=3),
-            model,
-            tmp_path / "t",
-            Recording(dataset="generated", settings=CumulativeSettings(rounds=2)),
-            progress,
-        )
-    stays.close()
-    assert (summary.recorded, summary.failed) == (16, 0)
-    assert len(said) == 1
-    assert len(stays.bodies) > len(dies.bodies) >= 4
-    inspection = inspect_traces(tmp_path / "t")
-    assert inspection.errors == ()
-    assert inspection.traces.table.num_rows == 32

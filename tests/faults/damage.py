@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -42,7 +43,7 @@ from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
 from suffice.measures.contents import traces_info
-from suffice.monitor.coverage_watch import Watch, WatchSettings, promise_of
+from suffice.monitor.coverage import Watch, WatchSettings, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -50,23 +51,22 @@ from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.signal_network import SignalModel, SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.retrieval.lexical.tfidf import TfidfIndex
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import write_table
 from suffice.trace.plans.file import read_plans, write_plans
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.journal import read_watch_1
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Round, as_document
 from suffice.trace.rounds.writer import question_writer, write_traces
-from suffice.trace.writer import write_table
 
 EXAMPLE = Path(__file__).parents[2] / "examples/traces/generated.parquet"
 MOST_SECONDS = 2.0
@@ -384,7 +384,7 @@ def _network() -> StopRAGPolicy:
         name: np.abs(rng.normal(size=shape)).astype(np.float32)
         for name, shape in weight_shapes(len(names), 4).items()
     }
-    model = SignalModel.of(SignalNetwork(names=names, tensors=tensors))
+    model = SignalNetwork(names=names, tensors=tensors)
     return StopRAGPolicy(model=model, threshold=0.1, rounds=5)
 
 
@@ -444,16 +444,14 @@ def _damaged_weights(content: bytes, draw: random.Random) -> bytes:
 
 
 def indexes(folder: Path) -> Case:
-    """Damaged by accident, and with checksums that fit, as another program may have made them."""
-    passages = [Passage(id=f"p{n}", text=f"Oslo is town {n} of Norway") for n in range(12)]
+    """Damaged by accident, and with arrays of their own making, as another program may have written them."""
+    passages = tuple(Passage(id=f"p{n}", text=f"Oslo is town {n} of Norway") for n in range(12))
     encoder = HashingEncoder()
-    places = {name: folder / name for name in ("bm25", "tfidf", "dense")}
+    places = {name: folder / name for name in ("bm25", "dense")}
     BM25Index.build(passages).save(places["bm25"])
-    TfidfIndex.build(passages).save(places["tfidf"])
     DenseIndex.build(passages, encoder).save(places["dense"])
     load: Mapping[str, Callable[[Path], Any]] = {
         "bm25": BM25Index.load,
-        "tfidf": TfidfIndex.load,
         "dense": lambda place: DenseIndex.load(place, encoder),
     }
 
@@ -462,20 +460,17 @@ def indexes(folder: Path) -> Case:
         place = folder / "damaged"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(places[name], place)
-        header = place / "index.json"
-        document = json.loads(header.read_bytes())
-        data = draw.choice(sorted((place / document["folder"]).iterdir()))
-        if draw.random() < 0.3:
-            header.write_bytes(damaged_json(document, draw))
+        file = place / "index.npz"
+        if draw.random() < 0.5:
+            file.write_bytes(damaged(file.read_bytes(), draw))
         else:
-            content = data.read_bytes()
-            as_text = data.suffix == ".json" and draw.random() < 0.7
-            content = damaged_json(json.loads(content), draw) if as_text else damaged(content, draw)
-            data.write_bytes(content)
-            if draw.random() < 0.7:
-                digest = hashlib.sha256(content).hexdigest()
-                document["files"][data.name] = {"bytes": len(content), "sha256": digest}
-                header.write_text(json.dumps(document))
+            with zipfile.ZipFile(file) as archive:
+                parts = {part: archive.read(part) for part in archive.namelist()}
+            part = draw.choice(list(parts))
+            parts[part] = damaged(parts[part], draw)
+            with zipfile.ZipFile(file, "w") as archive:
+                for part, content in parts.items():
+                    archive.writestr(part, content)
         load[name](place).retrieve("town of Norway", 3)
 
     return case

@@ -13,8 +13,8 @@ import pytest
 
 from suffice.errors import SufficeError
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import write_table
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.writer import write_table
 
 EXAMPLE = Path(__file__).parents[2] / "examples/traces/generated.parquet"
 _WHOLE = [pytest.param(600, marks=pytest.mark.slow), 12]

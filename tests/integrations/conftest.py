@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "integrations.md"
+sys.path.append(str(REPOSITORY / "examples" / "agents"))  # as a snippet imports them
 
 
 @pytest.fixture

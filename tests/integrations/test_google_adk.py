@@ -13,12 +13,12 @@ import pytest
 
 pytest.importorskip("google.adk", reason="runs in its own environment: make test-integrations")
 
+from examples.agents import google_adk_agent as adapter
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
 from google.adk.models.lite_llm import LiteLlm
 from google.adk.models.llm_response import LlmResponse
-from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from tests.integrations.agent_server import (
@@ -29,9 +29,6 @@ from tests.integrations.agent_server import (
 )
 
 import suffice
-from suffice.errors import UsageError
-from suffice.integrations import google_adk as adapter
-from suffice.integrations.google_adk import suffice_plugin
 from suffice.trace.rounds.records import QuestionRecord, Token, TopToken
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "google_adk_agent.py"
@@ -84,7 +81,7 @@ def records(folder: Path) -> dict[str, QuestionRecord]:
 
 def test_an_invocation_recorded_in_shadow_is_replayed(server: AgentServer, tmp_path: Path) -> None:
     with suffice.Watch(NEWS, record=tmp_path) as watch:
-        events = asyncio.run(ask(runner(server, suffice_plugin(watch, probe=True))))
+        events = asyncio.run(ask(runner(server, adapter.SufficePlugin(watch, probe=True))))
         watch.label(events[0].invocation_id, gold_answers=["Oslo"])
     answer, said = answer_of(events)
     assert (answer, said["rounds"], said["would_stop"], said["stopped_by"]) == ("Oslo", 4, 3, "end")
@@ -106,7 +103,9 @@ def test_live_the_next_call_has_no_tools(
     server: AgentServer, tmp_path: Path, streaming: StreamingMode
 ) -> None:
     with suffice.Watch(NEWS, record=tmp_path, mode="live") as watch:
-        events = asyncio.run(ask(runner(server, suffice_plugin(watch)), streaming_mode=streaming))
+        events = asyncio.run(
+            ask(runner(server, adapter.SufficePlugin(watch)), streaming_mode=streaming)
+        )
     answer, said = answer_of(events)
     assert (answer, said["stopped_by"]) == ("Oslo", "policy")
     assert "new_passages" in said["reason"]
@@ -115,7 +114,7 @@ def test_live_the_next_call_has_no_tools(
 
 
 def test_live_by_answers_the_last_draft_is_the_answer(server: AgentServer) -> None:
-    plugin = suffice_plugin(suffice.Watch(STABLE, mode="live"), probe=True)
+    plugin = adapter.SufficePlugin(suffice.Watch(STABLE, mode="live"), probe=True)
     answer, said = answer_of(asyncio.run(ask(runner(server, plugin, other))))
     assert (answer, said["stopped_by"]) == ("Oslo", "policy")
     assert server.with_tools == [True, False, True, False, True, False]
@@ -126,7 +125,7 @@ def test_many_at_once_do_not_mix(server: AgentServer, tmp_path: Path) -> None:
         await asyncio.gather(*(ask(running, f"Q{n}?") for n in range(8)))
 
     with suffice.Watch(NEWS, record=tmp_path) as watch:
-        asyncio.run(ask_all(runner(server, suffice_plugin(watch))))
+        asyncio.run(ask_all(runner(server, adapter.SufficePlugin(watch))))
     kept = records(tmp_path)
     assert set(kept) == {f"Q{n}?" for n in range(8)}
     for question, record in kept.items():
@@ -148,9 +147,9 @@ def test_tools_that_do_not_retrieve_and_invocations_that_fail(
         return [query]
 
     with suffice.Watch(record=tmp_path) as watch:
-        quiet = suffice_plugin(watch, tools=["search"])
+        quiet = adapter.SufficePlugin(watch, tools=["search"])
         assert answer_of(asyncio.run(ask(runner(server, quiet, other))))[1]["rounds"] == 0
-        plugin = suffice_plugin(watch)
+        plugin = adapter.SufficePlugin(watch)
         with pytest.raises(OSError, match="the index is closed"):
             asyncio.run(ask(runner(server, plugin, broken), "Broken?"))
         with pytest.raises(Exception, match="llm calls limit"):
@@ -179,19 +178,12 @@ def test_logprobs_and_usage_of_google_are_read() -> None:
             prompt_token_count=7, candidates_token_count=1, thoughts_token_count=3
         ),
     )
-    draft = adapter._draft(response)
-    assert draft.answer == "Oslo"
-    assert draft.tokens == (
+    reply = adapter._reply(response)
+    assert reply.text == "Oslo"
+    assert reply.logprobs == (
         Token("Oslo", -0.2, (TopToken("Oslo", -0.2), TopToken("Bergen", -1.8))),
     )
-    assert (draft.usage.prompt_tokens, draft.usage.completion_tokens) == (7, 4)
-
-
-def test_a_version_without_the_callbacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(BasePlugin, "on_run_error_callback")
-    adapter._plugin.cache_clear()
-    with pytest.raises(UsageError, match=r"'google-adk==2.13.0' is what was tested"):
-        suffice_plugin(suffice.Watch())
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 4)
 
 
 def test_the_page_and_the_example(
@@ -225,9 +217,9 @@ def test_with_answers_of_the_embedded_model(tmp_path: Path) -> None:
         agent_server(writer_of(model), searches=4) as server,
     ):
         with suffice.Watch(STABLE, record=tmp_path) as watch:
-            plugin = suffice_plugin(watch, probe=True)
+            plugin = adapter.SufficePlugin(watch, probe=True)
             asyncio.run(ask(runner(server, plugin, passage), "Where was Ibsen born?"))
-        live = suffice_plugin(suffice.Watch(NEWS, mode="live"))
+        live = adapter.SufficePlugin(suffice.Watch(NEWS, mode="live"))
         answer, said = answer_of(
             asyncio.run(ask(runner(server, live, passage), "Where was Ibsen born?"))
         )

@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 
 from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.choose.search import search
 from suffice.replay.choose.sweep import sweep
 from suffice.replay.run.compare import compare
@@ -159,7 +159,8 @@ def test_a_certified_bound_counts_changed_answers(records: list[QuestionRecord])
     assert found.policy.fitted_on["labels"] == "agreement"
     assert found.notes[0].startswith("No question has gold answers. Scores are agreement")
     assert found.policy.rule == "round >= 1"
-    halves = found.outcome.learned_loss[0], found.outcome.tested_loss[0]
+    halves = 2 * found.tests.learned[0][0] - 1, found.members[0]["loss"]
+    assert found.members[0]["rule"] == "round >= 1"
     tune = [record for record in records if record.question.split == "tune"]
     changed = np.mean([record.rounds[0].answer != record.rounds[-1].answer for record in tune])
     assert np.mean(halves) == pytest.approx(changed)

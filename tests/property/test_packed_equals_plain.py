@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.replay.choose.rules_as_bits import RuleBatch, fired_by, pack, stop_rounds_of
+from suffice.replay.choose.rule_stops import RuleBatch, fired_by, pack, stop_rounds_of
 
 
 @st.composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from suffice.policies.stop_rag.targets import (
     q_lambda,
     stop_rounds,
 )
+from suffice.protocols import Score
+from suffice.scoring import accuracy, exact_match, f1_score
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 
@@ -258,6 +261,12 @@ def test_a_choice_reads_decisions_only(data: Trajectories, other: float) -> None
 
 
 # --- rewards ----------------------------------------------------------------------------------------
+SCORES_OF: dict[str, Score] = {
+    "f1": partial(f1_score, kind="squad"),
+    "f1-hotpotqa": partial(f1_score, kind="hotpotqa"),
+    "em": exact_match,
+    "acc": accuracy,
+}
 WORDS = st.sampled_from(["Oslo", "the Oslo.", "Oslo and Bergen", "yes", "yes indeed", "no", ""])
 DRAWN = st.one_of(
     st.none(), *(st.lists(WORDS, min_size=least, max_size=4).map(tuple) for least in (0, 1))
@@ -280,7 +289,7 @@ def reward(record: QuestionRecord, number: int, name: str) -> float:
     samples = record.rounds[number - 1].samples
     if not samples or not record.gold.answers:
         return math.nan
-    scored = [REWARDS[name](each, record.gold.answers) for each in samples]
+    scored = [SCORES_OF[name](each, record.gold.answers) for each in samples]
     return math.fsum(scored) / len(scored)
 
 
@@ -293,7 +302,7 @@ def test_rewards_are_mean_scores(records: list[QuestionRecord], name: str) -> No
     ]
     usable = [not any(map(math.isnan, row)) for row in wanted]
     assume(any(usable))
-    found = read_rewards(to_trace_set(records), REWARDS[name])
+    found = read_rewards(to_trace_set(records), name)
     assert found.usable.tolist() == usable
     assert found.lengths.tolist() == [len(row) for row in wanted]
     assert (found.notes == ()) == all(usable)

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
+from tests.certifying import certify
 from tests.cut_estimates import estimated
 from tests.cut_population import PROFILES, Log, Population, population
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, LossName, certify
+from suffice.replay.choose.bounds import CertifySettings, Half, LossName
 from suffice.scoring import Weights
 from suffice.trace.rounds.table import TraceSet
 

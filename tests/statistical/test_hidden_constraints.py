@@ -79,7 +79,7 @@ def test_no_stem_leaks_in_thousands_of_tasks() -> None:
 
 
 def recall_at_10(benchmark: Benchmark) -> float:
-    from suffice.retrieval.lexical.tfidf import TfidfIndex
+    from studies.tfidf import TfidfIndex
 
     index = TfidfIndex.build(benchmark.documents)
     found = [
@@ -90,7 +90,7 @@ def recall_at_10(benchmark: Benchmark) -> float:
 
 
 def test_the_dial_runs_from_one_to_nothing() -> None:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     gaps = np.linspace(0, 1, 11)
     means = np.array(
         [
@@ -107,7 +107,7 @@ def test_the_dial_runs_from_one_to_nothing() -> None:
 
 
 def test_tfidf_finds_few_at_the_default_gap() -> None:
-    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     recalls = [recall_at_10(generate(BenchmarkSettings(seed=seed))) for seed in range(30)]
     assert np.mean(recalls) <= 0.1
 

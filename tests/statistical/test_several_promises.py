@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.certifying import certify
 from tests.cut_population import PROFILES as CUT_PROFILES
 from tests.cut_population import Log, population
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, Paid, certify
+from suffice.replay.choose.bounds import CertifySettings, Half
 
 ROUNDS, PROFILES = 5, 4000
 Array = NDArray[np.float64]
@@ -44,9 +45,9 @@ class Population:
             scores=self.scores[rows],
             last=np.full(len(rows), ROUNDS, np.int16),
             costs=paid[np.arange(len(rows)), stops - 1].mean(axis=1),
-            paid=Paid.by_round(
-                stops, [paid], np.zeros(len(stops), np.intp), float(self.paid.max())
-            ),
+            tables=[paid],
+            paid_by=np.zeros(len(stops), np.intp),
+            most_paid=float(self.paid.max()),
         )
 
     @property
@@ -249,13 +250,9 @@ def cut_shares(asked: CertifySettings, *, logs: int, questions: int, logger: str
                     costs=stops.mean(axis=1),
                     seen=seen.take(some),
                     reach=seen.reach,
-                    paid=Paid.by_round(
-                        stops[:, chosen[part]],
-                        [paid[part]],
-                        np.zeros(len(stops), np.intp),
-                        float(drawn.paid.max()),
-                        seen.take(some),
-                    ),
+                    tables=[paid[part]],
+                    paid_by=np.zeros(len(stops), np.intp),
+                    most_paid=float(drawn.paid.max()),
                 )
             )
         outcome = certify(halves[0], halves[1], len(stops) - 1, asked)

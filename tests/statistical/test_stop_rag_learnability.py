@@ -18,7 +18,7 @@ from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.settings import SETTINGS, Target
-from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.targets import stop_rounds
 from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.testing.traces import to_trace_set
@@ -53,7 +53,7 @@ class Outcome:
 
 def trajectories(world: World, count: int, seed: int) -> Trajectories:
     traces = to_trace_set(stop_rag_records(world, count, seed=seed))
-    rewards = read_rewards(traces, REWARDS["f1"])
+    rewards = read_rewards(traces, "f1")
     return Trajectories(
         states=tuple(texts_of_traces(traces)),
         rewards=rewards.values,

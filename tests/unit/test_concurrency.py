@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +12,9 @@ from functools import partial
 import pytest
 
 from suffice.concurrency import (
-    AdaptiveLimit,
     Aside,
     NoThread,
-    Slots,
     Threads,
-    WorkFor,
     as_here,
     rest,
     side_by_side,
@@ -176,150 +171,6 @@ def test_no_worker_at_all() -> None:
 
 
 # --- how many calls at once ------------------------------------------------------------------------
-class SimulatedServer:
-    """Calls that take longer the more of them are under way, on a clock of its own.
-
-    ``rate(n)`` are the calls finished a second while n are under way; above ``room`` one is refused at once.
-    """
-
-    def __init__(
-        self, rate: Callable[[int], float], *, room: int | None = None, noise: float = 0.0
-    ) -> None:
-        self.rate = rate
-        self.room = room
-        self.noise = noise
-        self.time = 0.0
-        self.draw = random.Random(7)
-        self.ends: list[tuple[float, int, bool]] = []
-        self.finished = 0
-
-    def drive(self, limit: AdaptiveLimit, calls: int) -> list[int]:
-        """Keep as many calls under way as the limit allows; the limit after each."""
-        levels: list[int] = []
-        wanted = self.finished + calls
-        while self.finished < wanted:
-            while len(self.ends) < limit.now:
-                self._begin(limit.begin())
-            self.time, call, served = heapq.heappop(self.ends)
-            if not served:
-                limit.push_back(call)
-            limit.finish(replied=served)
-            self.finished += served
-            levels.append(limit.now)
-        return levels
-
-    def _begin(self, call: int) -> None:
-        under_way = len(self.ends) + 1
-        served = self.room is None or under_way <= self.room
-        takes = under_way / self.rate(under_way) if served else 0.05
-        takes *= self.draw.uniform(1 - self.noise, 1 + self.noise)
-        heapq.heappush(self.ends, (self.time + takes, call, served))
-
-
-def _knee(at: int) -> Callable[[int], float]:
-    """Ten calls a second for ... each up to the knee, and then fewer in all the more there are."""
-    return lambda n: 10.0 * n if n <= at else 10.0 * at * (at / n) ** 0.5
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.3])
-@pytest.mark.parametrize("knee", [1, 3, 12, 40, 90])
-def test_it_finds_what_a_server_can_do(knee: int, noise: float) -> None:
-    rate = _knee(knee)
-    server = SimulatedServer(rate, noise=noise)
-    limit = AdaptiveLimit(clock=lambda: server.time)
-    server.drive(limit, 60 * knee + 300)
-    start, finished = server.time, server.finished
-    server.drive(limit, 60 * knee + 300)
-    assert (server.finished - finished) / (server.time - start) >= 0.8 * rate(knee)
-
-
-def test_it_stays_below_what_a_server_refuses() -> None:
-    server = SimulatedServer(lambda n: 10.0 * n, room=20)
-    limit = AdaptiveLimit(clock=lambda: server.time)
-    server.drive(limit, 1000)
-    start, finished = server.time, server.finished
-    levels = server.drive(limit, 3000)
-    assert (server.finished - finished) / (server.time - start) >= 0.8 * 200
-    assert max(levels) <= 30
-    assert min(levels) >= 10
-
-
-def test_it_follows_a_server_that_changes() -> None:
-    server = SimulatedServer(_knee(60))
-    limit = AdaptiveLimit(clock=lambda: server.time)
-    server.drive(limit, 4000)
-    assert limit.now > 40
-    server.rate = _knee(10)
-    server.drive(limit, 12_000)
-    assert limit.now < 30
-    server.rate = _knee(60)
-    server.drive(limit, 12_000)
-    assert limit.now > 40
-
-
-def test_one_overload_counts_once_and_it_never_leaves_its_bounds() -> None:
-    limit = AdaptiveLimit(start=10, most=12, clock=lambda: 0.0)
-    calls = [limit.begin() for _ in range(10)]
-    for call in calls:
-        limit.push_back(call)
-    assert limit.now == 7
-    for _ in range(20):
-        limit.push_back(limit.begin())
-    assert limit.now == 1
-    server = SimulatedServer(lambda n: 10.0 * n)
-    free = AdaptiveLimit(most=12, clock=lambda: server.time)
-    assert max(server.drive(free, 500)) == 12
-    with pytest.raises(UsageError, match="at least 1, found 0"):
-        AdaptiveLimit(most=0)
-
-
-def test_a_limit_that_nobody_fills_is_left_alone() -> None:
-    now = [0.0]
-    limit = AdaptiveLimit(start=8, clock=lambda: now[0])
-    for _ in range(100):
-        calls = [limit.begin() for _ in range(3)]
-        for _ in calls:
-            now[0] += 0.1
-            limit.finish(replied=True)
-    assert limit.now == 8
-
-
-def test_work_follows_a_limit_that_moves() -> None:
-    """Half more pieces than calls, and never more."""
-    limit = AdaptiveLimit(start=2, most=6, clock=lambda: 0.0)
-    slots = Slots(limit)
-    most = [0, 0]
-    lock = threading.Lock()
-
-    class Calls(Squares):
-        pieces = calls = 0
-
-        def do(self, task: int, stop: threading.Event) -> int:
-            with lock:
-                self.pieces += 1
-                most[0] = max(most[0], self.pieces)
-            with slots.taken():
-                with lock:
-                    self.calls += 1
-                    most[1] = max(most[1], self.calls)
-                threading.Event().wait(0.001)
-                if task == 20:
-                    slots.push_back()
-                with lock:
-                    self.calls -= 1
-            with lock:
-                self.pieces -= 1
-            return super().do(task, stop)
-
-    work = Calls()
-    assert not side_by_side(work, range(40), concurrency=WorkFor((limit,)))
-    assert len(work.kept) == 40
-    assert most[0] <= 3
-    assert most[1] <= 2
-    assert WorkFor((limit,)).now == 2
-    assert WorkFor((limit, limit)).most == 18
-
-
 def test_a_thread_is_used_again_as_if_it_were_new() -> None:
     before, place, seen = threading.active_count(), ContextVar("place", default=0), list[object]()
     threads = Threads(idle_s=0.05)

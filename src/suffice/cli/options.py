@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from suffice.cli.fields import only_one, whole
+from suffice.cli.fields import only_one
 from suffice.cli.output import say, waiting
-from suffice.errors import UsageError
 from suffice.options import Option, as_share
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.serve.settings import ModelSettings
@@ -46,10 +45,6 @@ def _ray_address(text: str) -> str:
     from suffice.integrations.ray import ray_address
 
     return ray_address(text)
-
-
-def _calls_at_once(text: str) -> int | Literal["auto"]:
-    return "auto" if text == "auto" else whole(text, 1)
 
 
 def _shard(text: str) -> Shard:
@@ -257,18 +252,7 @@ class ModelOptions(ModelSettings):
 
     timeout: float = 120.0
     max_wait: float = 120.0
-    concurrency: Annotated[  # type: ignore[assignment]
-        int | Literal["auto"],
-        Option(
-            metavar="N|auto",
-            parse=_calls_at_once,
-            help="calls to each server at once; auto: as many as help",
-        ),
-    ] = 8
-    max_concurrency: Annotated[
-        int | None,
-        Option(metavar="N", at_least=1, help="how far --concurrency auto goes (default: 100)"),
-    ] = None
+    concurrency: int = 8
     cache: Annotated[
         str | None,
         Option(
@@ -283,20 +267,12 @@ class ModelOptions(ModelSettings):
         """How a server is asked."""
         from suffice.llm.endpoint import OpenAISettings
 
-        settings = OpenAISettings(
+        return OpenAISettings(
             api=self.api,
             timeout_s=self.timeout,
             max_wait_s=self.max_wait,
             concurrency=self.concurrency,
         )
-        if self.max_concurrency is None:
-            return settings
-        if self.concurrency != "auto":
-            raise UsageError(
-                "--max-concurrency says how far --concurrency auto goes; write --concurrency auto too, or "
-                f"--concurrency {self.max_concurrency} alone"
-            )
-        return replace(settings, max_concurrency=self.max_concurrency)
 
     def connect(self) -> ChatModel:
         """The model that the options name."""
@@ -310,4 +286,4 @@ class ModelOptions(ModelSettings):
             scripted = ScriptedModel()
             return scripted if self.cache is None else CachedModel(scripted, self.cache)
         with waiting("loading the model" if llm == "embedded" else f"connecting to {llm}"):
-            return connect(llm, self.model, server=server, cache=self.cache, on_change=say)
+            return connect(llm, self.model, server=server, cache=self.cache)

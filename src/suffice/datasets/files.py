@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,56 @@ def most_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file, with where it stands; ``untyped``: every value is text, as in CSV."""
+    """One question of a file, with where it stands; ``untyped``: every value is text, as in CSV.
+
+    Or an object within it, whose columns are named with their ``place``.
+    """
 
     file: str
     number: int
     values: Mapping[str, Any]
     untyped: bool = False
+    place: str = ""
 
     def error(self, message: str, column: str | None = None) -> DataError:
         """An error that names file, row and column."""
-        return DataError(message, file=self.file, row=self.number, column=column)
+        named = ".".join(part for part in (self.place, column) if part)
+        return DataError(message, file=self.file, row=self.number, column=named or None)
+
+    def inside(self, column: str, value: Any) -> Row:
+        """An object within it; nothing: an empty one."""
+        if not isinstance(value, dict | None):
+            raise self.error(f"must be an object, found {value!r:.60}", column)
+        place = f"{self.place}.{column}" if self.place else column
+        return Row(self.file, self.number, value or {}, place=place)
+
+    def objects(self, column: str) -> list[dict[str, Any]]:
+        """A list of objects; absent or null: none."""
+        values = self.rows(column, default=[])
+        if not all(isinstance(value, dict) for value in values):
+            raise self.error(f"must be a list of objects, found {values!r:.60}", column)
+        return values
+
+    def amount(self, column: str, most: float) -> Any:
+        """A whole number from 0, or nothing."""
+        value = self.values.get(column)
+        whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+        if not (value is None or whole):
+            raise self.error(f"must be a whole number from 0, found {value!r:.40}", column)
+        return value
+
+    def moment(self, column: str) -> datetime | None:
+        """A moment, or nothing; without a zone it is taken for UTC."""
+        stated = self.values.get(column)
+        if stated is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(stated)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self.error(
+                f"must be a moment as 2026-01-31T12:00:00Z, found {stated!r:.40}", column
+            ) from error
 
     def text(self, column: str, *, default: str | None = None) -> str:
         """A string field; absent or null: ``default``, an error without one."""
@@ -79,6 +120,13 @@ class Row:
                 f"that begins so as a list of one; found {value!r:.60}",
                 column,
             ) from error
+
+    def json(self, text: str, column: str) -> Any:
+        """What JSON in a cell says."""
+        try:
+            return strict_json(text)
+        except (ValueError, RecursionError) as error:
+            raise self.error(f"no JSON ({error}), found {text!r:.60}", column) from error
 
     def texts(self, value: Any, column: str | None) -> list[str]:
         """Texts of a cell: a text, a number, or a list of them."""
@@ -289,18 +337,30 @@ def parse_column_map(
     named: dict[str, str] = {}
     for part in text.split(","):
         role, _, column = (piece.strip() for piece in part.partition("="))
-        wrong = None
-        if role not in allowed and not (free and role.startswith(free) and role != free):
-            wrong = f"{role!r} is none of {', '.join(allowed)}" + (f", {free}NAME" if free else "")
-        elif not column:
-            wrong = f"{role} names no column"
-        elif role in named:
-            wrong = f"{role} is named twice"
-        if wrong is not None:
-            near = "" if role in allowed else did_you_mean(role, allowed)
-            raise UsageError(f"--columns {text!r}: {wrong}; type some of --columns {form}{near}")
+        wrong = "names no column" if not column else "is named twice" if role in named else ""
+        check_roles([role], allowed, free=free, given=f"{text!r}", form=form)
+        if wrong:
+            raise UsageError(f"--columns {text!r}: {role} {wrong}; type some of --columns {form}")
         named[role] = column
     return named
+
+
+def check_roles(
+    roles: Iterable[str],
+    allowed: Sequence[str],
+    *,
+    free: str | None = None,
+    given: str = "",
+    form: str = "ROLE=NAME",
+) -> None:
+    """Refuse roles that no column can have."""
+    for role in roles:
+        if role not in allowed and not (free and role.startswith(free) and role != free):
+            known = ", ".join(allowed) + (f", {free}NAME" if free else "")
+            raise UsageError(
+                f"--columns {given}: {role!r} is none of {known}; type some of --columns {form}"
+                f"{did_you_mean(role, allowed)}"
+            )
 
 
 def no_column(table: FileTable, role: str, wanted: str, command: str) -> DataError:

@@ -9,22 +9,17 @@ from pathlib import Path
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES, plain_suffix
 from suffice.datasets.generated import generate
-from suffice.datasets.hotpotqa import read_hotpotqa
-from suffice.datasets.musique import read_musique
+from suffice.datasets.public import PUBLIC
 from suffice.datasets.question_files import NQ_OPEN, Columns, read_questions
-from suffice.datasets.triviaqa import read_triviaqa
 from suffice.errors import UsageError, did_you_mean
 
 _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
-    "hotpotqa": read_hotpotqa,
-    "2wikimultihopqa": read_hotpotqa,
-    "musique": read_musique,
+    **{name: layout.read for name, layout in PUBLIC.items()},
     "nq-open": partial(read_questions, columns=NQ_OPEN),
-    "triviaqa": read_triviaqa,
 }
 _GENERATED_SIZE = 200
 
-WITH_PASSAGES: tuple[str, ...] = ("generated", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa")
+WITH_PASSAGES: tuple[str, ...] = ("generated", *PUBLIC)
 """Data sets whose questions bring paragraphs, the gold ones among them; of triviaqa not every file."""
 DATASETS: tuple[str, ...] = ("generated", *_READERS)
 """Every name :func:`load` knows."""

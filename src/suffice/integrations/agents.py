@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from inspect import isawaitable
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -140,11 +141,6 @@ def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
         return None
 
 
-def call_usage(reported: Any) -> Usage:
-    """What a call of the model cost; one that tells no tokens is a call all the same."""
-    return (readable(reported_usage, reported) if reported else None) or Usage(llm_calls=1)
-
-
 # --- what is said --------------------------------------------------------------------------------
 def outcome(loop: Loop) -> dict[str, Any]:
     """What stands in a run's own metadata, as JSON: of which question, how it ended and why."""
@@ -167,39 +163,54 @@ class Reply:
     text: str
     usage: Any = None
     logprobs: Any = None
+    answer_starts: int | None = None
 
-    def costs(self, seconds: float) -> dict[str, Any]:
+    def costs(self, seconds: float | None = None) -> dict[str, Any]:
         """What ``answered`` takes beside the text."""
-        usage = call_usage(self.usage)
-        tokens = readable(reported_tokens, self.logprobs)
-        return {"usage": replace(usage, latency_s=seconds), "tokens": tokens}
+        usage = (readable(reported_usage, self.usage) if self.usage else None) or Usage(llm_calls=1)
+        return {
+            "usage": usage if seconds is None else replace(usage, latency_s=seconds),
+            "tokens": readable(reported_tokens, self.logprobs),
+            "answer_starts": self.answer_starts,
+        }
 
 
 class AgentRun:
-    """A run of an agent in asyncio: its loop, and what its model replied since the last round."""
+    """A run of an agent: its loop, and what its model replied since the last round."""
 
     def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
         self.loop = loop
         self._tools, self._probe = tools, probe
-        self._usage: list[Usage] = []
+        self._usages: list[Usage] = []
         self._drafts: dict[int, Any] = {}
-        self.reply: tuple[str, dict[str, Any]] | None = None
+        self._costs: dict[str, Any] = {}
+        self.reply: Reply | None = None
+        self.given: Any = None
+        """The draft that is the run's answer, as the framework has it."""
 
-    async def step(self, results: Sequence[ToolResult], ask: Callable[[], Awaitable[Reply]]) -> Any:
+    def step(
+        self, results: Sequence[ToolResult], ask: Callable[[], Reply], documents: Any = None
+    ) -> Any:
         """Take in the calls of a step; the model's raw reply where a draft is the answer, else ``None``.
 
-        ``ask`` requests that reply, without tools.
+        ``ask`` requests that reply, without tools. ``documents`` stand for what the calls gave.
         """
-        held = None if self.loop.done else self._round(results)
-        if held is None:
-            return None
-        await self.loop.aobserve(**held, probe=self._asking(ask))
-        answered = self.loop.rounds[-1].answer is not None
-        kept = self._drafts.get(self.loop.answer_round or 0)
-        if kept is None or not self.loop.done or not answered:
-            return None
-        self.reply = None
-        return kept
+        held = self._round(results, documents)
+        if held is not None:
+            self.loop.observe(**held, probe=self._asking(ask))
+        return self._kept(held)
+
+    async def astep(
+        self,
+        results: Sequence[ToolResult],
+        ask: Callable[[], Awaitable[Reply]],
+        documents: Any = None,
+    ) -> Any:
+        """As :meth:`step`."""
+        held = self._round(results, documents)
+        if held is not None:
+            await self.loop.aobserve(**held, probe=self._asking(ask))
+        return self._kept(held)
 
     def take(self, results: Sequence[ToolResult], answer: str | None = None) -> bool:
         """Take in the calls of a last step; whether there was one."""
@@ -208,33 +219,66 @@ class AgentRun:
             self.loop.observe(**held, answer=answer)
         return held is not None
 
-    def replied(self, reply: Reply, seconds: float) -> None:
+    def replied(self, reply: Reply, seconds: float | None = None) -> None:
         """Take in a reply of the model, which may be the last."""
-        costs = reply.costs(seconds)
-        self._usage.append(costs["usage"])
-        self.reply = (reply.text, costs)
+        self.reply, self._costs = reply, reply.costs(seconds)
+        self._usages.append(self._costs["usage"])
 
-    def answered(self, text: str | None = None) -> None:
-        """The last reply is the answer, where there was a round; ``text`` where it reads otherwise."""
-        if self.loop.rounds and self.reply is not None:
-            reply, costs = self.reply
-            self.loop.answered(reply if text is None else text, **costs)
+    def answered(
+        self, text: str | None = None, *, unsearched: bool = False, **changed: Any
+    ) -> None:
+        """The last reply is the answer; ``text`` where it reads otherwise, or there is none.
 
-    def _round(self, results: Sequence[ToolResult]) -> dict[str, Any] | None:
+        Without a round nothing is said, or it is a round of its own where ``unsearched``.
+        """
+        held = self.reply
+        answer = held.text if text is None and held is not None else text
+        costs = {**({} if held is None else self._costs), **changed}
+        if answer is None:
+            return
+        if self.loop.rounds:
+            self._drafts[len(self.loop.rounds)] = None if held is None else held.raw
+            self.loop.answered(answer, **costs)
+        elif unsearched:
+            self.loop.observe(passages=(), answer=answer, **costs)
+
+    @property
+    def best(self) -> Any:
+        """The raw reply whose answer the watch returns; ``None``: there is none."""
+        return self._drafts.get(self.loop.answer_round or 0)
+
+    def _round(self, results: Sequence[ToolResult], documents: Any = None) -> dict[str, Any] | None:
         held = round_of_tools(results, self._tools)
         if held is None:
             return None
-        usage, self._usage = self._usage, []
-        return {**held, "usage": usage}
+        if documents is not None:
+            held["passages"] = tool_passages(documents)
+        usages, self._usages = self._usages, []
+        return {**held, "usage": usages}
 
-    def _asking(self, ask: Callable[[], Awaitable[Reply]]) -> Probe | None:
+    def _kept(self, held: dict[str, Any] | None) -> Any:
+        if held is None or not self.loop.done or self.loop.rounds[-1].answer is None:
+            return None
+        self.given = self.best
+        if self.given is not None:
+            self.reply = None
+        return self.given
+
+    def _asking(self, ask: Callable[[], Any]) -> Probe | None:
+        """The probe; a coroutine's where ``ask`` is one."""
         if not isinstance(self._probe, bool):
             return self._probe
 
-        async def draft(view: LoopView) -> Draft:
-            began = time.perf_counter()
-            reply = await ask()
-            self._drafts[len(view.rounds)] = reply.raw
-            return draft_of(reply.text, reply.costs(time.perf_counter() - began))
+        def draft(view: LoopView) -> Any:
+            began, asked = time.perf_counter(), ask()
+
+            def drafted(reply: Reply) -> Draft:
+                self._drafts[len(view.rounds)] = reply.raw
+                return draft_of(reply.text, reply.costs(time.perf_counter() - began))
+
+            async def awaited() -> Draft:
+                return drafted(await asked)
+
+            return awaited() if isawaitable(asked) else drafted(asked)
 
         return draft if self._probe else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from suffice.errors import BackendError, DataError, SufficeWarning, UsageError
+from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
 ScoreSource = Literal["given", "rank", "none"]
@@ -115,15 +117,22 @@ def _scores(
     ranks = [1 / rank for rank in range(1, len(documents) + 1)]
     if settings.scores == "rank":
         return ranks
-    scores = [_given(document, settings, source) for document in documents]
-    if all(score is None for score in scores):
+    key = settings.score_key
+    given = [held.score if key is None else held.metadata.get(key) for held in documents]
+    if key is None and all(score is None for score in given):
         return ranks
-    known = [score for score in scores if score is not None]
-    if len(known) < len(scores):
-        raise DataError(
-            f"{source} gave {len(scores)} documents and a score for {len(known)} of them; "
-            "AdapterSettings(scores='rank') takes the order alone"
-        )
+    for document, score in zip(documents, given, strict=True):
+        if score is None:
+            what = (
+                ""
+                if key is None
+                else f" under score_key={key!r}; its metadata has {_keys(document)}"
+            )
+            raise DataError(
+                f"{source} gave a document without a score{what}; AdapterSettings(scores='rank') takes the "
+                "order alone"
+            )
+    known = [_number(score, source) for score in given]
     for before, after in pairwise(known):
         if after > before:
             raise UsageError(
@@ -134,16 +143,7 @@ def _scores(
     return known
 
 
-def _given(document: Found, settings: AdapterSettings, source: str) -> float | None:
-    key = settings.score_key
-    value = document.score if key is None else document.metadata.get(key)
-    if value is None:
-        if key is None:
-            return None
-        raise DataError(
-            f"{source} gave a document without a score under score_key={key!r}; its metadata has "
-            f"{_keys(document)}"
-        )
+def _number(value: Any, source: str) -> float:
     number = math.nan
     if not isinstance(value, bool | str | bytes | np.bool_):  # float() would take them
         with suppress(TypeError, ValueError, OverflowError):
@@ -157,31 +157,39 @@ def _keys(document: Found) -> str:
     return ", ".join(repr(key) for key in document.metadata) or "no keys"
 
 
-@contextmanager
-def failing_as(source: str, failures: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Raise the exceptions named as :class:`suffice.errors.BackendError`."""
-    try:
-        yield
-    except failures as error:
-        raise BackendError(f"{source} failed: {type(error).__name__}: {error}") from error
+class AdaptedRetriever(ABC):
+    """A framework's retriever as a :class:`suffice.protocols.Retriever`.
 
+    ``advice`` is given once where it finds too few and cannot be asked for more.
+    """
 
-@dataclass(slots=True)
-class ShortWarning:
-    """Says once that a retriever whose number of results is its own gave too few."""
+    def __init__(self, source: str, settings: AdapterSettings | None, *, advice: str) -> None:
+        self._source, self._settings = source, settings or AdapterSettings()
+        self._advice: str | None = advice
 
-    source: str
-    advice: str
-    said: bool = False
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """At most ``k`` passages, in the framework's order."""
+        check_k(k)
+        try:
+            documents, sized = self._search(query, k)
+        except self._settings.failures as error:
+            raise BackendError(f"{self._source} failed: {type(error).__name__}: {error}") from error
+        passages = ranked(map(self._found, documents), k, self._settings, source=self._source)
+        if not sized and len(passages) < k and self._advice is not None:
+            warnings.warn(
+                f"{self._source} gave {len(passages)} documents where {k} were asked for; a loop that "
+                f"wants more rounds ends there. {self._advice} Nothing is wrong if it has no more that "
+                "match.",
+                SufficeWarning,
+                stacklevel=2,
+            )
+            self._advice = None
+        return passages
 
-    def check(self, count: int, k: int) -> None:
-        """Warn when fewer than ``k`` were found, the first time."""
-        if count >= k or self.said:
-            return
-        self.said = True
-        warnings.warn(
-            f"{self.source} gave {count} documents where {k} were asked for; a loop that wants more "
-            f"rounds ends there. {self.advice} Nothing is wrong if it has no more that match.",
-            SufficeWarning,
-            stacklevel=3,
-        )
+    @abstractmethod
+    def _search(self, query: str, k: int) -> tuple[Iterable[Any], bool]:
+        """The framework's documents, and whether it was asked for ``k``."""
+
+    @abstractmethod
+    def _found(self, document: Any) -> Found:
+        """The parts of one of its documents."""

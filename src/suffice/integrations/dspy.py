@@ -7,18 +7,24 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from contextvars import Token as Reset
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import Any
 
 from suffice.errors import DataError, UsageError
-from suffice.integrations.agents import Framework, ToolResult, outcome, query_of, round_of_tools
-from suffice.live.loop import Loop, Probe
+from suffice.integrations.agents import (
+    AgentRun,
+    Framework,
+    Reply,
+    ToolResult,
+    outcome,
+    query_of,
+)
+from suffice.live.loop import Probe
 from suffice.live.reported import reported_tokens, reported_usage
 from suffice.live.watch import Watch
-from suffice.trace.rounds.records import Draft, LoopView, Token, Usage
+from suffice.trace.rounds.records import Token, Usage
 
 _DSPY = Framework(name="DSPy", package="dspy", tested="3.4.1")
 _STEP = "_call_with_potential_trajectory_truncation"
@@ -65,45 +71,34 @@ class _Watching:
     probe: bool | Probe
     answer: str
 
-    def asked(self, extract: Probe) -> Probe | None:
-        """The probe of a round."""
-        return (extract if self.probe else None) if isinstance(self.probe, bool) else self.probe
-
     def __deepcopy__(self, memo: dict[int, Any]) -> _Watching:
         del memo
         return self
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Run:
-    """A call under way: what its steps cost since the last round, and extractions by round."""
+class _Run(AgentRun):
+    """A call under way: its steps, and extractions by round."""
 
-    module: Any
-    loop: Loop
-    steps: int = 0
-    trajectory: dict[str, Any] = field(default_factory=dict)
-    usages: list[Usage] = field(default_factory=list)
-    drafts: dict[int, Any] = field(default_factory=dict)
+    def __init__(self, module: Any, inputs: dict[str, Any]) -> None:
+        held = module.watching
+        loop = held.watch.question(query_of(inputs)).begin()
+        super().__init__(loop, tools=held.tools, probe=held.probe)
+        self.module, self.answer, self.steps = module, held.answer, 0
+        self.trajectory: dict[str, Any] = {}
 
-    def round(self, trajectory: dict[str, Any]) -> dict[str, Any] | None:
-        """What ``observe`` takes of a step not yet seen; ``None``: there is none, or no round."""
+    def results(self, trajectory: dict[str, Any]) -> list[ToolResult]:
+        """The call of a step not yet seen."""
         self.trajectory = trajectory
-        done, tool = self.steps, trajectory.get(f"tool_name_{self.steps}")
+        number = self.steps
+        tool = trajectory.get(f"tool_name_{number}")
         if self.loop.done or tool is None:
-            return None
+            return []
         self.steps += 1
-        output = trajectory.get(f"observation_{done}")
+        output = trajectory.get(f"observation_{number}")
         failed = isinstance(output, str) and output.startswith(f"Execution error in {tool}:")
-        result = ToolResult(
-            tool=tool,
-            output=None if failed else output,
-            arguments=trajectory.get(f"tool_args_{done}") or {},
-        )
-        held = None if tool == "finish" else round_of_tools([result], self.module.watching.tools)
-        if held is None:
-            return None
-        usages, self.usages = self.usages, []
-        return {**held, "usage": usages}
+        arguments = trajectory.get(f"tool_args_{number}") or {}
+        result = ToolResult(tool=tool, output=None if failed else output, arguments=arguments)
+        return [] if tool == "finish" else [result]
 
     def known(self, predictor: Any) -> Any:
         """After the end, instead of a call: a last step without one, or the answer already drafted."""
@@ -120,29 +115,21 @@ class _Run:
     def made(self, predictor: Any, prediction: Any, spent: _Spent) -> Any:
         """What a call of the module's own gave; of its extraction what the watch returns."""
         if predictor is not self.module.extract:
-            self.usages.append(replace(spent.usage, latency_s=None))
+            self.replied(Reply(raw=prediction, text="", usage=spent.usage))
             return prediction
-        if not self.loop.rounds:
-            return prediction
-        draft = self.drafted(len(self.loop.rounds), prediction, spent)
-        self.loop.answered(
-            draft.answer,
-            tokens=draft.tokens,
-            answer_starts=draft.answer_starts,
-            usage=draft.usage,
-        )
-        return self.best
+        self.replied(self.extracted(prediction, spent), spent.seconds)
+        self.answered()
+        return self.best or prediction
 
-    def drafted(self, number: int, prediction: Any, spent: _Spent) -> Draft:
-        """An extraction as a round's answer."""
-        name = self.module.watching.answer
-        answer, tokens = prediction[name], reported_tokens(prediction.get("logprobs"))
-        self.drafts[number] = prediction
-        return Draft(
-            "" if answer is None else str(answer),
-            tokens=tokens,
-            answer_starts=_starts(tokens or (), f"[[ ## {name} ## ]]"),
+    def extracted(self, prediction: Any, spent: _Spent) -> Reply:
+        """An extraction as a reply."""
+        answer, tokens = prediction[self.answer], reported_tokens(prediction.get("logprobs"))
+        return Reply(
+            raw=prediction,
+            text="" if answer is None else str(answer),
             usage=spent.usage,
+            logprobs=tokens,
+            answer_starts=_starts(tokens or (), f"[[ ## {self.answer} ## ]]"),
         )
 
     @contextmanager
@@ -150,7 +137,7 @@ class _Run:
         """What a draft costs; before the end, nothing of it is streamed."""
         import dspy
 
-        with nullcontext() if self.loop.done else dspy.context(send_stream=None), _spent() as spent:
+        with nullcontext() if self.loop.done else dspy.context(send_stream=None), _Spent() as spent:
             yield spent
 
     def over(self, prediction: Any) -> Any:
@@ -161,33 +148,27 @@ class _Run:
             **{"trajectory": self.trajectory, **prediction, "suffice": outcome(self.loop)}
         )
 
-    @property
-    def best(self) -> Any:
-        """The prediction whose answer the watch returns; ``None``: it was not extracted."""
-        return self.drafts.get(self.loop.answer_round or 0)
-
 
 _RUN: ContextVar[_Run | None] = ContextVar("suffice_dspy_run", default=None)
 
 
-@dataclass(slots=True, kw_only=True)
 class _Spent:
-    usage: Usage = field(default_factory=Usage)
-
-
-@contextmanager
-def _spent() -> Iterator[_Spent]:
     """Calls, tokens and seconds of the model calls within; those from DSPy's cache have no tokens."""
-    import dspy
 
-    spent, began = _Spent(), time.perf_counter()
-    with dspy.track_usage() as tracker:
-        yield spent
-    with suppress(DataError):
-        spent.usage = reported_usage(
-            [entry for entries in tracker.usage_data.values() for entry in entries]
-        )
-    spent.usage = replace(spent.usage, latency_s=time.perf_counter() - began)
+    def __enter__(self) -> _Spent:
+        import dspy
+
+        self.usage, self._began = Usage(), time.perf_counter()
+        self._tracking = dspy.track_usage()
+        self._tracker = self._tracking.__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._tracking.__exit__(*raised)
+        self.seconds = time.perf_counter() - self._began
+        entries = [entry for held in self._tracker.usage_data.values() for entry in held]
+        with suppress(DataError):
+            self.usage = reported_usage(entries)
 
 
 def _starts(tokens: Sequence[Token], marker: str) -> int | None:
@@ -208,7 +189,8 @@ def _watched(base: Any) -> type[Any]:
         watching: _Watching
 
         def forward(self, **inputs: Any) -> Any:
-            run, token = _begun(self, inputs)
+            run = _Run(self, inputs)
+            token = _RUN.set(run)
             try:
                 prediction = super().forward(**inputs)
             except BaseException as error:
@@ -221,7 +203,8 @@ def _watched(base: Any) -> type[Any]:
             return run.over(prediction)
 
         async def aforward(self, **inputs: Any) -> Any:
-            run, token = _begun(self, inputs)
+            run = _Run(self, inputs)
+            token = _RUN.set(run)
             try:
                 prediction = await super().aforward(**inputs)
             except BaseException as error:
@@ -239,17 +222,16 @@ def _watched(base: Any) -> type[Any]:
             run, call = _RUN.get(), super()._call_with_potential_trajectory_truncation
             if run is None:
                 return call(module, trajectory, **inputs)
-            if (held := run.round(trajectory)) is not None:
 
-                def ask(view: LoopView) -> Draft:
-                    with run.quietly() as spent:
-                        made = call(self.extract, dict(trajectory), **inputs)
-                    return run.drafted(len(view.rounds), made, spent)
+            def ask() -> Reply:
+                with run.quietly() as spent:
+                    made = call(self.extract, dict(trajectory), **inputs)
+                return run.extracted(made, spent)
 
-                run.loop.observe(**held, probe=self.watching.asked(ask))
+            run.step(run.results(trajectory), ask)
             if (known := run.known(module)) is not None:
                 return known
-            with _spent() as spent:
+            with _Spent() as spent:
                 made = call(module, trajectory, **inputs)
             return run.made(module, made, spent)
 
@@ -259,23 +241,17 @@ def _watched(base: Any) -> type[Any]:
             run, call = _RUN.get(), super()._async_call_with_potential_trajectory_truncation
             if run is None:
                 return await call(module, trajectory, **inputs)
-            if (held := run.round(trajectory)) is not None:
 
-                async def ask(view: LoopView) -> Draft:
-                    with run.quietly() as spent:
-                        made = await call(self.extract, dict(trajectory), **inputs)
-                    return run.drafted(len(view.rounds), made, spent)
+            async def ask() -> Reply:
+                with run.quietly() as spent:
+                    made = await call(self.extract, dict(trajectory), **inputs)
+                return run.extracted(made, spent)
 
-                await run.loop.aobserve(**held, probe=self.watching.asked(ask))
+            await run.astep(run.results(trajectory), ask)
             if (known := run.known(module)) is not None:
                 return known
-            with _spent() as spent:
+            with _Spent() as spent:
                 made = await call(module, trajectory, **inputs)
             return run.made(module, made, spent)
 
     return WatchedReAct
-
-
-def _begun(module: Any, inputs: dict[str, Any]) -> tuple[_Run, Reset[_Run | None]]:
-    run = _Run(module=module, loop=module.watching.watch.question(query_of(inputs)).begin())
-    return run, _RUN.set(run)

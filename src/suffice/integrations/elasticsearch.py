@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from suffice.errors import BackendError, SufficeError, UsageError, struck
@@ -14,7 +12,6 @@ from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
 MatchType = Literal["best_fields", "most_fields", "cross_fields", "phrase"]
-_LARGEST = sys.float_info.max
 _CLIENTS = ("elastic_transport", "elasticsearch", "opensearchpy")
 # refusals of one query, not of the way the index is searched
 _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "too_many_nested")
@@ -129,26 +126,21 @@ class ElasticsearchRetriever:
             if type(error).__module__.partition(".")[0] in _CLIENTS:
                 raise _refusal(error, self._place) from error
             raise
-        return self._passages(getattr(reply, "body", reply), k)
-
-    def _passages(self, reply: object, k: int) -> tuple[Passage, ...]:
-        """The hits of a reply in the server's order, each id once."""
-        if not isinstance(reply, dict):
-            raise self._malformed("the reply", reply)
-        if reply.get("timed_out"):
+        reply = getattr(reply, "body", reply)
+        try:
+            part, shards = reply["timed_out"], reply["_shards"]
+            passages = [self._passage(hit) for hit in reply["hits"]["hits"]]
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise BackendError(
-                f"{self._place} ran out of time and ranked only part; raise "
-                "ElasticsearchSettings(timeout_s=...)"
-            )
-        self._check_shards(reply.get("_shards"))
-        outer = reply.get("hits")
-        hits = outer.get("hits") if isinstance(outer, dict) else None
-        if not isinstance(hits, list) or len(hits) > k:
-            raise self._malformed("hits", outer)
-        passages = [self._passage(hit) for hit in hits]
-        for before, after in pairwise(passages):
-            if after.score is not None and before.score is not None and after.score > before.score:
-                raise self._malformed("a later score above an earlier one", after.score)
+                f"{self._place} sent a reply that is no ranking ({error!r:.100}): {reply!r:.100}. Is the "
+                "client's URL that of Elasticsearch or OpenSearch?"
+            ) from error
+        if part or shards["failed"]:
+            why = "its time ran out; raise ElasticsearchSettings(timeout_s=...)"
+            if shards["failed"]:
+                reason = _told((shards.get("failures") or [{}])[0].get("reason"))
+                why = f"{shards['failed']} of its shards failed ({reason or 'no reason given'})"
+            raise BackendError(f"{self._place} ranked only part: {why}")
         if passages and all(passage.text is None for passage in passages):
             raise UsageError(
                 f"no document of {self._place} has text under {self._settings.text_field!r}; name the "
@@ -159,105 +151,65 @@ class ElasticsearchRetriever:
             unique.setdefault(passage.id, passage)
         return tuple(unique.values())
 
-    def _check_shards(self, shards: object) -> None:
-        if not isinstance(shards, dict) or not isinstance(shards.get("failed"), int):
-            raise self._malformed("_shards", shards)
-        if shards["failed"]:
-            failures: Sequence[Any] = shards.get("failures") or [{}]
-            reason = _told(failures[0].get("reason")) or "no reason given"
-            raise BackendError(
-                f"{self._place} ranked only part: {shards['failed']} of {shards.get('total', '?')} shards "
-                f"failed ({reason})"
+    def _passage(self, hit: Mapping[str, Any]) -> Passage:
+        source, settings = hit.get("_source", {}), self._settings
+        title, field = settings.title_field, settings.id_field
+        name = hit["_id"] if field is None else _value(source, field)
+        if not isinstance(name, str | int) or name == "":
+            raise UsageError(
+                f"document {hit['_id']!r} of {self._place} has no id under {field!r}; name another field "
+                "or leave id_field out"
             )
-
-    def _passage(self, hit: object) -> Passage:
-        source = hit.get("_source", {}) if isinstance(hit, dict) else None
-        if not isinstance(hit, dict) or not isinstance(source, dict):
-            raise self._malformed("_source", hit)
-        score = hit.get("_score")
-        # a whole number may be too large for a float, and NaN is no score
-        if type(score) not in (int, float) or not abs(score) <= _LARGEST:  # type: ignore[arg-type]
-            raise self._malformed("_score", score)
-        title = self._settings.title_field
         return Passage(
-            id=self._id(hit, source),
-            text=_text(_value(source, self._settings.text_field)),
+            id=str(name),
+            text=_text(_value(source, settings.text_field)),
             title=(None if title is None else _text(_value(source, title))) or "",
-            score=float(score),  # type: ignore[arg-type]
+            score=float(hit["_score"]),
         )
 
-    def _id(self, hit: Mapping[str, Any], source: Mapping[str, Any]) -> str:
-        field = self._settings.id_field
-        value = hit.get("_id") if field is None else _value(source, field)
-        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
-            return str(value)
-        if field is None:
-            raise self._malformed("_id", value)
-        raise UsageError(
-            f"document {hit.get('_id')!r} of {self._place} has no id under {field!r}; name another field "
-            "or leave id_field out"
-        )
 
-    def _malformed(self, what: str, value: object) -> BackendError:
-        return BackendError(
-            f"{self._place} sent a reply that is no ranking: {what} is {value!r:.100}. Is the client's URL "
-            "that of Elasticsearch or OpenSearch?"
-        )
+_REFUSALS: Mapping[int, str] = {
+    401: "Give the client credentials that may read it",
+    403: "Give the client credentials that may read it",
+    404: "Check the index's name and that the URL is the server's base URL",
+    **dict.fromkeys(
+        (400, 405, 406), "The server does not accept such a search; check fields and k"
+    ),
+    **dict.fromkeys(range(300, 400), "The server points elsewhere; give the URL it points to"),
+}
 
 
 def _refusal(error: Exception, place: str) -> SufficeError:
     """What to raise for an exception of a client, which has tried again as often as it may."""
-    status = getattr(error, "status_code", None)
+    status, kind = getattr(error, "status_code", None), type(error).__name__
     if isinstance(status, int):
-        said = f"{place} answered {status}: {_reason(getattr(error, 'info', None) or str(error))}"
-        return _answered(status, said)
-    kind, why = type(error).__name__, " ".join(struck(str(error)).split())[:300]
+        info = getattr(error, "info", None) or str(error)
+        reason = (_told(info.get("error")) if isinstance(info, dict) else "") or str(info)
+        said = f"{place} answered {status}: {' '.join(struck(reason).split())[:300]}"
+        if status == 400 and any(word in said.lower() for word in _ABOUT_THE_QUERY):
+            return BackendError(f"{said}. The query has too many words; shorten it")
+        if status in _REFUSALS:
+            return UsageError(f"{said}. {_REFUSALS[status]}")
+        return BackendError(f"{said} (after the client's retries)")
+    why = " ".join(struck(str(error)).split())[:300]
     if "CERTIFICATE_VERIFY_FAILED" in why:
         return UsageError(
-            f"{place}: the server showed a certificate that is not trusted, so it was asked nothing ({why}). "
-            "Check the URL, or make the client yourself, with the certificate of whoever signed the server's"
+            f"{place}: the server's certificate is not trusted, so it was asked nothing ({why}). Check the "
+            "URL, or make the client yourself, with the certificate of whoever signed the server's"
         )
     if "Timeout" in kind:
-        return BackendError(
-            f"{place} did not answer in time ({why}); is it overloaded? Raise the client's timeout"
-        )
+        return BackendError(f"{place} did not answer in time ({why}); raise the client's timeout")
     if "Serialization" in kind:
         return BackendError(f"{place} sent a reply that cannot be read ({why})")
     return BackendError(f"{place} cannot be reached ({why}); check that the server runs there")
 
 
-def _answered(status: int, said: str) -> SufficeError:
-    if status in (401, 403):
-        return UsageError(f"{said}. Give the client credentials that may read it")
-    if status == 404:
-        return UsageError(
-            f"{said}. Check the index's name and that the URL is the server's base URL"
-        )
-    if status == 400 and any(word in said.lower() for word in _ABOUT_THE_QUERY):
-        return BackendError(f"{said}. The query has too many words; shorten it")
-    if status in (400, 405, 406):
-        return UsageError(f"{said}. The server does not accept such a search; check fields and k")
-    if 300 <= status < 400:
-        return UsageError(f"{said}. The server points elsewhere; give the URL it points to")
-    return BackendError(f"{said} (after the client's retries)")
-
-
-def _reason(info: object) -> str:
-    """What the server says went wrong, in one line of at most 300 letters."""
-    told = _told(info.get("error")) if isinstance(info, dict) else ""
-    return " ".join(struck(told or str(info)).split())[:300]
-
-
 def _told(error: object) -> str:
-    """Type and reason of an error object, with the innermost cause where there is one."""
+    """Type and reason of an error object, after those of its first cause."""
     if not isinstance(error, dict):
         return error if isinstance(error, str) else ""
-    roots = error.get("failed_shards") or error.get("root_cause")
-    inner = roots[0] if isinstance(roots, list) and roots else None
-    if isinstance(inner, dict) and isinstance(inner.get("reason"), dict):
-        inner = inner["reason"]
-    named = {f"{part.get('type')}: {part.get('reason')}": None for part in (error, inner) if part}
-    return "; ".join(named)
+    causes = [*(error.get("root_cause") or ())[:1], error]
+    return "; ".join(dict.fromkeys(f"{held.get('type')}: {held.get('reason')}" for held in causes))
 
 
 def _value(source: Mapping[str, Any], name: str) -> object:

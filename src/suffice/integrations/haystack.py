@@ -7,33 +7,23 @@ import inspect
 import json
 import weakref
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from operator import is_
 from typing import Any, Self
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
-from suffice.integrations.agents import (
-    Framework,
-    ToolResult,
-    call_usage,
-    outcome,
-    readable,
-    round_of_tools,
-    tool_passages,
-)
-from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
+from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.live.loop import Probe
-from suffice.live.reported import draft_of, reported_tokens
 from suffice.live.watch import Watch
-from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Draft, LoopView, Passage
 
 _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4.0")
 
 
-class HaystackRetriever:
+class HaystackRetriever(AdaptedRetriever):
     """A Haystack text retriever as a :class:`suffice.protocols.Retriever`.
 
     Its ``run(query=..., top_k=...)`` is called outside any Haystack pipeline. One whose ``run`` takes no
@@ -63,33 +53,20 @@ class HaystackRetriever:
                 f"{name}.run takes {', '.join(taken)} and no query; join a retriever by embedding with its "
                 "embedder: TextEmbeddingRetriever(retriever=..., text_embedder=...)"
             )
-        self._component = component
-        self._settings = settings or AdapterSettings()
-        self._source = f"Haystack's {name}"
-        self._takes_top_k = "top_k" in taken
-        self._short = ShortWarning(self._source, "Raise its own number of documents.")
-
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in Haystack's order."""
-        check_k(k)
-        if not query.strip():
-            return ()
-        arguments = {"top_k": k} if self._takes_top_k else {}
-        with failing_as(self._source, self._settings.failures):
-            documents = self._component.run(query=query, **arguments)["documents"]
-        ranking = (
-            Found(
-                text=document.content or "",
-                id=document.id,
-                score=document.score,
-                metadata=document.meta,
-            )
-            for document in documents
+        super().__init__(
+            f"Haystack's {name}", settings, advice="Raise its own number of documents."
         )
-        passages = ranked(ranking, k, self._settings, source=self._source)
-        if not self._takes_top_k:
-            self._short.check(len(passages), k)
-        return passages
+        self._component, self._sized = component, "top_k" in taken
+
+    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
+        if not query.strip():
+            return (), True
+        arguments = {"top_k": k} if self._sized else {}
+        return self._component.run(query=query, **arguments)["documents"], self._sized
+
+    def _found(self, document: Any) -> Found:
+        text, score = document.content or "", document.score
+        return Found(text=text, id=document.id, score=score, metadata=document.meta)
 
 
 # --- agents --------------------------------------------------------------------------------------
@@ -148,29 +125,25 @@ class SufficeHook:
         """Take in a round that just ended, or the end of the run."""
         run = self._run(state)
         if state.data.get("exit_reason") is None:
-            held = run.round(state, self)
-            if held is not None:
-                run.loop.observe(**held, probe=self._probe(run, state, self._ask))
-                run.stop(state)
+            calls, documents = run.new(state, self.documents)
+            run.step(calls, lambda: self._ask(state), documents)
+            run.stop(state)
             return
         if run.unanswered(state):
-            state.set("messages", [self._ask(state)])
-        run.loop.end(run.over(state), mend=False)
-        state.data["messages"][-1].meta["suffice"] = outcome(run.loop)
+            state.set("messages", [self._ask(state).raw])
+        run.end(state)
 
     async def run_async(self, state: Any) -> None:
         """As :meth:`run`."""
         run = self._run(state)
         if state.data.get("exit_reason") is None:
-            held = run.round(state, self)
-            if held is not None:
-                await run.loop.aobserve(**held, probe=self._probe(run, state, self._aask))
-                run.stop(state)
+            calls, documents = run.new(state, self.documents)
+            await run.astep(calls, lambda: self._aask(state), documents)
+            run.stop(state)
             return
         if run.unanswered(state):
-            state.set("messages", [await self._aask(state)])
-        await run.loop.aend(run.over(state), mend=False)
-        state.data["messages"][-1].meta["suffice"] = outcome(run.loop)
+            state.set("messages", [(await self._aask(state)).raw])
+        run.end(state)
 
     def to_dict(self) -> dict[str, Any]:
         """As Haystack's hooks are written."""
@@ -204,35 +177,14 @@ class SufficeHook:
         streamed = {} if callback is None else {"streaming_callback": callback}
         return {"messages": list(state.data["messages"]), **streamed}
 
-    def _ask(self, state: Any) -> Any:
-        return self.generator.run(**self._inputs(state))["replies"][0]
+    def _ask(self, state: Any) -> Reply:
+        return _reply(self.generator.run(**self._inputs(state))["replies"][0])
 
-    async def _aask(self, state: Any) -> Any:
+    async def _aask(self, state: Any) -> Reply:
         if not hasattr(self.generator, "run_async"):
             return await asyncio.to_thread(self._ask, state)
         replies = await self.generator.run_async(**self._inputs(state))
-        return replies["replies"][0]
-
-    def _probe(self, run: _Run, state: Any, ask: Any) -> Probe | None:
-        """``ask``, of which the run keeps the reply; in ``aobserve`` that is awaited."""
-        if not isinstance(self.probe, bool):
-            return self.probe
-
-        def drafted(reply: Any) -> Draft:
-            run.reply = reply
-            return draft_of(reply.text or "", _costs(reply))
-
-        def draft(_view: LoopView) -> Any:
-            reply = ask(state)
-            if not inspect.isawaitable(reply):
-                return drafted(reply)
-
-            async def awaited() -> Draft:
-                return drafted(await reply)
-
-            return awaited()
-
-        return draft if self.probe else None
+        return _reply(replies["replies"][0])
 
     def _run(self, state: Any) -> _Run:
         """What is known of the run, begun where it is not."""
@@ -240,26 +192,26 @@ class SufficeHook:
         if run is None:
             while _GONE:
                 _GONE.popleft().abandon()
-            run = _RUNS[state] = _Run(self.watch, state)
+            run = _RUNS[state] = _Run(self.watch, state, tools=self.tools, probe=self.probe)
             weakref.finalize(state, _GONE.append, run).atexit = False
         return run
 
 
-class _Run:
-    """A run under way: its loop, and how much of the state was seen.
+class _Run(AgentRun):
+    """A run under way, and how much of its state was seen.
 
     Haystack tells its hooks nothing of a run that fails: it ends when its state is gone and another begins.
     """
 
-    def __init__(self, watch: Watch, state: Any) -> None:
+    def __init__(self, watch: Watch, state: Any, **settings: Any) -> None:
         messages = state.data["messages"]
         asked = [message for message in messages if message.is_from("user")]
-        self.loop = watch.question((asked[-1].text if asked else None) or "").begin()
+        question = (asked[-1].text if asked else None) or ""
+        super().__init__(watch.question(question).begin(), **settings)
         calls = [at for at, message in enumerate(messages) if message.tool_calls]
         ran = bool(messages) and messages[-1].tool_call_results and calls
         self.seen = calls[-1] if ran else len(messages)
         self.documents: list[Any] = []
-        self.reply: Any = None
         self.ended = False
 
     def abandon(self) -> None:
@@ -267,33 +219,27 @@ class _Run:
         if not self.ended:
             self.loop.end(BackendError("the agent's run ended before its answer"), mend=False)
 
-    def round(self, state: Any, hook: SufficeHook) -> dict[str, Any] | None:
-        """What ``observe`` takes of the messages since the last round; ``None``: no tool ran."""
-        new, self.seen = state.data["messages"][self.seen :], len(state.data["messages"])
-        results = [result for message in new for result in message.tool_call_results]
+    def new(self, state: Any, key: str) -> tuple[list[ToolResult], list[Any] | None]:
+        """The calls since the last round, and the documents that they put into the state."""
+        messages, self.seen = state.data["messages"][self.seen :], len(state.data["messages"])
+        for message in messages:
+            if message.is_from("assistant"):
+                self.replied(_reply(message))
         calls = [
             ToolResult(
                 tool=result.origin.tool_name,
                 output=None if result.error else _parsed(result.result),
                 arguments=result.origin.arguments,
             )
-            for result in results
+            for message in messages
+            for result in message.tool_call_results
         ]
-        held = None if self.loop.done else round_of_tools(calls, hook.tools)
-        if hook.documents in state.data:
-            before, now = self.documents, list(state.data[hook.documents] or ())
-            more = all(held is other for held, other in zip(before, now, strict=False))
-            found = now[len(before) :] if more and len(now) >= len(before) else now  # added to
-            self.documents = now
-            if held is not None:
-                held["passages"] = tool_passages(found)
-        if held is not None:
-            held["usage"] = [
-                call_usage(message.meta.get("usage"))
-                for message in new
-                if message.is_from("assistant")
-            ]
-        return held
+        if key not in state.data:
+            return calls, None
+        before, now = self.documents, list(state.data[key] or ())
+        self.documents = now
+        added = len(now) >= len(before) and all(map(is_, before, now))
+        return calls, now[len(before) :] if added else now
 
     def stop(self, state: Any) -> None:
         """Have the run stop before the next call of the model, where the loop is done."""
@@ -307,30 +253,29 @@ class _Run:
             return False
         if loop.rounds[-1].answer is None:
             return True
-        if self.reply is None or self.reply.text != loop.answer:
+        if self.given is None:
             made = _AGENTS.point("haystack.dataclasses", "ChatMessage")
-            self.reply = made.from_assistant(loop.answer)
-        state.set("messages", [self.reply])
+            self.given = made.from_assistant(loop.answer)
+        state.set("messages", [self.given])
         return False
 
-    def over(self, state: Any) -> Exception | None:
-        """Take in the answer; what the run ended with, where it has none."""
+    def end(self, state: Any) -> None:
+        """Take in the answer, and say in the last message how the run ended."""
         self.ended = True
+        error: BackendError | None = None
         last, reason = state.data["messages"][-1], state.data["exit_reason"]
-        if last is self.reply:
-            return None
-        answer = last.text if last.is_from("assistant") else None
-        costs = _costs(last)
-        for result in last.tool_call_results:
-            if result.origin.tool_name == reason:  # a tool that is an exit condition
-                answer, costs = str(result.result), {}
-        if answer is None:
-            return BackendError(f"the agent's run ended without an answer: {reason}")
-        if self.loop.rounds:
-            self.loop.answered(answer, **costs)
+        tools = [held for held in last.tool_call_results if held.origin.tool_name == reason]
+        if tools:  # one is an exit condition
+            self.replied(Reply(raw=last, text=str(tools[-1].result)))
+            self.answered(unsearched=True, usage=None)
+        elif last.is_from("assistant") and last.text is not None:
+            if last is not self.given:
+                self.replied(_reply(last))
+                self.answered(unsearched=True)
         else:
-            self.loop.observe(passages=(), answer=answer, **costs)
-        return None
+            error = BackendError(f"the agent's run ended without an answer: {reason}")
+        self.loop.end(error, mend=False)
+        last.meta["suffice"] = outcome(self.loop)
 
 
 _RUNS: weakref.WeakKeyDictionary[Any, _Run] = weakref.WeakKeyDictionary()
@@ -350,7 +295,6 @@ def _parsed(result: Any) -> Any:
     return result
 
 
-def _costs(reply: Any) -> dict[str, Any]:
-    """What ``answered`` takes of a reply besides its text."""
-    tokens = readable(reported_tokens, reply.meta.get("logprobs"))
-    return {"tokens": tokens, "usage": call_usage(reply.meta.get("usage"))}
+def _reply(message: Any) -> Reply:
+    usage, logprobs = message.meta.get("usage"), message.meta.get("logprobs")
+    return Reply(raw=message, text=message.text or "", usage=usage, logprobs=logprobs)

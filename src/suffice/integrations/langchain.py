@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, Self
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from suffice._optional import require
 from suffice.errors import UsageError
-from suffice.integrations.agents import Framework, ToolResult, outcome, readable, round_of_tools
-from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
-from suffice.integrations.langgraph import GraphLoops, run_of
+from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
+from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
+from suffice.integrations.langgraph import GraphRun, GraphRuns, run_of
 from suffice.live.loop import Loop, Probe
-from suffice.live.reported import reported_tokens, reported_usage
 from suffice.live.watch import Watch
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Draft, LoopView, Passage, Token, Usage
 
 _SIZE_FIELDS = ("k", "top_k", "top_k_results")
 
 
-class LangChainRetriever:
+class LangChainRetriever(AdaptedRetriever):
     """A LangChain ``BaseRetriever`` as a :class:`suffice.protocols.Retriever`.
 
     LangChain's ``invoke`` takes no number of documents. It is set, on a copy, where the retriever keeps
@@ -65,43 +62,30 @@ class LangChainRetriever:
             raise UsageError(
                 f"{type(retriever).__name__} has no field {size_field!r}; it has: {', '.join(fields)}"
             )
+        super().__init__(
+            f"LangChain's {type(retriever).__name__}",
+            settings,
+            advice="Raise its own number of documents, or name the field that holds it with size_field=.",
+        )
         self._retriever = retriever
-        self._settings = settings or AdapterSettings()
-        self._source = f"LangChain's {type(retriever).__name__}"
         self._size_field = size_field or next(
             (field for field in _SIZE_FIELDS if field in fields), None
         )
         self._by_search_kwargs = size_field is None and "search_kwargs" in fields
         self._by_argument = "k" in inspect.signature(retriever._get_relevant_documents).parameters  # noqa: SLF001
-        self._short = ShortWarning(
-            self._source,
-            "Raise its own number of documents, or name the field that holds it with size_field=.",
-        )
 
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LangChain's order."""
-        check_k(k)
-        retriever, arguments = self._sized(k)
-        with failing_as(self._source, self._settings.failures):
-            documents = retriever.invoke(query, **arguments)
-        ranking = (
-            Found(text=document.page_content, id=document.id, metadata=document.metadata)
-            for document in documents
-        )
-        passages = ranked(ranking, k, self._settings, source=self._source)
-        if retriever is self._retriever and not arguments:
-            self._short.check(len(passages), k)
-        return passages
-
-    def _sized(self, k: int) -> tuple[Any, Mapping[str, int]]:
-        """The retriever set to ``k``, and what is passed to it; itself and nothing when it cannot."""
+    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
         retriever = self._retriever
         if self._by_search_kwargs:
             changed = {"search_kwargs": {**retriever.search_kwargs, "k": k}}
-            return retriever.model_copy(update=changed), {}
+            return retriever.model_copy(update=changed).invoke(query), True
         if self._size_field is not None:
-            return retriever.model_copy(update={self._size_field: k}), {}
-        return retriever, {"k": k} if self._by_argument else {}
+            return retriever.model_copy(update={self._size_field: k}).invoke(query), True
+        arguments = {"k": k} if self._by_argument else {}
+        return retriever.invoke(query, **arguments), self._by_argument
+
+    def _found(self, document: Any) -> Found:
+        return Found(text=document.page_content, id=document.id, metadata=document.metadata)
 
 
 def as_langchain_retriever(retriever: Retriever, *, k: int = 4) -> Any:
@@ -143,15 +127,6 @@ _AGENTS = Framework(name="LangChain's agents", package="langchain", tested="1.4.
 _KEY = "suffice"
 
 
-@dataclass(slots=True)
-class _Calls:
-    """Of a loop: what its next round has cost, the message taken in last, a reply that a probe had."""
-
-    usage: list[Usage] = field(default_factory=list)
-    taken: str | None = None
-    reply: Any = None
-
-
 class SufficeMiddleware:
     """Watches the runs of ``create_agent``, LangGraph's agent, and of deepagents.
 
@@ -187,51 +162,53 @@ class SufficeMiddleware:
         probe: bool | Probe = False,
         without_tools: Callable[[Any], Any] | None = None,
     ) -> None:
-        self._tools, self._probe = tools, probe
         self._without_tools = without_tools or _without_tools
-        self._loops = GraphLoops(watch)
-        self._calls: WeakKeyDictionary[Loop, _Calls] = WeakKeyDictionary()
-        self._begun: WeakValueDictionary[Hashable, Loop] = WeakValueDictionary()
+        self._runs = GraphRuns(watch, tools=tools, probe=probe)
 
     # --- what LangChain calls ---------------------------------------------------------------------
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Take in the round that just ended, and have the model go on or answer."""
-        loop = self._loop(request)
-        step = self._step(loop, request.state["messages"])
-        if step is not None:
-            loop.observe(**step, probe=self._probe_with(loop, request, handler))
-        reply = self._reply(loop)
-        return _stamped(loop, handler(self._asked(loop, request)) if reply is None else reply)
+        run = self._run(request)
+        kept = run.step(
+            _results(run, request.state["messages"]), lambda: _draft(handler(self._unseen(request)))
+        )
+        return _stamped(run.loop, handler(self._asked(run, request)) if kept is None else kept)
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """As :meth:`wrap_model_call`."""
-        loop = self._loop(request)
-        step = self._step(loop, request.state["messages"])
-        if step is not None:
-            await loop.aobserve(**step, probe=self._aprobe_with(loop, request, handler))
-        reply = self._reply(loop)
-        return _stamped(loop, await handler(self._asked(loop, request)) if reply is None else reply)
+        run = self._run(request)
+
+        async def ask() -> Reply:
+            return _draft(await handler(self._unseen(request)))
+
+        kept = await run.astep(_results(run, request.state["messages"]), ask)
+        reply = await handler(self._asked(run, request)) if kept is None else kept
+        return _stamped(run.loop, reply)
 
     def after_agent(self, state: Any, runtime: Any) -> Any:
         """The run's end, and its answer where the watch chooses that of an earlier round."""
-        loop = self._answered(state, runtime)
-        if loop is None:
+        messages = state["messages"]
+        own = next((held for held in reversed(messages) if _question_id(held)), None)
+        run = None if own is None else self._runs.get(_question_id(own), runtime)
+        if own is None or run is None:
             return None
-        loop.end()
-        return _chosen(loop, state)
+        self._runs.pop(run)
+        structured = state.get("structured_response")
+        if structured is None:  # a tool may end a run with what it gives
+            run.take(_results(run, messages))
+        if run.given is None and (not own.tool_calls or messages[-1].type == "tool"):
+            run.replied(_reply(own))
+            run.answered(_written(structured, messages[-1] if own.tool_calls else own))
+        run.loop.end()
+        return _chosen(run.loop, state)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> Any:
         """As :meth:`after_agent`."""
-        loop = self._answered(state, runtime)
-        if loop is None:
-            return None
-        await loop.aend()
-        return _chosen(loop, state)
+        return self.after_agent(state, runtime)
 
     # --- which loop -------------------------------------------------------------------------------
-    def _loop(self, request: Any) -> Loop:
+    def _run(self, request: Any) -> GraphRun:
         """That of the message which called tools last, or a new one: the state holds no loop, but its id."""
-        self._loops.sweep()
         messages, runtime = request.state["messages"], request.runtime
         asked = next(
             (place for place in reversed(range(len(messages))) if _asks(messages[place])), -1
@@ -239,124 +216,38 @@ class SufficeMiddleware:
         question = messages[asked] if asked >= 0 else None
         last = _last_call(messages)
         if last is not None and (name := _question_id(messages[last])) is not None:
-            loop = self._under_way(name, runtime)
+            run = self._runs.get(name, runtime)
             if asked < last:
-                return loop or self._resumed(messages[max(asked, 0) :], runtime, name)
-            if loop is not None and not _open_calls(messages[last:]):
-                return loop  # a tool added a message of the user's
+                return run or self._resumed(messages[max(asked, 0) :], runtime, name)
+            if run is not None and not _open_calls(messages[last:]):
+                return run  # a tool added a message of the user's
         begun = (getattr(question, "id", None), id(run_of(runtime)))
-        loop = self._under_way(begun, runtime)
-        if loop is None:
-            loop = self._loops.begin("" if question is None else str(question.text), runtime)
-            self._begun[begun] = self._begun[loop.question_id] = loop
-        return loop
+        text = "" if question is None else str(question.text)
+        return self._runs.get(begun, runtime) or self._runs.begin(text, runtime, begun)
 
-    def _under_way(self, name: Hashable, runtime: Any) -> Loop | None:
-        loop = self._begun.get(name)
-        if loop is None or self._loops.get(loop.question_id, runtime) is not loop:
-            return None
-        return loop
-
-    def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> Loop:
+    def _resumed(self, messages: Sequence[Any], runtime: Any, name: str) -> GraphRun:
         """A loop whose process is gone: its rounds are taken in again, from the question on."""
-        loop = self._loops.begin(str(messages[0].text), runtime)
-        self._begun[name] = self._begun[loop.question_id] = loop
+        run = self._runs.begin(str(messages[0].text), runtime, name)
         places = [
             place
             for place, message in enumerate(messages)
             if message.type == "ai" and message.tool_calls
         ]
         for place, end in pairwise(places):
-            step = self._step(loop, messages[place:end])
-            if step is not None:
-                loop.observe(**step)
-        return loop
+            run.take(_results(run, messages[place:end]))
+        return run
 
-    # --- its rounds -------------------------------------------------------------------------------
-    def _step(self, loop: Loop, messages: Sequence[Any]) -> dict[str, Any] | None:
-        """What ``observe`` takes of the last message's calls, once; ``None``: nothing is to be observed."""
-        place = _last_call(messages)
-        calls = self._calls.setdefault(loop, _Calls())
-        if place is None or calls.taken == messages[place].id:
-            return None
-        message = messages[place]
-        if _question_id(message) is None:
-            return None
-        calls.taken = message.id
-        calls.usage.append(_usage(message))
-        called = {call["id"]: call for call in message.tool_calls}
-        results = [
-            ToolResult(
-                tool=called[result.tool_call_id]["name"],
-                arguments=called[result.tool_call_id]["args"],
-                output=None if result.status == "error" else _output(result),
-                text="" if result.status == "error" else result.text,
-            )
-            for result in messages[place + 1 :]
-            if result.type == "tool" and result.tool_call_id in called
-        ]
-        step = round_of_tools(results, self._tools)
-        if step is None:
-            return None
-        usage, calls.usage = calls.usage, []
-        return {**step, "usage": usage}
+    # --- its requests -----------------------------------------------------------------------------
+    def _asked(self, run: GraphRun, request: Any) -> Any:
+        return self._without_tools(request) if run.loop.done else request
 
-    def _asked(self, loop: Loop, request: Any) -> Any:
-        return self._without_tools(request) if loop.done else request
-
-    def _reply(self, loop: Loop) -> Any:
-        """What a probe at the stop was answered, which is what the model would be asked for again."""
-        calls = self._calls[loop]
-        reply, calls.reply = calls.reply, None
-        return reply if loop.done else None
-
-    def _probe_with(self, loop: Loop, request: Any, handler: Callable[[Any], Any]) -> Probe | None:
-        if self._probe is not True:
-            return self._probe or None
-
-        def ask(_: LoopView) -> Draft:
-            return self._drafted(loop, handler(_unseen(self._without_tools(request))))
-
-        return ask
-
-    def _aprobe_with(
-        self, loop: Loop, request: Any, handler: Callable[[Any], Awaitable[Any]]
-    ) -> Probe | None:
-        if self._probe is not True:
-            return self._probe or None
-
-        async def ask(_: LoopView) -> Draft:
-            return self._drafted(loop, await handler(_unseen(self._without_tools(request))))
-
-        return ask
-
-    def _drafted(self, loop: Loop, reply: Any) -> Draft:
-        self._calls[loop].reply = reply
-        message = reply.result[-1]
-        answer = _written(reply.structured_response, message)
-        return Draft(answer, tokens=_tokens(message), usage=_usage(message))
-
-    def _answered(self, state: Any, runtime: Any) -> Loop | None:
-        """The loop of a run that came to its end, with its answer."""
-        messages = state["messages"]
-        own = next(
-            (place for place in reversed(range(len(messages))) if _question_id(messages[place])),
-            None,
-        )
-        loop = None if own is None else self._under_way(_question_id(messages[own]), runtime)
-        if own is None or loop is None:
-            return None
-        self._loops.pop(loop.question_id)
-        message, structured = messages[own], state.get("structured_response")
-        if structured is None:  # a tool may end a run with what it gives
-            step = self._step(loop, messages)
-            if step is not None:
-                loop.observe(**step)
-        if loop.rounds and (not message.tool_calls or messages[-1].type == "tool"):
-            last = messages[-1] if message.tool_calls else message
-            answer = _written(structured, last)
-            loop.answered(answer, logprobs=_tokens(message), usage=_usage(message))
-        return loop
+    def _unseen(self, request: Any) -> Any:
+        """A request without tools whose reply does not appear in the stream of the run."""
+        request = self._without_tools(request)
+        if not hasattr(request.model, "tags"):
+            return request
+        tags = [*(request.model.tags or ()), "nostream"]
+        return request.override(model=request.model.model_copy(update={"tags": tags}))
 
 
 @cache
@@ -367,15 +258,6 @@ def _joined(cls: type, base: type) -> type:
 
 def _without_tools(request: Any) -> Any:
     return request.override(tools=[], tool_choice=None)
-
-
-def _unseen(request: Any) -> Any:
-    """A request whose reply does not appear in the stream of the run."""
-    model = request.model
-    if not hasattr(model, "tags"):
-        return request
-    tags = [*(model.tags or ()), "nostream"]
-    return request.override(model=model.model_copy(update={"tags": tags}))
 
 
 def _stamped(loop: Loop, reply: Any) -> Any:
@@ -422,6 +304,27 @@ def _question_id(message: Any) -> str | None:
     return None if said is None else said["question_id"]
 
 
+def _results(run: GraphRun, messages: Sequence[Any]) -> list[ToolResult]:
+    """What the last message's calls gave, once."""
+    place = _last_call(messages)
+    if place is None or run.taken == messages[place].id or _question_id(messages[place]) is None:
+        return []
+    message = messages[place]
+    run.taken = message.id
+    run.replied(_reply(message))
+    called = {call["id"]: call for call in message.tool_calls}
+    return [
+        ToolResult(
+            tool=called[result.tool_call_id]["name"],
+            arguments=called[result.tool_call_id]["args"],
+            output=None if result.status == "error" else _output(result),
+            text="" if result.status == "error" else result.text,
+        )
+        for result in messages[place + 1 :]
+        if result.type == "tool" and result.tool_call_id in called
+    ]
+
+
 def _output(result: Any) -> Any:
     """Its documents as mappings, which are read faster than pydantic's objects, else its content."""
     held = result.content if result.artifact is None else result.artifact
@@ -430,14 +333,18 @@ def _output(result: Any) -> Any:
     return [vars(part) if hasattr(part, "page_content") else part for part in held]
 
 
-def _usage(message: Any) -> Usage:
-    reported = getattr(message, "usage_metadata", None)
-    usage = readable(reported_usage, reported) if reported else None
-    return usage or Usage(llm_calls=1)
+def _draft(raw: Any) -> Reply:
+    message = raw.result[-1]
+    return replace(_reply(message), raw=raw, text=_written(raw.structured_response, message))
 
 
-def _tokens(message: Any) -> tuple[Token, ...] | None:
-    return readable(reported_tokens, message.response_metadata.get("logprobs"))
+def _reply(message: Any) -> Reply:
+    return Reply(
+        raw=message,
+        text=str(message.text),
+        usage=getattr(message, "usage_metadata", None),
+        logprobs=message.response_metadata.get("logprobs"),
+    )
 
 
 def _written(structured: Any, message: Any) -> str:

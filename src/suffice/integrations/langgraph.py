@@ -6,12 +6,11 @@ import inspect
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.integrations.agents import Framework, outcome
+from suffice.integrations.agents import AgentRun, Framework, outcome
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
 
@@ -23,75 +22,65 @@ class RunEnded(Exception):  # noqa: N818
     """A graph's run was left before its loop ended: a failed tool, a limit, another question."""
 
 
-@dataclass(slots=True)
-class _UnderWay:
-    """A loop with its run, which is gone when nothing else holds it, and its place on a thread."""
+class GraphRun(AgentRun):
+    """A loop with the run of its graph, which is gone when nothing else holds it."""
 
-    loop: Loop
-    run: weakref.ref[Any]
-    thread: str | None
-    graph: str
+    def __init__(self, loop: Loop, run: Any, keys: Sequence[Hashable], **settings: Any) -> None:
+        super().__init__(loop, **settings)
+        self.run, self.keys = weakref.ref(run), (loop.question_id, *keys)
+        self.thread: str | None = None
+        self.graph = ""
+        self.taken: str | None = None  # id of the message whose calls were observed last
 
 
-class GraphLoops:
-    """The loops under way in the runs of a graph, by a key.
+class GraphRuns:
+    """The loops under way in the runs of a graph, by their keys and their questions' ids.
 
     A run that fails tells nobody. Without a thread its loop ends, as failed, when the run is gone and another
     begins; on a thread, which may be resumed, when another run begins a question there.
     """
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._open: dict[Hashable, _UnderWay] = {}
-        self._threads: dict[str, set[Hashable]] = {}
-        self._gone: deque[Hashable] = deque()
+    def __init__(self, watch: Watch, **settings: Any) -> None:
+        self._watch, self._settings = watch, {"tools": None, "probe": False, **settings}
+        self._open: dict[Hashable, GraphRun] = {}
+        self._gone: deque[GraphRun] = deque()  # memory is freed anywhere, so no more is done there
 
-    def sweep(self) -> None:
-        """End the loops of runs that are gone: memory is freed anywhere, so no more than noted there."""
+    def get(self, key: Hashable, runtime: Any) -> GraphRun | None:
+        """The loop under way, which is this run's now."""
         while self._gone:
             self._abandon(self._gone.popleft(), "the run ended before its answer")
-
-    def get(self, key: Hashable, runtime: Any) -> Loop | None:
-        """The loop under way, which is this run's now."""
         held = self._open.get(key)
-        if held is None:
-            return None
-        held.run = weakref.ref(run_of(runtime))
-        return held.loop
+        if held is not None:
+            held.run = weakref.ref(run_of(runtime))
+        return held
 
-    def begin(self, text: str, runtime: Any, key: Hashable = None) -> Loop:
-        """A new loop; its key is its question's id where none is given."""
+    def begin(self, text: str, runtime: Any, *keys: Hashable) -> GraphRun:
+        """A new loop."""
         run, run_id, thread = run_of(runtime), _info(runtime, "run_id"), _info(runtime, "thread_id")
         graph = str(_info(runtime, "checkpoint_ns") or "").rpartition("|")[0]
-        for left in tuple(self._threads.get(thread, ())):
-            held = self._open[left]
-            if held.run() is not run and held.graph.startswith(graph):
-                self._abandon(left, "another question was asked on its thread")
+        for held in list(self._open.values()):
+            beside = thread is not None and held.thread == thread and held.run() is not run
+            if beside and held.graph.startswith(graph):
+                self._abandon(held, "another question was asked on its thread")
         try:
             loop = self._watch.question(text, question_id=run_id and str(run_id)).begin()
         except UsageError:  # another question of this run is under way
             loop = self._watch.question(text).begin()
-        key = loop.question_id if key is None else key
-        self._open[key] = _UnderWay(loop, weakref.ref(run), thread, graph)
-        if thread is not None:
-            self._threads.setdefault(thread, set()).add(key)
-        else:
-            weakref.finalize(run, self._gone.append, key).atexit = False
-        return loop
+        made = GraphRun(loop, run, keys, **self._settings)
+        made.thread, made.graph = thread, graph
+        self._open |= dict.fromkeys(made.keys, made)
+        if thread is None:
+            weakref.finalize(run, self._gone.append, made).atexit = False
+        return made
 
-    def pop(self, key: Hashable) -> None:
+    def pop(self, held: GraphRun) -> None:
         """Forget a loop, which its caller ends."""
-        held = self._open.pop(key, None)
-        if held is not None and held.thread is not None:
-            beside = self._threads[held.thread]
-            beside.discard(key)
-            if not beside:
-                del self._threads[held.thread]
+        for key in held.keys:
+            self._open.pop(key, None)
 
-    def _abandon(self, key: Hashable, why: str) -> None:
-        held = self._open.get(key)
-        if held is not None:
-            self.pop(key)
+    def _abandon(self, held: GraphRun, why: str) -> None:
+        if held.loop.question_id in self._open:
+            self.pop(held)
             held.loop.end(RunEnded(why))
 
 
@@ -150,19 +139,18 @@ class StopNode:
         self._runtime = _LANGGRAPH.point("langgraph.runtime", "get_runtime")
         self._command = _LANGGRAPH.point("langgraph.types", "Command")
         end = _LANGGRAPH.point("langgraph.graph", "END")
-        self._loops = GraphLoops(watch)
+        self._runs = GraphRuns(watch)
         self._question, self._rounds, self._probe = question, rounds, probe
         self._go_on, self._stop = go_on, end if stop is None else stop
         self._otherwise, self._is_told = otherwise, False
 
     def __call__(self, state: Any) -> Any:
         """Observe and go on, as a ``Command``."""
-        self._loops.sweep()
         key, runtime = self._key(state), self._runtime()
-        loop = self._loops.get(key, runtime) or self._loops.begin(
+        run = self._runs.get(key, runtime) or self._runs.begin(
             _part(state, self._question), runtime, key
         )
-        held = self._rounds(state)
+        loop, held = run.loop, self._rounds(state)
         new = [held] if isinstance(held, Mapping) else held[len(loop.rounds) :]
         probe = None if self._probe is None else partial(lambda probe, _: probe(state), self._probe)
         for number, parts in enumerate(new, start=1):
@@ -172,7 +160,7 @@ class StopNode:
         if not loop.done and self._otherwise is not None:
             where = self._otherwise(state)
         if where != self._go_on and (where != self._stop or not self._is_told):
-            self._loops.pop(key)
+            self._runs.pop(run)
             loop.end()
         return self._command(goto=where, update={"suffice": outcome(loop)})
 
@@ -192,14 +180,13 @@ class StopNode:
         return atold if inspect.iscoroutinefunction(node) else told
 
     def _tell(self, state: Any, update: Mapping[str, Any], answer: str) -> Mapping[str, Any]:
-        key = self._key(state)
-        loop = self._loops.get(key, self._runtime())
-        if loop is None:
+        run = self._runs.get(self._key(state), self._runtime())
+        if run is None:
             return update
-        self._loops.pop(key)
-        loop.answered(str(update[answer]))
-        loop.end()
-        return {**update, "suffice": outcome(loop)}
+        self._runs.pop(run)
+        run.loop.answered(str(update[answer]))
+        run.loop.end()
+        return {**update, "suffice": outcome(run.loop)}
 
     def _key(self, state: Any) -> Hashable:
         runtime = self._runtime()

@@ -13,12 +13,10 @@ from typing import Any
 
 from suffice._optional import require
 from suffice.errors import UsageError
-from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, call_usage, outcome
-from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
+from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.live.loop import Loop, Probe
 from suffice.live.watch import Watch
-from suffice.retrieval.ranking import check_k
-from suffice.trace.rounds.records import Passage
 
 _CORE = Framework(name="LlamaIndex", package="llama-index-core", tested="0.14.25")
 _WORKFLOWS = Framework(
@@ -28,7 +26,7 @@ _SIZES = ("similarity_top_k", "_similarity_top_k")
 _PARTS = ("_retrievers", "_retriever_dict")
 
 
-class LlamaIndexRetriever:
+class LlamaIndexRetriever(AdaptedRetriever):
     """A LlamaIndex ``BaseRetriever`` as a :class:`suffice.protocols.Retriever`.
 
     LlamaIndex's ``retrieve`` takes no number of nodes. It is set as ``similarity_top_k``, on a copy,
@@ -64,35 +62,24 @@ class LlamaIndexRetriever:
             )
         if max_k is not None and max_k < 1:
             raise UsageError(f"max_k must be at least 1, found {max_k}")
-        self._max_k = max_k
-        self._retriever = retriever
-        self._settings = settings or AdapterSettings()
-        self._source = f"LlamaIndex's {type(retriever).__name__}"
+        super().__init__(
+            f"LlamaIndex's {type(retriever).__name__}",
+            settings,
+            advice="Raise its own number of nodes, or that of the retrievers it is made of.",
+        )
+        self._max_k, self._retriever = max_k, retriever
         self._sizes = [size for size in _SIZES if hasattr(retriever, size)]
-        self._own_number = not self._sizes or any(hasattr(retriever, part) for part in _PARTS)
-        self._short = ShortWarning(
-            self._source, "Raise its own number of nodes, or that of the retrievers it is made of."
-        )
+        self._sized = bool(self._sizes) and not any(hasattr(retriever, part) for part in _PARTS)
 
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """At most ``k`` passages, in LlamaIndex's order."""
-        check_k(k)
+    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
         retriever = copy.copy(self._retriever)
-        asked = k if self._max_k is None else min(k, self._max_k)
         for name in self._sizes:
-            setattr(retriever, name, asked)
-        with failing_as(self._source, self._settings.failures):
-            nodes = retriever.retrieve(query)
-        ranking = (
-            Found(
-                text=node.get_content(), id=node.node_id, score=node.score, metadata=node.metadata
-            )
-            for node in nodes
-        )
-        passages = ranked(ranking, k, self._settings, source=self._source)
-        if self._own_number:
-            self._short.check(len(passages), k)
-        return passages
+            setattr(retriever, name, k if self._max_k is None else min(k, self._max_k))
+        return retriever.retrieve(query), self._sized
+
+    def _found(self, document: Any) -> Found:
+        text, name = document.get_content(), document.node_id
+        return Found(text=text, id=name, score=document.score, metadata=document.metadata)
 
 
 # --- agents and workflows ------------------------------------------------------------------------
@@ -260,7 +247,7 @@ class _Run:
         self.handing_off = bool(direct) and direct[0].tool_name == "handoff"
         run.reply = None
         calls = [_result(one) for one in results if one.tool_name != "handoff"]
-        self.given = await run.step(calls, lambda: self._draft(agent, own, ctx))
+        self.given = await run.astep(calls, lambda: self._draft(agent, own, ctx))
 
     async def _draft(self, agent: Any, own: Any, ctx: Any) -> Reply:
         """What the agent would answer now, asked on a copy of what it keeps of this run."""
@@ -282,9 +269,8 @@ class _Run:
             self.handing_off = False
             return
         if self.given is None:
-            if run.reply is not None and not as_written:
-                run.reply = (run.reply[0], {**run.reply[1], "tokens": None})
-            _answer(run, output.response.content or "")
+            changed = {} if as_written else {"tokens": None}
+            run.answered(output.response.content or "", unsearched=True, **changed)
         else:
             await memory.aput(output.response)
         self.ended = True
@@ -303,18 +289,10 @@ class _Run:
         response = getattr(result, "response", None)
         text = result if isinstance(result, str) else getattr(response, "content", None)
         if text is not None and text != run.loop.answer:
-            _answer(run, text)
+            run.answered(text, unsearched=True)
         run.loop.end(error, mend=False)
         if result is not None and response is not None:
             result["suffice"] = outcome(run.loop)
-
-
-def _answer(run: AgentRun, text: str) -> None:
-    costs = {} if run.reply is None else run.reply[1]
-    if run.loop.rounds:
-        run.loop.answered(text, **costs)
-    else:
-        run.loop.observe(passages=(), answer=text, **costs)
 
 
 _Take = Callable[..., Awaitable[Any]]
@@ -373,7 +351,7 @@ class _Heard:
         return Reply(
             raw=output,
             text=output.response.content or "",
-            usage=call_usage(self._usage or output.raw),
+            usage=self._usage or output.raw,
             logprobs=self._logprobs
             or ({"choices": raw["choices"]} if raw.get("choices") else None),
         )

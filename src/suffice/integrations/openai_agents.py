@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -56,28 +56,16 @@ class SufficeRunner:
     async def run(self, agent: Any, asked: Any, **options: Any) -> Any:
         """As ``Runner.run``."""
         run = self._begun(asked)
-        try:
+        with run.ending():
             result = await self._runner.run(run.prepared(agent, options), asked, **run.options)
-        except BaseException as error:
-            run.failed()
-            await run.loop.aend(error)
-            raise
-        await run.end(result.final_output)
-        result.suffice = outcome(run.loop)
-        return result
+        return run.over_with(result)
 
     def run_sync(self, agent: Any, asked: Any, **options: Any) -> Any:
         """As ``Runner.run_sync``."""
         run = self._begun(asked)
-        try:
+        with run.ending():
             result = self._runner.run_sync(run.prepared(agent, options), asked, **run.options)
-        except BaseException as error:
-            run.failed()
-            run.loop.end(error)
-            raise
-        run.loop.end()
-        result.suffice = outcome(run.loop)
-        return result
+        return run.over_with(result)
 
     def run_streamed(self, agent: Any, asked: Any, **options: Any) -> Any:
         """As ``Runner.run_streamed``; the question ends where ``stream_events()`` does."""
@@ -87,14 +75,10 @@ class SufficeRunner:
 
         async def stream_events() -> AsyncIterator[Any]:
             try:
-                async for event in events():
-                    yield event
-            except BaseException as error:
-                run.failed()
-                await run.loop.aend(error)
-                raise
-            else:
-                await run.end(result.final_output)
+                with run.ending():
+                    async for event in events():
+                        yield event
+                run.over_with(result)
             finally:
                 result.suffice = outcome(run.loop)
 
@@ -202,7 +186,7 @@ class _Run(AgentRun):
             raw = await call(**_without_tools(request))
             return _reply(raw[-1].response if isinstance(raw, list) else raw, raw)
 
-        return await self.step(results, ask)
+        return await self.astep(results, ask)
 
     def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return _without_tools(request) if self.asking and self.loop.done else request
@@ -217,20 +201,31 @@ class _Run(AgentRun):
         with suppress(Exception):
             self.take(self.results)
 
-    def finish(self, output: Any) -> None:
-        """Take in the final output, once; it may be what a tool gave."""
-        if self.over or output is None:
-            return
-        self.over = True
-        text = output if isinstance(output, str) else None
-        if not self.take(self.results, str(output)):
-            self.answered(text)
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """End the question where the run fails."""
+        try:
+            yield
+        except BaseException as error:
+            self.failed()
+            self.loop.end(error)
+            raise
 
-    async def end(self, output: Any) -> None:
-        """The end of the run; nothing where it has ended."""
-        self.finish(output)
+    def end(self, output: Any) -> None:
+        """Take in the final output, once, which may be what a tool gave, and end the question."""
+        if not self.over and output is not None:
+            self.over = True
+            text = output if isinstance(output, str) else None
+            if not self.take(self.results, str(output)) and self.given is None:
+                self.answered(text)
         error, self.error = self.error, None
-        await self.loop.aend(error)
+        self.loop.end(error)
+
+    def over_with(self, result: Any) -> Any:
+        """The result of a run that came to its end, with why."""
+        self.end(result.final_output)
+        result.suffice = outcome(self.loop)
+        return result
 
 
 @cache
@@ -263,7 +258,7 @@ def _hooks() -> type[Any]:
             await self.own.on_tool_end(context, agent, tool, result)
 
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            await self.run.end(output)
+            self.run.end(output)
             with custom_span("suffice", outcome(self.run.loop)):
                 await self.own.on_agent_end(context, agent, output)
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
-import re
+import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from suffice._optional import require
 from suffice.errors import (
     BackendError,
+    DataError,
     SufficeError,
     UsageError,
-    did_you_mean,
     first_line,
+    unknown_name,
     without_credentials,
 )
 from suffice.integrations.documents import AdapterSettings, Found, ranked
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
+from suffice.live.reported import reported_passages
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
@@ -39,7 +40,6 @@ FORMS: tuple[str, ...] = (
 )
 """What may be typed."""
 _NUMBERS = ("title_boost", "timeout_s")
-_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,69 +98,36 @@ def _unreadable(kind: str, shown: str, why: str = "") -> UsageError:
 
 def _server_settings(query: str, shown: str) -> ElasticsearchSettings:
     allowed = [own.name for own in fields(ElasticsearchSettings)]
-    chosen: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in allowed:
-            raise UsageError(
-                f"--retriever {shown!r}: no setting {name!r}; allowed behind the ?: {', '.join(allowed)}"
-                f"{did_you_mean(name, allowed)}"
-            )
-        chosen[name] = _number(name, value, shown) if name in _NUMBERS else value or None
+    stated: Mapping[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    for name in stated.keys() - set(allowed):
+        said = unknown_name("setting", name, allowed)
+        raise UsageError(f"--retriever {shown!r}: behind the ?: {said}")
     try:
+        chosen: dict[str, Any] = {
+            name: float(value) if name in _NUMBERS else value or None
+            for name, value in stated.items()
+        }
         return ElasticsearchSettings(**chosen)
-    except UsageError as error:
+    except (UsageError, ValueError) as error:
         raise UsageError(f"--retriever {shown!r}: {error}") from error
-
-
-def _number(name: str, value: str, shown: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise UsageError(
-            f"--retriever {shown!r}: {name} must be a number, found {value!r}"
-        ) from error
 
 
 # --- Python ---------------------------------------------------------------------------------------
 def _target(text: str, rest: str) -> Any:
-    module_name, _, name = rest.partition(":")
-    if not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", rest) or module_name.endswith(".py"):
-        raise UsageError(
-            f"--retriever {text!r} names no function of a module; type python:MODULE:FUNCTION, as in "
-            "python:my_search:search for the function search of my_search.py"
-        )
-    target = _module(text, module_name)
-    for part in name.split("."):
-        if not hasattr(target, part):
-            public = [known for known in vars(target) if not known.startswith("_")]
-            more = ", ..." if len(public) > _SHOWN else ""
-            raise UsageError(
-                f"--retriever {text!r}: {module_name} has no {part!r}; it has: "
-                f"{', '.join(public[:_SHOWN]) or 'nothing'}{more}{did_you_mean(part, public)}"
-            )
-        target = getattr(target, part)
-    return target
-
-
-def _module(text: str, name: str) -> Any:
-    here = os.getcwd()  # noqa: PTH109 - as Python's own path holds it
+    here = str(Path.cwd())
     if here not in sys.path:  # as 'python -m' has it
         sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(
-                f"--retriever {text!r}: there is no module {error.name!r} in {here} or elsewhere on "
-                "Python's path; run where it lies, or add its folder to PYTHONPATH"
-            ) from error
-        raise UsageError(f"--retriever {text!r}: importing {name} failed: {error}") from error
-    except Exception as error:
-        if not isinstance(error, SufficeError):
-            raise UsageError(
-                f"--retriever {text!r}: importing {name} failed: {_told(error)}"
-            ) from error
+        target = pkgutil.resolve_name(rest)
+        return target() if isinstance(target, type) else target
+    except SufficeError:
         raise
+    except Exception as error:
+        raise UsageError(
+            f"--retriever {text!r} cannot be loaded: {_told(error)}; type python:MODULE:FUNCTION, as in "
+            f"python:my_search:search for the function search of my_search.py, in {here} or elsewhere on "
+            "Python's path"
+        ) from error
 
 
 def _told(error: Exception) -> str:
@@ -170,18 +137,10 @@ def _told(error: Exception) -> str:
 class PythonRetriever:
     """Python of the user's own as a :class:`suffice.protocols.Retriever`.
 
-    Called from several threads where several questions are under way. An exception it raises is the failure
-    of one search.
-
-    Parameters
-    ----------
-    target
-        A function of a query and the most passages wanted, an object with such a function ``retrieve``, or
-        the class of one, made without arguments. It returns, best first, :class:`suffice.Passage` objects,
-        ``{"text": ..., "id": ..., "title": ..., "score": ...}`` of which only the text is needed, or texts.
-        An id left out is a hash of the text; scores left out are 1/rank.
-    source
-        What it is called in messages.
+    It returns, best first, :class:`suffice.Passage` objects, ``{"text": ..., "id": ..., "title": ...,
+    "score": ...}`` of which only the text is needed, or texts. An id left out is a hash of the text; scores
+    left out are 1/rank. An exception it raises is the failure of one search. ``source`` is its name in
+    messages.
     """
 
     def __init__(self, target: Any, source: str) -> None:
@@ -193,80 +152,40 @@ class PythonRetriever:
         check_k(k)
         try:
             found = self._find(query, k)
-            items = None if not _listable(found) else list(found)
+            items = list(found) if isinstance(found, Iterator) else found
         except Exception as error:
             if not isinstance(error, SufficeError):
                 raise BackendError(f"{self._source} failed: {_told(error)}") from error
             raise
-        if items is None:
-            raise self._wrong(found)
+        try:
+            passages = reported_passages(items)
+        except DataError as error:
+            raise UsageError(
+                f"{self._source} returned {type(items).__name__} {items!r:.80}; it must return a list, best "
+                'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
+                f"least the text, or of texts ({error})"
+            ) from error
         if all(isinstance(item, Passage) for item in items):
-            unique: dict[str, Passage] = {}
-            for passage in items:
-                unique.setdefault(passage.id, passage)
-            return tuple(unique.values())[:k]
-        documents = [self._found(item) for item in items]
+            return passages[:k]
+        documents = (
+            Found(text=own.text or "", id=own.id, score=own.score, metadata={"title": own.title})
+            for own in passages
+        )
         return ranked(documents, k, AdapterSettings(), source=self._source)
-
-    def _found(self, item: Any) -> Found:
-        if isinstance(item, str):
-            return Found(text=item)
-        if isinstance(item, Passage):
-            item = {"id": item.id, "title": item.title, "text": item.text, "score": item.score}
-        if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-            raise self._wrong(item)
-        name = item.get("id")
-        if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
-            raise self._wrong(item)
-        return Found(
-            text=item["text"],
-            id=None if name is None else str(name),
-            score=item.get("score"),
-            metadata=item,
-        )
-
-    def _wrong(self, value: Any) -> UsageError:
-        return UsageError(
-            f"{self._source} returned {type(value).__name__} {value!r:.80}; it must return a list, best "
-            'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
-            "least the text, or of texts"
-        )
-
-
-def _listable(found: Any) -> bool:
-    return isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping)
-
-
-_WANTED = (
-    "name a function of a query and the most passages wanted, def search(query, k), or an object with such "
-    "a function retrieve"
-)
 
 
 def _callable(target: Any, source: str) -> Callable[[str, int], Any]:
-    if isinstance(target, type):
-        try:
-            target = target()
-        except Exception as error:
-            if not isinstance(error, SufficeError):
-                raise UsageError(
-                    f"--retriever {source!r}: {type(error).__name__} when it was made without arguments: "
-                    f"{first_line(error)}; name an object made in the module"
-                ) from error
-            raise
     find = getattr(target, "retrieve", target)
-    if not callable(find):
-        raise UsageError(
-            f"--retriever {source!r} is {type(target).__name__} {target!r:.60}; {_WANTED}"
-        )
-    if inspect.iscoroutinefunction(find):
-        raise UsageError(f"--retriever {source!r} is async and would not be awaited; {_WANTED}")
+    problem = "it is async and would not be awaited" if inspect.iscoroutinefunction(find) else None
     try:
         inspect.signature(find).bind("query", 5)
     except TypeError as error:
-        raise UsageError(
-            f"--retriever {source!r} cannot be called so: {error}; {_WANTED}"
-        ) from error
+        problem = str(error)
     except ValueError:  # a builtin that does not tell
         pass
+    if problem is not None:
+        raise UsageError(
+            f"--retriever {source!r}: {problem}; name a function of a query and the most passages wanted, "
+            "def search(query, k), or an object with such a function retrieve"
+        )
     return find  # type: ignore[no-any-return]

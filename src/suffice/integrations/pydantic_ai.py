@@ -92,7 +92,7 @@ def _capability() -> type[Any]:
                     await bare.model.request(bare.messages, bare.model_settings, parameters)
                 )
 
-            kept = await run.step(tuple(_results(request.messages, self.final)), ask)
+            kept = await run.astep(tuple(_results(request.messages, self.final)), ask)
             if kept is not None:
                 return kept
             began = time.perf_counter()

@@ -7,13 +7,13 @@ themselves, so every machine must see them under the same path and have this ver
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from suffice._optional import require
 from suffice._version import VERSION
@@ -28,6 +28,9 @@ REPLACED = 3
 """How often a worker that dies is replaced and its shard done again."""
 
 
+_PLACE = re.compile(r"(?:ray://)?(?:\[(?P<v6>[0-9a-fA-F:]+)\]|(?P<host>[\w.-]+)):(?P<port>\d{1,5})")
+
+
 def ray_address(text: str) -> str:
     """An address as Ray takes it; empty: that of ``RAY_ADDRESS``, a cluster of this machine, or a new one."""
     if text not in {"", "auto", "local"} and _host_and_port(text) is None:
@@ -39,14 +42,10 @@ def ray_address(text: str) -> str:
 
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
-    try:
-        parts = urlsplit(address if "://" in address else f"//{address}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
+    match = _PLACE.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) < 2**16:
         return None
-    return (
-        (host, port) if host and port and parts.scheme in {"", "ray"} and not parts.path else None
-    )
+    return match["v6"] or match["host"], int(match["port"])
 
 
 class RayExecutor(Executor):
@@ -123,26 +122,22 @@ class RayExecutor(Executor):
         return error
 
     def _check_version(self) -> None:
+        install = f"install it on every machine of the cluster: pip install suffice=={VERSION}"
+        why: str | None = None
+        cause: BaseException | None = None
         try:
             there = self.submit(_version).result(ANSWERS_S)
         except TimeoutError as error:
-            self.shutdown(cancel_futures=True)
-            raise BackendError(
-                f"no worker of the Ray cluster took a task within {ANSWERS_S:g} seconds: all are busy or "
-                "none is there; look at: ray status"
-            ) from error
+            why = f"took no task within {ANSWERS_S:g} seconds: all are busy or none is there; ray status"
+            cause = error
         except (ImportError, RuntimeError, BackendError, self._ray.exceptions.RayError) as error:
+            why, cause = f"cannot import suffice; {install} ({first_line(error)})", error
+        else:
+            if there != VERSION:
+                why = f"have suffice {there}, this is {VERSION}; {install}"
+        if why is not None:
             self.shutdown(cancel_futures=True)
-            raise BackendError(
-                "workers of the Ray cluster cannot import suffice; install this version on every machine of "
-                f"it: pip install suffice=={VERSION} ({first_line(error)})"
-            ) from error
-        if there != VERSION:
-            self.shutdown(cancel_futures=True)
-            raise BackendError(
-                f"workers of the Ray cluster have suffice {there}, this is {VERSION}; install it on every "
-                f"machine of it: pip install suffice=={VERSION}"
-            )
+            raise BackendError(f"workers of the Ray cluster {why}") from cause
 
 
 def _called(
@@ -165,59 +160,42 @@ def _connect(ray: Any, address: str) -> None:
     """Connect, or start a cluster where no address is stated anywhere and none runs here."""
     stated = address or os.environ.get("RAY_ADDRESS", "")
     place = _host_and_port(stated)
-    if place is not None:
-        _reach(stated, place)
     raised: list[Exception] = []
 
     def connect() -> None:
+        new = stated in {"", "local"}
         try:
             ray.init(
                 address=address or None,
                 log_to_driver=False,
                 logging_level="ERROR",
-                **({} if stated not in {"", "local"} else {"include_dashboard": False}),
+                **({"include_dashboard": False} if new else {}),
             )
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raised.append(error)
 
     if place is None:  # the processes of a new cluster end with the thread that started them
         connect()
-    else:  # an address that takes a connection and says nothing makes Ray wait for minutes
+    else:
+        try:
+            socket.create_connection(place, timeout=10.0).close()
+        except OSError as error:
+            raise BackendError(_silent(stated, f"cannot be reached: {error}")) from error
+        # an address that takes a connection and says nothing makes Ray wait for minutes
         connecting = started(connect, "joins-ray")
         connecting.join(ANSWERS_S)
         if connecting.is_alive():
             raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
     if raised:
-        raise BackendError(_silent(stated, f"was not joined: {_reason(raised[0])}")) from raised[0]
+        said = f"was not joined: {first_line(raised[0])}"
+        raise BackendError(_silent(stated, said)) from raised[0]
     if not ray.is_initialized():
         raise BackendError(_silent(stated, "was not joined"))
-
-
-def _reach(stated: str, place: tuple[str, int]) -> None:
-    try:
-        with socket.create_connection(place, timeout=10.0):
-            pass
-    except OSError as error:
-        raise BackendError(_silent(stated, f"cannot be reached: {error}")) from error
 
 
 def _silent(stated: str, what: str) -> str:
     return (
         f"a Ray cluster at {stated or 'this machine'} {what}; start one with: ray start --head --port 6379, "
-        "and name it: --ray HOST:6379; or leave the address away for workers of this machine"
+        "and name it: --ray HOST:6379; or leave the address away for workers of this machine. A cluster "
+        "with a token wants RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token"
     )
-
-
-def _reason(error: BaseException) -> str:
-    """What was at the bottom of it; a cluster that wants a token is told by that."""
-    causes = [error]
-    while causes[-1].__cause__ is not None:
-        causes.append(causes[-1].__cause__)
-    if any(
-        "AuthToken" in str(cause) or "Authentication" in type(cause).__name__ for cause in causes
-    ):
-        return (
-            "it wants its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, or have the token in "
-            "~/.ray/auth_token"
-        )
-    return first_line(error)

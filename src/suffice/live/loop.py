@@ -25,7 +25,6 @@ from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
 from suffice.signals.table import GrowingRecord, SignalTable, decide, decisions
 from suffice.trace.rounds.records import (
-    MOST_INT16,
     Draft,
     Gold,
     LoopView,
@@ -33,10 +32,10 @@ from suffice.trace.rounds.records import (
     Round,
     StoppedBy,
     score_of,
-    whole,
     with_draft,
     without_answer,
 )
+from suffice.trace.values import MOST_INT16, whole
 
 if TYPE_CHECKING:
     from suffice.concurrency import WorkAhead
@@ -93,7 +92,7 @@ class LiveSettings:
         if isinstance(max_rounds, int) and max_rounds < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         if max_rounds is not None:
-            whole(max_rounds, MOST_INT16, "max_rounds")
+            whole(MOST_INT16, max_rounds, "max_rounds")
         if isinstance(policy, str | PurePath):
             file = names_policy_file(str(policy))
             policy = load_policy(policy) if file else choose_policy(policy).policy

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from suffice.concurrency import CallTally, Concurrency, computes_here, tallies_of, width_of
+from suffice.concurrency import CallTally, computes_here, tallies_of, width_of
 from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
@@ -41,8 +41,8 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
 
     A schema counts with the order of its keys, in which a reply has them.
     """
-    asked = asdict(replace(request, json_schema=None, soon=None, tell=None))
-    del asked["n"], asked["soon"], asked["tell"]
+    asked = asdict(replace(request, json_schema=None, tell=None))
+    del asked["n"], asked["tell"]
     if request.json_schema is None:
         del asked["json_schema"]  # a request without one keeps the key it had before there were any
     else:
@@ -102,7 +102,7 @@ class CachedModel:
         return str(getattr(self._model, "endpoint", ""))
 
     @property
-    def concurrency(self) -> Concurrency:
+    def concurrency(self) -> int:
         """How much work at a time suits the wrapped model."""
         return width_of(self._model)
 

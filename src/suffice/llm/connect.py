@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from suffice.errors import UsageError
@@ -10,7 +9,6 @@ from suffice.llm.cache import CachedModel
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.servers import ServerPool
 from suffice.protocols import ChatModel
 
 
@@ -21,23 +19,20 @@ def connect(
     server: OpenAISettings | None = None,
     embedded: EmbeddedSettings | None = None,
     cache: str | Path | None = None,
-    on_change: Callable[[str], None] | None = None,
 ) -> ChatModel:
     """The model a name or URL stands for."""
     connected: ChatModel
-    urls = [url.strip() for url in llm.split(",")]
     if llm == "embedded":
         connected = EmbeddedModel.load(model, settings=embedded)
-    elif all(url.startswith(("http://", "https://")) for url in urls):
-        connected = (
-            OpenAICompatibleModel(urls[0], model, settings=server)
-            if len(urls) == 1
-            else ServerPool(urls, model, settings=server, on_change=on_change)
+    elif "," in llm:
+        raise UsageError(
+            f"--llm takes one server, found {llm!r}; put several behind a LiteLLM proxy and name its URL"
         )
+    elif llm.startswith(("http://", "https://")):
+        connected = OpenAICompatibleModel(llm, model, settings=server)
     else:
         raise UsageError(
             f"unknown language model {llm!r}; allowed are a server's base URL (http://... or "
-            "https://...), several of them separated by commas, and 'embedded'; the command line also "
-            "takes 'scripted'"
+            "https://...) and 'embedded'; the command line also takes 'scripted'"
         )
     return connected if cache is None else CachedModel(connected, cache)

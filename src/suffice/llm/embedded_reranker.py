@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.gguf import read_facts
-from suffice.llm.llama_api import processors, quiet_params, start_server
+from suffice.llm.embedded import check_gguf, header_value, processors, quiet_params, start_server
 from suffice.trace.rounds.records import Passage, best_reranked
 from suffice.trace.rounds.tokens import passage_text
 
 _PURPOSE = "The embedded reranker"
 _LONGEST = 8192
 _KEPT = 0.75
+_RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooling types
 
 
 class EmbeddedReranker:
@@ -83,7 +84,7 @@ class EmbeddedReranker:
     def _shorter(self, query: str, texts: Sequence[str], error: Any) -> list[float]:
         """Texts that are too long together one by one, and one that is too long by itself cut."""
         message = str(error.get("message", error) if isinstance(error, dict) else error)
-        if "too large" not in message:
+        if "too large" not in message and "larger than" not in message:
             raise BackendError(f"the reranker {self.name!r} refused: {message}")
         if len(texts) > 1:
             return [score for text in texts for score in self._scores(query, [text])]
@@ -94,8 +95,8 @@ class EmbeddedReranker:
 
 
 def _start(path: Path, threads: int) -> Any:
-    facts = read_facts(path)
-    if not facts.scores_pairs:
+    check_gguf(path)
+    if header_value(path, b".pooling_type") != _RANK:
         raise DataError(
             "not a reranker: its model does not score pairs (pooling type RANK); name a GGUF file of a "
             "cross-encoder",
@@ -105,7 +106,6 @@ def _start(path: Path, threads: int) -> Any:
     params = quiet_params(path, threads=threads, purpose=_PURPOSE)
     params.embedding = True
     params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
-    length = min(facts.context_length or _LONGEST, _LONGEST)
-    params.n_ctx = params.n_batch = params.n_ubatch = length  # a pair is read in one piece
+    params.n_ctx = params.n_batch = params.n_ubatch = _LONGEST  # a pair is read in one piece
     params.n_parallel = 1
     return start_server(params, check="")

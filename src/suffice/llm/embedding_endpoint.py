@@ -104,7 +104,7 @@ class EndpointEncoder:
         source = f"{self._url} (model {self._model!r})"
 
         def send(client: Any) -> Any:
-            return client.embeddings.with_raw_response.create(
+            return client.embeddings.with_streaming_response.create(
                 model=self._model,
                 input=list(texts),
                 encoding_format="float",
@@ -114,7 +114,7 @@ class EndpointEncoder:
         def read(payload: object) -> NDArray[np.float32]:
             return _unit(_embeddings(payload, len(texts), source), source)
 
-        with self._endpoint.slots.taken():
+        with self._endpoint.slots:
             vectors = self._endpoint.ask(send, read, model=self._model)
         with self._lock:
             expected = self._dimension = self._dimension or vectors.shape[1]

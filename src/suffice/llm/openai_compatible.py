@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from suffice.concurrency import (
-    AdaptiveLimit,
-    CallTally,
-    Concurrency,
-    WorkFor,
-    as_here,
-    room_for_a_thread,
-)
+from suffice.concurrency import CallTally, as_here, room_for_a_thread
 from suffice.errors import UsageError
-from suffice.llm.endpoint import Endpoint, OpenAISettings
+from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
 from suffice.llm.translation import BrokenReply
 from suffice.llm.wire import (
     Api,
@@ -37,7 +28,6 @@ from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
 _NOT_SO = (400, 422)
 _FORMS = ("json_schema", "json_object", "none")
-_AS_IT_CAME = {"X-Stainless-Raw-Response": "true"}  # the package's own mark
 _SCHEMA_FIELDS = ("response_format", "json_schema", "structured_outputs")
 _ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured output", "grammar")
 
@@ -56,41 +46,7 @@ class _Learnt:
     schema_form: int = 0  # into _FORMS; only ever raised
 
 
-class ServedModel(ABC):
-    """What one server's model and that of several have alike."""
-
-    _settings: OpenAISettings
-    _name: str
-    _where: str
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._name
-
-    @property
-    def api(self) -> Api:
-        """Which interface is used."""
-        return self._settings.api
-
-    @property
-    def endpoint(self) -> str:
-        """The URLs in order of the alphabet, and the extra fields where there are any."""
-        extra = self._settings.extra_body
-        return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connections."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class OpenAICompatibleModel(ServedModel):
+class OpenAICompatibleModel:
     """A model behind an OpenAI-compatible URL; a :class:`suffice.protocols.ChatModel`.
 
     What a server lacks is found out once and worked around: log-probabilities it rejects are no
@@ -114,9 +70,20 @@ class OpenAICompatibleModel(ServedModel):
         self._name = model or self._only_model()
 
     @property
-    def call_limit(self) -> int | AdaptiveLimit:
-        """Requests in flight at most, or what finds how many."""
-        return self._server.limit
+    def name(self) -> str:
+        """The model's name."""
+        return self._name
+
+    @property
+    def api(self) -> Api:
+        """Which interface is used."""
+        return self._settings.api
+
+    @property
+    def endpoint(self) -> str:
+        """The URL, and the extra fields where there are any."""
+        extra = self._settings.extra_body
+        return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
 
     @property
     def tallies(self) -> tuple[CallTally, ...]:
@@ -124,15 +91,9 @@ class OpenAICompatibleModel(ServedModel):
         return (self._server.tally,)
 
     @property
-    def calls_at_once(self) -> int:
-        """Requests in flight at most, at present."""
-        return self._server.slots.now
-
-    @property
-    def concurrency(self) -> Concurrency:
+    def concurrency(self) -> int:
         """How many pieces of work at a time suit it: as many as requests may be in flight."""
-        limit = self._server.limit
-        return limit if isinstance(limit, int) else WorkFor((limit,))
+        return self._settings.concurrency
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions."""
@@ -147,7 +108,7 @@ class OpenAICompatibleModel(ServedModel):
                 for number, have in enumerate(missing)
             ]
             drawn += most * len(parts)
-            at_once = min(len(parts), self._server.slots.now)
+            at_once = min(len(parts), self._settings.concurrency)
             with room_for_a_thread(), ThreadPoolExecutor(at_once) as pool:
                 for part, (got, cost) in zip(
                     parts, pool.map(as_here(self._in_a_slot), parts), strict=True
@@ -176,19 +137,11 @@ class OpenAICompatibleModel(ServedModel):
         """Close the connections."""
         self._server.close()
 
-    def but(self, *, model: str, max_retries: int) -> Self:
-        """The same server with its connections, its slots and what was learnt of it, asked otherwise."""
-        other = copy.copy(self)
-        vars(other)["_name"] = model
-        vars(other)["_server"] = self._server.but(max_retries=max_retries)
-        return other
+    def __enter__(self) -> Self:
+        return self
 
-    def served(self, *, timeout_s: float) -> tuple[str, ...]:
-        """The models that the server says it serves; none where it does not list them."""
-        try:
-            return _models(self._server.but(max_retries=0, timeout_s=timeout_s)) or ()
-        except UsageError:  # whoever asks it for more is told why
-            return ()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _only_model(self) -> str:
         names = _models(self._server)
@@ -201,7 +154,7 @@ class OpenAICompatibleModel(ServedModel):
         return names[0]
 
     def _in_a_slot(self, request: GenerationRequest) -> tuple[tuple[Completion, ...], Counts]:
-        with self._server.slots.taken():
+        with self._server.slots:
             return self._ask(request)
 
     def _ask(
@@ -219,11 +172,20 @@ class OpenAICompatibleModel(ServedModel):
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         asked = request.top_logprobs
         source = f"{self._where} (model {self.name!r})"
+        nulls = 0
 
         def read(payload: object) -> tuple[tuple[Completion, ...], Counts]:
-            completions = parse_completions(
-                payload, top_logprobs=asked, source=source, null_is_empty=learnt.null_is_empty
-            )
+            nonlocal nulls
+            try:
+                completions = parse_completions(
+                    payload, top_logprobs=asked, source=source, null_is_empty=learnt.null_is_empty
+                )
+            except NullReply:
+                nulls += 1
+                if nulls <= self._settings.max_retries:
+                    raise
+                learnt.null_is_empty = True  # every attempt said so: the model means it
+                return read(payload)
             if not completions:
                 raise BrokenReply(f"{source} sent a reply without any text; check the server's log")
             return completions, self._honest(payload, completions)
@@ -241,12 +203,6 @@ class OpenAICompatibleModel(ServedModel):
             if not self._adapt(said, body):
                 raise
             return self._ask(request, form)
-        except NullReply as error:
-            if self._settings.max_retries and not self._server.max_retries:
-                raise  # another server may say more
-            # every attempt said so: the model means it
-            learnt.null_is_empty = True
-            completions, cost = read(error.payload)
         if events is not None and cost.completion is None:
             learnt.no_stream = True  # what it does not count cannot be kept within a budget
         # not before it worked: servers that refuse a request for another reason may quote all of it
@@ -269,13 +225,17 @@ class OpenAICompatibleModel(ServedModel):
             _shape(body, form, request.json_schema)
         return body
 
-    def _sending(self, body: Mapping[str, Any]) -> Callable[[Any], Any]:
-        # as the package sends what it has no word for: its own words cost a millisecond a call
-        whole = {"model": self.name, **body, **self._settings.extra_body}
-        path = "/chat/completions" if self.api == "chat" else "/completions"
+    def _sending(self, body: Mapping[str, Any]) -> Send:
+        prompt = "messages" if self.api == "chat" else "prompt"
+        further = {name: value for name, value in body.items() if name != prompt}
 
         def send(client: Any) -> Any:
-            return client.post(path, body=whole, cast_to=object, options={"headers": _AS_IT_CAME})
+            completions = client.chat.completions if self.api == "chat" else client.completions
+            return completions.with_streaming_response.create(
+                model=self.name,
+                extra_body={**further, **self._settings.extra_body},
+                **{prompt: body[prompt]},
+            )
 
         return send
 
@@ -318,7 +278,7 @@ def _models(server: Endpoint) -> tuple[str, ...] | None:
 
     try:
         return server.ask(
-            lambda client: client.models.with_raw_response.list(), read, model="(any)"
+            lambda client: client.models.with_streaming_response.list(), read, model="(any)"
         )
     except BrokenReply:
         return None

@@ -1,4 +1,4 @@
-"""Errors of the ``openai`` package, translated in one place."""
+"""Errors of the ``openai`` package and of its HTTP client, as errors of this library."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ABOUT_THE_PROMPT = (
     "token count",
     "too many tokens",
 )
-_NO_MONEY, _TOO_MANY = 402, 429
+_NO_MONEY = 402
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _WHILE_READING = ("DecodingError", "ReadError", "RemoteProtocolError")
 _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
@@ -52,13 +52,11 @@ class NoReply(BackendError):  # noqa: N818 - reads as what it is
         self,
         message: str,
         *,
-        busy: bool = False,
         pause_s: float = 0.0,
         until: datetime | None = None,
         again: bool = True,
     ) -> None:
         super().__init__(message)
-        self.busy = busy
         self.pause_s = pause_s
         self.until = until
         self.again = again
@@ -80,11 +78,9 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     """The error of this library that says what to do about one of ``openai``'s."""
     openai = require("openai", extra="openai", purpose="A model server")
     cause = error.__cause__ or error
-    if isinstance(cause, SufficeError):  # of the client that this library gave the package
-        return cause
-    if isinstance(error, openai.APITimeoutError):
+    if isinstance(error, openai.APITimeoutError) or "Timeout" in type(error).__name__:
         return NoReply(late(url))
-    if isinstance(error, openai.APIConnectionError):
+    if isinstance(error, openai.APIConnectionError) or type(cause).__name__ in _WHILE_READING:
         if _UNTRUSTED in str(cause):
             return UsageError(
                 f"{url} showed a certificate that is not trusted ({_reason(cause)}), so it was asked "
@@ -115,9 +111,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     words = f"{error} {error.body}".lower()
     if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
         return NoReply(
-            f"{said}. Wait, lower concurrency, and run the same again",
-            busy=True,
-            pause_s=_pause_s(error),
+            f"{said}. Wait, lower concurrency, and run the same again", pause_s=_pause_s(error)
         )
     if status in (401, 403):
         return UsageError(
@@ -143,12 +137,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
             f"{said}. The server does not accept the request for {model!r}; check that its interface "
             "is the chosen one (chat or completion) and that it allows the options asked for"
         )
-    return NoReply(
-        f"{said} (after the allowed retries)",
-        busy=status == _TOO_MANY,
-        pause_s=_pause_s(error),
-        again=status != _NO_MONEY,
-    )
+    return NoReply(said, pause_s=_pause_s(error), again=status != _NO_MONEY)
 
 
 def _pause_s(error: Any) -> float:

@@ -37,10 +37,6 @@ class Counts:
 class NullReply(BrokenReply):
     """A reply with null where a text should be: a passing fault of a server, or all that the model says."""
 
-    def __init__(self, message: str, payload: object) -> None:
-        super().__init__(message)
-        self.payload = payload
-
 
 def check_request(request: GenerationRequest, api: Api, name: str) -> None:
     """Refuse what no server would understand."""
@@ -132,7 +128,7 @@ def parse_completions(
             "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
         )
     if not null_is_empty and any(map(_null_without_reason, choices)):
-        raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}", payload)
+        raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}")
     ordered = sorted(choices, key=_index)
     return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
 

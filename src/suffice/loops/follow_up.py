@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, ClassVar
 
 from suffice.errors import UsageError
@@ -22,7 +23,6 @@ from suffice.loops.query_loop import (
     QueryChoice,
     QueryLoop,
     QueryLoopSettings,
-    QueryReading,
     Roles,
     StopVerdict,
 )
@@ -155,45 +155,37 @@ class FollowUpAgent:
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
 
-class DocumentReader:
-    """Answers a follow-up question from its documents alone; safe to use from several threads.
+def read_documents(
+    model: ChatModel, query: str, passages: Sequence[Passage], *, max_tokens: int
+) -> tuple[str, Usage]:
+    """The answer to a follow-up question from its documents alone, and its cost.
 
-    Where nothing new was found the answer is "unknown" and no call is made.
+    Where nothing new was found it is "unknown" and no call is made.
     """
-
-    def __init__(self, model: ChatModel, *, max_tokens: int) -> None:
-        self._model = model
-        self._max_tokens = max_tokens
-
-    def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
-        """The intermediate answer; see :class:`suffice.loops.query_loop.QueryReader`."""
-        if not passages:
-            nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
-            return QueryReading(answer=_UNKNOWN, usage=nothing)
-        prompt = render_reading(query, passages, api=self._model.api)
-        stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
-        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
-        answer = one_line(_first_line(text).removeprefix("Answer:"))
-        return QueryReading(answer=answer or _UNKNOWN, usage=usage)
+    if not passages:
+        return _UNKNOWN, Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+    prompt = render_reading(query, passages, api=model.api)
+    stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
+    text, usage = _ask(model, prompt, max_tokens, stop)
+    return one_line(_first_line(text).removeprefix("Answer:")) or _UNKNOWN, usage
 
 
-class SufficiencyAsker:
-    """Asks the model whether to stop: LLM-Stop (paper 1, section 5.2); safe to use from several threads."""
-
-    def __init__(self, model: ChatModel, prompts: FollowUpPrompts, *, max_tokens: int) -> None:
-        self._model = model
-        self._prompts = prompts
-        self._max_tokens = max_tokens
-
-    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """The verdict after these steps; see :class:`suffice.loops.query_loop.StopAsker`."""
-        prompt = self._prompts.verdict(question, steps)
-        # a chat model ends by itself, and what it writes before its decision is its own matter
-        stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
-        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
-        said = (f"{VERDICT}{text}" if isinstance(prompt, str) else text).rstrip()
-        stops = parse_verdict(said)
-        return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
+def ask_whether_to_stop(
+    model: ChatModel,
+    prompts: FollowUpPrompts,
+    question: str,
+    steps: Sequence[SearchStep],
+    *,
+    max_tokens: int,
+) -> StopVerdict:
+    """The model's verdict: LLM-Stop (paper 1, section 5.2)."""
+    prompt = prompts.verdict(question, steps)
+    # a chat model ends by itself, and what it writes before its decision is its own matter
+    stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
+    text, usage = _ask(model, prompt, max_tokens, stop)
+    said = (f"{VERDICT}{text}" if isinstance(prompt, str) else text).rstrip()
+    stops = parse_verdict(said)
+    return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -234,8 +226,10 @@ class FollowUpPipeline(QueryLoop):
         )
         roles = Roles(
             chooser=FollowUpAgent(model, prompts, max_tokens=settings.max_query_tokens),
-            reader=DocumentReader(model, max_tokens=settings.max_intermediate_tokens),
-            asker=SufficiencyAsker(model, prompts, max_tokens=settings.max_verdict_tokens),
+            reader=partial(read_documents, model, max_tokens=settings.max_intermediate_tokens),
+            asker=partial(
+                ask_whether_to_stop, model, prompts, max_tokens=settings.max_verdict_tokens
+            ),
             prompt=prompts.answer,
         )
         super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)

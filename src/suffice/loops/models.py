@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,18 +76,6 @@ def reranker_name(path: str) -> str:
     return f"{place.resolve().name}:{digest.hexdigest()[:16]}"
 
 
-class _OneAtATime:
-    """A reranker that several threads may call."""
-
-    def __init__(self, reranker: Reranker) -> None:
-        self._reranker = reranker
-        self._lock = threading.Lock()
-
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        with self._lock:
-            return self._reranker.rerank(query, passages)
-
-
 def connect_detector(name_or_path: str) -> ContradictionDetector:
     """The contradiction detector a name stands for; safe to call from several threads."""
     if name_or_path == "markers":
@@ -103,16 +92,22 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
             f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
             "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
         )
-    return _OneDetectionAtATime(NliContradiction.load(place if place.exists() else name_or_path))
+    return _OneAtATime(NliContradiction.load(place if place.exists() else name_or_path))
 
 
-class _OneDetectionAtATime:
-    """A detector that several threads may call."""
+class _OneAtATime:
+    """A reranker or a detector that several threads may call."""
 
-    def __init__(self, detector: ContradictionDetector) -> None:
-        self._detector = detector
+    def __init__(self, model: Any) -> None:
+        self._model = model
         self._lock = threading.Lock()
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        with self._lock:
+            reranked: Sequence[Passage] = self._model.rerank(query, passages)
+            return reranked
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         with self._lock:
-            return self._detector.contradictions(pairs)
+            found: NDArray[np.float64] = self._model.contradictions(pairs)
+            return found

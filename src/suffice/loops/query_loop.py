@@ -53,22 +53,6 @@ class QueryChooser(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryReading:
-    """What a query's passages answer to it, and what finding that out cost."""
-
-    answer: str
-    usage: Usage
-
-
-class QueryReader(Protocol):
-    """Answers a query from what it found. Safe to call from several threads."""
-
-    def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
-        """The intermediate answer; ``found`` may be empty."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopVerdict:
     """Whether the model would end here; ``unread``: nothing it said could be read, so it goes on."""
 
@@ -78,14 +62,10 @@ class StopVerdict:
     unread: bool = False
 
 
-class StopAsker(Protocol):
-    """Asks whether what was found suffices. Safe to call from several threads."""
-
-    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        """The verdict after these steps."""
-        ...
-
-
+QueryReader = Callable[[str, Sequence[Passage]], tuple[str, Usage]]
+"""Answers a query from what it found, if anything; with what that cost. Safe in several threads."""
+StopAsker = Callable[[str, Sequence[SearchStep]], StopVerdict]
+"""Asks whether what was found suffices after these steps. Safe in several threads."""
 FinalPrompt = Callable[[str, Sequence[SearchStep]], Prompt]
 """The prompt that asks for the question's answer after these steps."""
 
@@ -262,11 +242,11 @@ class QueryLoop(SteppedLoop):
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
         look = trail.look(ranked, loop.step)
         shown = self._answerer.kept(look.offered)
-        spent, reading = choice.usage, None
+        spent, answer = choice.usage, None
         if self._roles.reader is not None:
-            reading = self._roles.reader.read(choice.query, look.new)
+            answer, cost = self._roles.reader(choice.query, look.new)
             # its seconds the round's own clock counts; a choice comes before that clock starts
-            spent = usage_sum(spent, replace(reading.usage, latency_s=0.0))
+            spent = usage_sum(spent, replace(cost, latency_s=0.0))
         trail.unread += choice.unread
         trail.add(
             SearchStep(
@@ -274,7 +254,7 @@ class QueryLoop(SteppedLoop):
                 query=choice.query,
                 found=look.new,
                 shown=shown,
-                answer="" if reading is None else reading.answer,
+                answer=answer or "",
             )
         )
         found = Round(
@@ -282,7 +262,7 @@ class QueryLoop(SteppedLoop):
             passages=shown,
             refound=look.again,
             action=choice.action,
-            intermediate_answer=None if reading is None else reading.answer,
+            intermediate_answer=answer,
             usage=usage_sum(NOTHING_ASKED, spent),
         )
         return timed(retrieved(found, choice.query, ranked), started)
@@ -299,7 +279,7 @@ class QueryLoop(SteppedLoop):
         if self._roles.asker is None:
             raise InternalError("nobody is there to be asked")
         started = time.perf_counter()
-        verdict = self._roles.asker.ask(question, steps)
+        verdict = self._roles.asker(question, steps)
         seconds = time.perf_counter() - started
         return replace(verdict, usage=replace(verdict.usage, latency_s=seconds))
 

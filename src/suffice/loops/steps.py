@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from suffice.loops.answers.calls import usage_sum
 from suffice.loops.answers.prompts import Prompt
@@ -118,7 +118,12 @@ def _with(found: Round, made: Round) -> Round:
 
 
 class SteppedLoop(ABC):
-    """A loop over one question at a time; safe to use from several threads."""
+    """A loop over one question at a time; safe to use from several threads.
+
+    ``settings`` leave nothing to what the model gives; ``settled_by`` says why, by the setting's name.
+    """
+
+    settings_type: ClassVar[type[LoopSettings]]
 
     def __init__(
         self,

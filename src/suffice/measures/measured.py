@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from operator import methodcaller
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,41 +34,6 @@ class ScoreColumn:
     f1_kind: F1Kind = "hotpotqa"
     agreeing: bool = False
     of_rounds = True
-
-
-@dataclass(frozen=True, slots=True)
-class OwnScoreColumn:
-    """The record's own score in place of one of answers."""
-
-    name: ScoreName
-    of_rounds = True
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledColumn:
-    """1 where a question has gold answers, one value a question."""
-
-    of_rounds = False
-
-
-@dataclass(frozen=True, slots=True)
-class UnitColumn:
-    """See :func:`suffice.trace.units.unit_keys`, one value a question."""
-
-    of_rounds = False
-
-
-@dataclass(frozen=True, slots=True)
-class LengthColumn:
-    """How long each list of a column of the record is."""
-
-    column: str
-    of_rounds = True
-
-    @property
-    def name(self) -> str:
-        """What it is called where it is kept."""
-        return f"length-{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +66,43 @@ class SignalColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedColumn:
-    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds).
+class WorkColumn:
+    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds or 1).
 
-    Known by the function's value; other processes are sent it.
+    Known by the function's value; other processes are sent it. With a ``name`` it is kept beside the record.
     """
 
     work: Callable[[TraceSet], Array]
-    of_rounds = True
+    name: str = ""
+    of_rounds: bool = True
 
 
-MeasuredColumn = (
-    ScoreColumn
-    | OwnScoreColumn
-    | LabelledColumn
-    | UnitColumn
-    | LengthColumn
-    | RetrievalColumn
-    | SignalColumn
-    | DerivedColumn
-)
+def _labelled(traces: TraceSet) -> Array:
+    return labelled(traces)[:, None].astype(np.float64)
+
+
+def _units(traces: TraceSet) -> Array:
+    return unit_keys(traces)[:, None]
+
+
+LABELLED = WorkColumn(_labelled, "labelled", of_rounds=False)
+"""1 where a question has gold answers."""
+UNITS = WorkColumn(_units, "unit", of_rounds=False)
+
+
+@cache
+def lengths_of(column: str) -> WorkColumn:
+    """How long each list of a column of the record is."""
+    return WorkColumn(methodcaller("lengths", column), f"length-{column}")
+
+
+@cache
+def own_score(name: ScoreName) -> WorkColumn:
+    """The record's own score in place of one of answers."""
+    return WorkColumn(partial(own_scores, name=name))
+
+
+MeasuredColumn = ScoreColumn | RetrievalColumn | SignalColumn | WorkColumn
 
 
 def column_name(key: MeasuredColumn) -> str:
@@ -126,12 +110,10 @@ def column_name(key: MeasuredColumn) -> str:
     if isinstance(key, ScoreColumn):
         of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
         return f"score-{key.name}{of}"
-    if isinstance(key, RetrievalColumn | LengthColumn):
-        return key.name
     if isinstance(key, SignalColumn):
         own = key.spec.own_settings or SIGNALS.get(key.spec.name) != key.spec
         return "" if own else f"signal-{key.spec.name}"
-    return {LabelledColumn: "labelled", UnitColumn: "unit"}.get(type(key), "")
+    return key.name
 
 
 def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[Array]:
@@ -149,15 +131,7 @@ def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[A
         names = [key.name for key in alike]
         columns |= zip(alike, score_rounds(traces, names, f1_kind, agreement=agreeing), strict=True)
     for key in keys:
-        if isinstance(key, OwnScoreColumn):
-            columns[key] = own_scores(traces, key.name)
-        elif isinstance(key, LabelledColumn):
-            columns[key] = labelled(traces)[:, None].astype(np.float64)
-        elif isinstance(key, LengthColumn):
-            columns[key] = traces.lengths(key.column)
-        elif isinstance(key, UnitColumn):
-            columns[key] = unit_keys(traces)[:, None]
-        elif isinstance(key, DerivedColumn):
+        if isinstance(key, WorkColumn):
             columns[key] = key.work(traces)
     return [columns[key] for key in keys]
 

@@ -22,18 +22,18 @@ from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.kept import Kept
 from suffice.measures.measured import (
-    DerivedColumn,
-    LabelledColumn,
-    LengthColumn,
+    LABELLED,
+    UNITS,
     MeasuredColumn,
     MeasuredShard,
-    OwnScoreColumn,
     RetrievalColumn,
     ScoreColumn,
     SignalColumn,
-    UnitColumn,
+    WorkColumn,
     column_name,
+    lengths_of,
     measured_columns,
+    own_score,
 )
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
@@ -321,7 +321,7 @@ class Measures:
 
     def _scored(self, name: ScoreName, f1_kind: F1Kind) -> MeasuredColumn:
         if self.metric.against == "scores":
-            return OwnScoreColumn(name)
+            return own_score(name)
         kind = f1_kind if name == "f1" else F1_KINDS[0]
         return ScoreColumn(name, kind, self.metric.agreement)
 
@@ -330,7 +330,7 @@ class Measures:
         if f1_kind not in self._scores:
             names: tuple[ScoreName, ...] = ("em", "f1", "acc")
             keys = [self._scored(name, f1_kind) for name in names]
-            em, f1, acc, gold = self._local([*keys, LabelledColumn()])
+            em, f1, acc, gold = self._local([*keys, LABELLED])
             own = self.metric.against == "scores"
             labelled = ~np.isnan(f1).all(axis=1) if own else gold[:, 0] == 1.0
             self._scores[f1_kind] = Outcomes(
@@ -341,7 +341,7 @@ class Measures:
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Which questions have gold answers, (n_questions,)."""
-        return np.asarray(self._local([LabelledColumn()])[0][:, 0] == 1.0)
+        return np.asarray(self._local([LABELLED])[0][:, 0] == 1.0)
 
     @cached_property
     def units(self) -> NDArray[np.intp]:
@@ -350,7 +350,7 @@ class Measures:
         Questions of a unit are not independent: those of one ``group``, or else of one text, see
         :func:`suffice.trace.units.unit_keys`. A part numbers its own.
         """
-        return numbered_units(self._local([UnitColumn()])[0][:, 0])
+        return numbered_units(self._local([UNITS])[0][:, 0])
 
     @property
     def unit_notes(self) -> list[str]:
@@ -369,18 +369,18 @@ class Measures:
         self._local(
             [
                 *(self._scored(name, f1_kind) for name in names),
-                LabelledColumn(),
+                LABELLED,
                 *map(SignalColumn, specs),
                 *(self._OF_REPLAYS if self.kept is not None else ()),
             ]
         )
 
     _OF_REPLAYS = (
-        UnitColumn(),
+        UNITS,
         RetrievalColumn("precision"),
         RetrievalColumn("recall"),
-        LengthColumn("passages"),
-        LengthColumn("samples"),
+        lengths_of("passages"),
+        lengths_of("samples"),
     )
     """What every replay of a large record asks for besides."""
 
@@ -421,9 +421,9 @@ class Measures:
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
         """What functions give of every question by itself, (n_questions, n_rounds), some read at a time.
 
-        See :class:`suffice.measures.measured.DerivedColumn`.
+        See :class:`suffice.measures.measured.WorkColumn`.
         """
-        return self._local([DerivedColumn(work) for work in works])
+        return self._local([WorkColumn(work) for work in works])
 
     def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:
         """Columns by key; those that some of these questions lack are computed."""
@@ -451,7 +451,7 @@ class Measures:
         return book
 
     def _lengths(self, column: str) -> Array:
-        return self._local([LengthColumn(column)])[0]
+        return self._local([lengths_of(column)])[0]
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
         """The round at which the policy would stop each question, recorded or not, (n_questions,)."""

@@ -1,12 +1,7 @@
 """Watching a calibrated promise in use: one observation in, an alarm out.
 
-A promise of coverage holds while answers are exchangeable with the calibration questions. Two monitors
-test that. :class:`CoverageMonitor` needs to know whether answers covered, so their right answers; its
-alarm says that more miss than the promise and the luck of calibration explain.
-:class:`ExchangeabilityMonitor` needs only a score of each answer; its alarm says that questions,
-retriever or model changed, not that coverage fell. :class:`ProbabilityMonitor` tests stated probabilities,
-such as a policy's confidence that an answer is right. All may be looked at after every answer: over an
-endless stream on which all is well, each raises an alarm with probability at most its level.
+All monitors may be looked at after every answer. Over an endless stream on which all is well, each raises an
+alarm with probability at most its level.
 """
 
 from __future__ import annotations
@@ -14,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -68,6 +63,13 @@ class CoverageMonitor(Monitor):
     level
         The probability of a false alarm, ever; in (0, 1).
 
+    Attributes
+    ----------
+    limit
+        The miss rate it bets against.
+    misses
+        Answers taken that did not cover.
+
     Raises
     ------
     UsageError
@@ -86,7 +88,7 @@ class CoverageMonitor(Monitor):
     """
 
     kind = "coverage"
-    __slots__ = ("_alpha", "_factors", "_limit", "_misses", "_n")
+    __slots__ = ("_alpha", "_n", "limit", "misses")
 
     def __init__(self, alpha: float, n_calibration: int, level: float = 0.05) -> None:
         super().__init__(level, len(_WORSE))
@@ -96,13 +98,8 @@ class CoverageMonitor(Monitor):
         if n_calibration < 1:
             raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
         self._alpha, self._n = float(alpha), int(n_calibration)
-        self._limit = miss_rate_limit(self._alpha, self._n, 1.0 - self._level / 2.0)
-        rates = [self._limit + share * (1.0 - self._limit) for share in _WORSE]
-        self._factors = {
-            False: tuple(rate / self._limit for rate in rates),
-            True: tuple((1.0 - rate) / (1.0 - self._limit) for rate in rates),
-        }
-        self._misses = 0
+        self.limit = miss_rate_limit(self._alpha, self._n, 1.0 - self._level / 2.0)
+        self.misses = 0
 
     def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch
         """Take one answer whose right answer is known; whether there is or was an alarm.
@@ -117,18 +114,11 @@ class CoverageMonitor(Monitor):
                 f"covered must be True or False, found {covered!r}; leave out answers whose right "
                 "answer is unknown"
             )
-        self._misses += not covered
-        return self._settle(self._factors[bool(covered)])
-
-    @property
-    def limit(self) -> float:
-        """The miss rate it bets against."""
-        return self._limit
-
-    @property
-    def misses(self) -> int:
-        """Answers taken that did not cover."""
-        return self._misses
+        self.misses += not covered
+        rates = [self.limit + share * (1.0 - self.limit) for share in _WORSE]
+        if covered:
+            return self._settle([(1.0 - rate) / (1.0 - self.limit) for rate in rates])
+        return self._settle([rate / self.limit for rate in rates])
 
     @property
     def p_value(self) -> float:
@@ -137,7 +127,7 @@ class CoverageMonitor(Monitor):
 
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON."""
-        own = {"alpha": self._alpha, "n_calibration": self._n, "misses": self._misses}
+        own = {"alpha": self._alpha, "n_calibration": self._n, "misses": self.misses}
         return self._document(self.kind, own)
 
     @classmethod
@@ -154,7 +144,7 @@ class CoverageMonitor(Monitor):
         n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
         monitor = built(lambda: cls(alpha, n_calibration, level))
         monitor._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
-        monitor._misses = whole(fields.get("misses"), "misses")  # noqa: SLF001
+        monitor.misses = whole(fields.get("misses"), "misses")
         if monitor.misses > monitor.seen:
             raise DataError(f"more than the {monitor.seen} answers seen", column="misses")
         return monitor
@@ -178,6 +168,13 @@ class ExchangeabilityMonitor(Monitor):
     seed
         Of the breaking of ties; the same seed and stream give the same capital.
 
+    Attributes
+    ----------
+    n_calibration
+        Calibration scores it began with.
+    undefined
+        Answers taken whose score was undefined.
+
     Raises
     ------
     UsageError
@@ -189,7 +186,7 @@ class ExchangeabilityMonitor(Monitor):
     """
 
     kind = "exchangeability"
-    __slots__ = ("_counts", "_n", "_seed", "_total", "_undefined", "_values")
+    __slots__ = ("_counts", "_seed", "_total", "_values", "n_calibration", "undefined")
 
     def __init__(
         self,
@@ -202,14 +199,13 @@ class ExchangeabilityMonitor(Monitor):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             raise UsageError(f"seed must be a whole number, found {seed!r}")
         self._seed = int(seed)
-        runs = groupby(sorted(_score(score) for score in calibration_scores))
-        counted = [(value, sum(1 for _ in run)) for value, run in runs]
-        self._values = [value for value, _ in counted]
-        self._counts = np.array([count for _, count in counted], np.int64)
-        self._n = self._total = int(self._counts.sum())
-        if self._n == 0:
+        counted = Counter(sorted(_score(score) for score in calibration_scores))
+        self._values = list(counted)
+        self._counts = np.array(list(counted.values()), np.int64)
+        self.n_calibration = self._total = counted.total()
+        if self._total == 0:
             raise UsageError("needs at least one calibration score to compare with")
-        self._undefined = 0
+        self.undefined = 0
 
     def update(self, score: float | np.floating[Any]) -> bool:
         """Take the score of one answer; whether there is or was an alarm.
@@ -223,7 +219,7 @@ class ExchangeabilityMonitor(Monitor):
         p = self._p_value_of(value)
         self._counts[bisect_left(self._values, value)] += 1
         self._total += 1
-        self._undefined += value == _UNDEFINED
+        self.undefined += value == _UNDEFINED
         once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
         return self._settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
 
@@ -241,22 +237,12 @@ class ExchangeabilityMonitor(Monitor):
         digest = hashlib.blake2b(f"{self._seed} {self.seen}".encode(), digest_size=8).digest()
         return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
-    @property
-    def n_calibration(self) -> int:
-        """Calibration scores it began with."""
-        return self._n
-
-    @property
-    def undefined(self) -> int:
-        """Answers taken whose score was undefined."""
-        return self._undefined
-
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON; as long as there are distinct scores."""
         own = {
             "seed": self._seed,
-            "n_calibration": self._n,
-            "undefined": self._undefined,
+            "n_calibration": self.n_calibration,
+            "undefined": self.undefined,
             "values": [None if value == _UNDEFINED else value for value in self._values],
             "counts": self._counts.tolist(),
         }
@@ -279,14 +265,14 @@ class ExchangeabilityMonitor(Monitor):
         scores = scores_by_count(fields.get("values"), fields.get("counts"))
         monitor = built(lambda: cls(scores, level, seed=seed))
         monitor._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
-        monitor._n = whole(fields.get("n_calibration"), "n_calibration", 1)  # noqa: SLF001
+        monitor.n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
         if monitor.n_calibration + monitor.seen != len(scores):
             raise DataError(
-                f"n_calibration and the answers seen are {monitor.n_calibration + monitor.seen}, the "
-                f"counts add up to {len(scores)}",
+                f"do not add up to the {monitor.n_calibration + monitor.seen} of n_calibration and the "
+                "answers seen",
                 column="counts",
             )
-        monitor._undefined = whole(fields.get("undefined"), "undefined")  # noqa: SLF001
+        monitor.undefined = whole(fields.get("undefined"), "undefined")
         return monitor
 
 
@@ -311,16 +297,12 @@ class ProbabilityMonitor(Monitor):
             raise UsageError(
                 f"a probability and an outcome lie in [0, 1], found {probability!r} and {right!r}"
             )
-        own = bin_of(probability)
         near = min(max(probability, _NEAREST), 1.0 - _NEAREST)
         odds = math.log(near / (1.0 - near))
         shifts = [*_SHIFTS, *(slope * odds for slope in _SLOPES)]
-        factors = [_odds_bet(probability, right, shift) for shift in shifts]
-        in_bin = [_odds_bet(probability, right, shift) for shift in _BIN_SHIFTS]
-        idle = [1.0] * len(_BIN_SHIFTS)
         for place in range(BINS):
-            factors += in_bin if place == own else idle
-        return self._settle(factors)
+            shifts += _BIN_SHIFTS if place == bin_of(probability) else [0.0] * len(_BIN_SHIFTS)
+        return self._settle([_odds_bet(probability, right, shift) for shift in shifts])
 
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON."""
@@ -348,7 +330,7 @@ def _odds_bet(probability: float, right: float, shift: float) -> float:
     drawn away from there it wins less than it might.
     """
     base = min(probability, 1.0 - _NEAREST) if shift < 0 else max(probability, _NEAREST)
-    if base in (0.0, 1.0):
+    if shift == 0.0 or base in (0.0, 1.0):
         return 1.0
     scale = math.exp(shift)
     other = base * scale / (1.0 - base + base * scale)

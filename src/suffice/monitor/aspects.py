@@ -6,17 +6,16 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
 from suffice.monitor.questions import SAVED, Asked, Returned
-from suffice.numbers.fields import known, map_fields, number
+from suffice.numbers.fields import number, numbers
 from suffice.numbers.intervals.anytime import AnytimeMean, MeanSequence
-from suffice.numbers.tests.e_process import Monitor, whole
 from suffice.protocols import StopPolicy
-from suffice.results.formats import percent
+from suffice.results.as_json import as_json, fields_as_json
 from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
 
 _OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
@@ -54,7 +53,7 @@ class Drift:
         self.reference = ""
         """A digest of the values of a record that stands for the past; empty: the first questions do."""
         if past is not None:
-            told = json.dumps([[known(value) for value in past[name]] for name in self._names])
+            told = json.dumps([as_json(past[name]) for name in self._names])
             self.reference = hashlib.sha256(told.encode()).hexdigest()[:12]
             self._begin(past)
 
@@ -87,33 +86,25 @@ class Drift:
 
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on."""
-        waiting = {name: [known(value) for value in held] for name, held in self._waiting.items()}
         return {
             "reference": self.reference,
-            "waiting": waiting,
-            "monitors": [monitor.to_json() for monitor in self.monitors.values()],
+            "waiting": as_json(self._waiting),
+            "monitors": as_json(list(self.monitors.values())),
         }
 
-    def resume(self, document: object) -> None:
+    def resume(self, held: Mapping[str, Any]) -> None:
         """Go on from what :meth:`to_json` gave."""
-        fields = map_fields(document, "a saved drift", ("reference", "waiting", "monitors"))
-        if fields.get("reference") != self.reference:
+        if held["reference"] != self.reference:
             raise DataError(
                 "the state was kept for another --reference; begin another state file",
                 column="reference",
             )
-        saved, waiting = fields.get("monitors"), fields.get("waiting")
-        if not isinstance(saved, list) or not isinstance(waiting, Mapping):
-            raise DataError("must be a list and lists by name", column="monitors")
-        if not saved:
-            self._waiting = {
-                name: [_unknown(value) for value in waiting.get(name, ())] for name in self._names
-            }
-            return
-        if len(saved) != len(self._names):
-            raise DataError(f"must be {len(self._names)} monitors", column="monitors")
-        loaded = map(ExchangeabilityMonitor.from_json, saved)
-        self.monitors, self._waiting = dict(zip(self._names, loaded, strict=True)), {}
+        loaded = [ExchangeabilityMonitor.from_json(one) for one in held["monitors"]]
+        self.monitors = dict(zip(self._names, loaded, strict=True)) if loaded else {}
+        self._waiting = {
+            name: [math.nan if value is None else number(value, "waiting") for value in values]
+            for name, values in held["waiting"].items()
+        }
 
 
 # --- calibration ---------------------------------------------------------------------------------
@@ -163,17 +154,11 @@ class Calibration:
         right = [held.to_json() for held in self._right]
         return {"monitor": self.monitor.to_json(), "right": right, "stated": self._stated}
 
-    def resume(self, document: object) -> None:
+    def resume(self, held: Mapping[str, Any]) -> None:
         """Go on from what :meth:`to_json` gave."""
-        fields = map_fields(document, "a saved calibration", ("monitor", "right", "stated"))
-        right, stated = fields.get("right"), fields.get("stated")
-        if not (isinstance(right, list) and isinstance(stated, list)):
-            raise DataError("must be lists", column="right")
-        if len(right) != BINS or len(stated) != BINS:
-            raise DataError(f"must be {BINS} bins", column="right")
-        self.monitor = ProbabilityMonitor.from_json(fields.get("monitor"))
-        self._right = [MeanSequence.from_json(held, 0.0, 1.0) for held in right]
-        self._stated = [number(value, "stated") for value in stated]
+        self.monitor = ProbabilityMonitor.from_json(held["monitor"])
+        self._right = [MeanSequence.from_json(right, 0.0, 1.0) for right in held["right"]]
+        self._stated = list(numbers(held["stated"], "stated"))
 
 
 # --- what stopping costs -------------------------------------------------------------------------
@@ -191,22 +176,20 @@ class Promised:
         """What a certified policy promises, unless another metric or bound is named."""
         if most is not None and not 0.0 <= most <= 1.0:
             raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
-        asked = {str(name): known for name, known in METRICS.items()}
-        if metric is not None and metric not in asked:
-            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(asked)}")
+        if metric is not None and metric not in METRICS:
+            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(map(str, METRICS))}")
         terms = policy.facts.guarantee
         loss, stated = _bound_of(terms)
-        promised = {
+        certified = {
             known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
         }.get(str(terms.get("metric")))
-        if metric is not None or promised is None:
-            named = asked["f1" if metric is None else metric]
-            kept = promised is not None and promised[0] is named
-            return cls(
-                metric=named, score=named.score, most=stated if kept and most is None else most
-            )
-        known, score = promised
-        return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
+        if metric is None and certified is not None:
+            known, score = certified
+            return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
+        named = METRICS[metric or "f1"]  # type: ignore[index]
+        if certified is not None and certified[0] is named and most is None:
+            most = stated
+        return cls(metric=named, score=named.score, most=most)
 
     @property
     def least(self) -> float:
@@ -241,9 +224,8 @@ class Promised:
 
 def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
     """Which loss a certificate bounds, and at what."""
-    bounds = [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
-    several = terms.get("bounds")
-    bounds += [held for held in several if isinstance(held, Mapping)] if several else []  # type: ignore[misc]
+    bounds: list[Any] = [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
+    bounds += [bound for bound in terms.get("bounds") or () if isinstance(bound, Mapping)]
     for bound in bounds:
         kind, most = bound.get("of"), bound.get("at_most")
         if kind in ("signed", "drop", "wrong-stop") and isinstance(most, int | float):
@@ -331,26 +313,18 @@ class Stopping:
 
     def to_json(self) -> dict[str, Any]:
         """All it needs to go on."""
-        return {
-            "early": self._early.to_json(),
-            "loss": self._loss.to_json(),
-            "saved": {name: held.to_json() for name, held in self._saved.items()},
-            "draws": self.draws.to_json(),
-            "alarmed": self.alarmed,
-        }
+        own = {"early": self._early, "loss": self._loss, "saved": self._saved, "draws": self.draws}
+        return {**as_json(own), "alarmed": self.alarmed}
 
-    def resume(self, document: object) -> None:
+    def resume(self, held: Mapping[str, Any]) -> None:
         """Go on from what :meth:`to_json` gave."""
-        own = ("early", "loss", "saved", "draws", "alarmed")
-        fields = map_fields(document, "what stopping cost", own)
-        if not isinstance(fields.get("alarmed"), bool):
-            raise DataError("must be true or false", column="alarmed")
-        self._early = MeanSequence.from_json(fields.get("early"), 0.0, 1.0)
-        self._loss = MeanSequence.from_json(fields.get("loss"), self._promised.least, 1.0)
-        saved = map_fields(fields.get("saved"), "saved", SAVED)
-        self._saved = {name: MeanSequence.from_json(saved.get(name), 0.0, 1.0) for name in SAVED}
-        self.draws = ProbabilityMonitor.from_json(fields.get("draws"))
-        self.alarmed = fields["alarmed"]
+        self._early = MeanSequence.from_json(held["early"], 0.0, 1.0)
+        self._loss = MeanSequence.from_json(held["loss"], self._promised.least, 1.0)
+        self._saved = {
+            name: MeanSequence.from_json(held["saved"][name], 0.0, 1.0) for name in SAVED
+        }
+        self.draws = ProbabilityMonitor.from_json(held["draws"])
+        self.alarmed = bool(held["alarmed"])
 
 
 # --- alarms --------------------------------------------------------------------------------------
@@ -358,7 +332,7 @@ class Stopping:
 class Alarm:
     """Something that luck does not explain, told once."""
 
-    kind: str
+    kind: str = field(metadata={"json": "alarm"})
     of: str = ""
     question: int
     question_id: str
@@ -374,43 +348,10 @@ class Alarm:
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
-        return {
-            "alarm": self.kind,
-            "of": self.of,
-            "id": self.id,
-            "question": self.question,
-            "question_id": self.question_id,
-            "policy": self.policy,
-            "text": self.text,
-            "evidence": dict(self.evidence),
-        }
+        return {**fields_as_json(self), "id": self.id}
 
     @classmethod
-    def from_json(cls, document: object) -> Alarm:
+    def from_json(cls, held: Mapping[str, Any]) -> Alarm:
         """What :meth:`to_json` gave."""
-        own = ("alarm", "of", "id", "question", "question_id", "policy", "text", "evidence")
-        fields = map_fields(document, "an alarm", own)
-        evidence = fields.get("evidence")
-        return cls(
-            kind=str(fields.get("alarm")),
-            of=str(fields.get("of", "")),
-            question=whole(fields.get("question"), "question"),
-            question_id=str(fields.get("question_id")),
-            policy=str(fields.get("policy")),
-            text=str(fields.get("text")),
-            evidence=evidence if isinstance(evidence, Mapping) else {},
-        )
-
-
-def capital_of(monitor: Monitor) -> dict[str, float | None]:
-    """What stands behind an alarm of bets."""
-    return {"capital": monitor.capital, "p_value": monitor.p_value, "taken": float(monitor.seen)}
-
-
-def interval_in_words(found: PerQuestion | AnytimeMean) -> str:
-    """``2.4% [1.1, 3.9]``."""
-    return f"{percent(found.estimate)}% [{percent(found.low)}, {percent(found.high)}]"
-
-
-def _unknown(value: object) -> float:
-    return math.nan if value is None else number(value, "waiting")
+        names = ("of", "question", "question_id", "policy", "text", "evidence")
+        return cls(kind=held["alarm"], **{name: held[name] for name in names})

@@ -1,32 +1,22 @@
-"""Alarms told to others: a line of JSON each, and a POST to one configured address."""
+"""Alarms posted to one configured address."""
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
-import json
+import logging
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
+from suffice._optional import require
 from suffice._version import VERSION
 from suffice.errors import BackendError, UsageError, struck, without_credentials
 from suffice.monitor.aspects import Alarm
 
-TIMEOUT_S = 5.0
-TRIES = 4
-_FIRST_PAUSE_S = 0.5
+_TIMEOUT_S = 5.0
+_HEADERS = {"User-Agent": f"suffice/{VERSION}"}
+_PAUSES_S = (0.5, 1.0, 2.0)  # between tries
 _GIVEN_UP = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})  # another try says the same
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: what was configured is where alarms go."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 class WebHook:
@@ -47,47 +37,36 @@ class WebHook:
             )
         if parts.username or parts.password:
             raise UsageError("a web hook's URL holds no user and password; put a token in its path")
+        self._httpx = require("httpx2", purpose="posting alarms to a web hook", extra="serve")
+        # its log would tell the whole URL
+        logging.getLogger("httpx2").addFilter(lambda record: host not in record.getMessage())
         self._url, self._pause = url, pause
         # what stands behind the host may be a secret, as in the hooks of chat services
         self._shown = f"{parts.scheme}://{host}/..."
-        # no proxy of the environment: the address that was configured and no other
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
     def send(self, alarm: Alarm) -> None:
         """Post it; tried a few times with growing pauses."""
-        body = json.dumps(alarm.to_json(), allow_nan=False).encode()
-        for attempt in range(TRIES):
-            last = attempt == TRIES - 1
+        for pause in (*_PAUSES_S, None):
             try:
-                self._post(body)
-            except urllib.error.HTTPError as error:
-                error.close()
-                said = f"status {error.code}" + " (a redirect)" * (300 <= error.code < 400)
-                last = last or error.code in _GIVEN_UP or 300 <= error.code < 400
-            except (OSError, http.client.HTTPException) as error:
-                reason = getattr(error, "reason", error)
-                said = struck(str(reason).replace(self._url, self._shown))
+                # no proxy of the environment: the address that was configured and no other
+                with self._httpx.Client(
+                    headers=_HEADERS, timeout=_TIMEOUT_S, trust_env=False
+                ) as client:
+                    reply = client.post(self._url, json=alarm.to_json())
+            except self._httpx.TransportError as error:
+                said, final = struck(str(error).replace(self._url, self._shown)), False
             else:
-                return
-            if last:
+                if reply.is_success:
+                    return
+                said = f"status {reply.status_code}" + " (a redirect)" * reply.is_redirect
+                final = reply.is_redirect or reply.status_code in _GIVEN_UP
+            if final or pause is None:
                 raise BackendError(f"the web hook {self._shown} did not take an alarm: {said:.200}")
-            self._pause(_FIRST_PAUSE_S * 2.0**attempt)
-
-    def _post(self, body: bytes) -> None:
-        request = urllib.request.Request(  # noqa: S310 - its scheme was checked
-            self._url,
-            data=body,
-            headers={"Content-Type": "application/json", "User-Agent": f"suffice/{VERSION}"},
-            method="POST",
-        )
-        with self._opener.open(request, timeout=TIMEOUT_S):
-            pass
+            self._pause(pause)
 
 
 def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

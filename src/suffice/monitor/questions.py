@@ -27,8 +27,7 @@ from suffice.trace.rounds.table import TraceSet
 SAVED = ("rounds", "llm_calls", "evaluated_tokens", "seconds")
 """Costs of which it is watched what share stopping saves."""
 STOP_ROUND = "stop round"
-_DIGITS = 3
-_KEPT = (
+_READ = (
     *("answer", "gold_answers", "score", "propensity", "stopped_by", "policy_hash", "time"),
     *("signals", "probed"),
 )
@@ -69,16 +68,9 @@ class Reading:
     """Reads questions as one policy sees them."""
 
     def __init__(self, policy: StopPolicy, max_rounds: int | None = None) -> None:
-        self._policy = policy
-        self._hash = policy_hash(policy)
-        self._max_rounds = max_rounds
-        self._choice = AnswerChoice.parse(policy.needs.returns)
-
-    @property
-    def names(self) -> tuple[str, ...]:
+        self._policy, self._hash, self._max_rounds = policy, policy_hash(policy), max_rounds
+        self.names = (*(name for signal in policy.signals for name in _places(signal)), STOP_ROUND)
         """What is watched of every question: each signal in round 1 and at the stop, and the stop."""
-        signals = self._policy.signals
-        return (*(n for name in signals for n in _places(name)), STOP_ROUND)
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -86,206 +78,188 @@ class Reading:
         if isinstance(self._policy, SetPolicy):
             return None
         read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
-        return tuple({*_KEPT, *(column.name for column in USAGE_COLUMNS), *read})
-
-    def budget(self, traces: TraceSet) -> int | None:
-        """The full budget of a record."""
-        return self._max_rounds or traces.stated_rounds or self._policy.facts.max_rounds
+        return tuple({*_READ, *(column.name for column in USAGE_COLUMNS), *read})
 
     def questions(self, traces: TraceSet) -> Iterator[Asked]:
         """The questions that this policy ran on, or no other did, by id."""
         ours = [run in (None, self._hash) for run in traces.of_questions("policy_hash")]
-        chosen = traces if all(ours) else traces.take(np.array(ours, bool))
-        if chosen.n_questions:
-            yield from _Batch(self, chosen).questions()
-
-    @property
-    def policy(self) -> StopPolicy:
-        """Whose."""
-        return self._policy
-
-    @property
-    def choice(self) -> AnswerChoice:
-        """Which answer it returns."""
-        return self._choice
+        if not all(ours):
+            traces = traces.take(np.array(ours, bool))
+        if traces.n_questions:
+            full = self._max_rounds or traces.stated_rounds or self._policy.facts.max_rounds
+            yield from _asked(self._policy, traces, full)
 
 
 def _places(signal: str) -> tuple[str, str]:
     return f"{signal} in round 1", f"{signal} at the stop"
 
 
-class _Batch:
-    """Some questions, their columns read together."""
+def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[Asked]:
+    recorded = traces.last_rounds.astype(np.intp)
+    # what a longer recording holds past the full budget is not run
+    last = np.minimum(recorded, full or recorded)
+    ends = zip(_of_last_rounds(traces, "stopped_by"), last < recorded, strict=True)
+    ended_by = [None if past else end for end, past in ends]
+    table = _padded(policy, traces, full)
+    stops = _stops(policy, traces, table, last.tolist(), ended_by)
+    ended = [stop or int(end) for stop, end in zip(stops, last, strict=True)]
+    rows, at = np.arange(traces.n_questions), np.array(ended, np.intp) - 1
 
-    def __init__(self, reading: Reading, traces: TraceSet) -> None:
-        self._reading, self._traces = reading, traces
-        self._budget = reading.budget(traces)
-        recorded = traces.last_rounds.astype(np.intp)
-        # what a longer recording holds past the full budget is not run
-        self._last = np.minimum(recorded, self._budget or recorded)
-        ends = zip(_of_last_rounds(traces, "stopped_by"), self._last < recorded, strict=True)
-        self._ends = [None if past else end for end, past in ends]
-        self._table = self._padded()
+    values: dict[str, list[float]] = {}
+    for name in policy.signals:
+        signal, (first, stopped) = table.signal(name), _places(name)
+        values[first], values[stopped] = signal[:, 0].tolist(), signal[rows, at].tolist()
+    confidence = policy.confidence(table) if isinstance(policy, ConfidentPolicy) else None
+    chosen = _answer_rounds(policy, traces, confidence)
+    texts, scores = traces.table.column("answer").to_pylist(), traces.column("score")
+    starts = traces.starts.tolist()
+    times, gold = _of_last_rounds(traces, "time"), traces.of_questions("gold_answers")
+    propensity = traces.of_questions("propensity")
+    saved = _saved(policy, traces, at, last - 1)
+    sets = _sets(policy, traces, table, ended, stops) if isinstance(policy, SetPolicy) else None
 
-    def _padded(self) -> SignalTable:
-        """The policy's signals, undefined in rounds that were not run, up to the full budget."""
-        specs = self._reading.policy.specs
-        columns = signal_columns(self._traces, specs)
-        n_rounds = max(self._traces.n_rounds, self._budget or 0)
-        more = n_rounds - self._traces.n_rounds
-        absent = np.full((self._traces.n_questions, more), math.nan)
-        exists = np.hstack([self._traces.exists, np.zeros(absent.shape, bool)])
-        return SignalTable(
-            values={
-                spec.name: np.asfortranarray(np.hstack([values, absent]))
-                for spec, values in zip(specs, columns, strict=True)
+    def returned(number: int, round_number: int) -> Returned:
+        column = int(chosen[number, round_number - 1]) - 1
+        score = None if scores is None else known(scores[number, column])
+        return Returned(answer=texts[starts[number] + column], score=score)
+
+    for number, name in enumerate(traces.question_ids):
+        stop, rounds = stops[number], int(last[number])
+        by_policy = ended_by[number] == "policy"
+        whole = full is not None and rounds >= full
+        explored = stop is not None and stop < rounds and not by_policy
+        own = {key: significant(column[number]) for key, column in values.items()}
+        drawn = propensity[number]
+        yield Asked(
+            id=name,
+            time=times[number],
+            rounds=rounds,
+            budget=full,
+            stop=stop,
+            early=explored or (by_policy and not whole),
+            explored=explored,
+            propensity=None if drawn is None or drawn >= 1 else float(f"{drawn:.6g}"),
+            cut=ended_by[number] in CUTS and not by_policy and not whole,
+            values={**own, STOP_ROUND: math.nan if stop is None else float(stop)},
+            confidence=None if confidence is None else known(confidence[number, at[number]]),
+            at_stop=returned(number, ended[number]),
+            at_end=returned(number, rounds),
+            gold=tuple(answer for answer in gold[number] or () if answer),
+            saved={
+                cost: float(share[number])
+                for cost, share in saved.items()
+                if explored and not math.isnan(share[number])
             },
-            exists=exists,
-            question_ids=self._traces.question_ids,
+            answers=sets[number] if sets else {},
         )
 
-    def _stops(self) -> list[int | None]:
-        """Where the policy stops: as the record says, else replayed."""
-        traces, last = self._traces, self._last.tolist()
-        wanted = first_stops(self._reading.policy, self._table).tolist()
-        said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
-        if POLICY_STOP in traces.signal_names:
-            said = traces.stored_signal(POLICY_STOP)[0]
-        runs = traces.of_questions("policy_hash")
-        stops: list[int | None] = []
-        for number, end in enumerate(self._ends):
-            told = runs[number] is not None and not math.isnan(said[number, 0])
-            first = np.flatnonzero(said[number] == 1.0)
-            if told and len(first):
-                stops.append(min(int(first[0]) + 1, last[number]))
-            elif end == "policy":
-                stops.append(last[number])
-            elif not told and wanted[number] <= last[number] and not self._never(number, wanted):
-                stops.append(int(wanted[number]))
-            else:
-                stops.append(None if end in CUTS else last[number])
-        return stops
 
-    def _never(self, number: int, wanted: Sequence[int]) -> bool:
-        """Whether a stop in the last round of all may be none."""
-        return wanted[number] == self._table.n_rounds and self._ends[number] in CUTS
+def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTable:
+    """The policy's signals, undefined in rounds that were not run, up to the full budget."""
+    more = ((0, 0), (0, max(traces.n_rounds, full or 0) - traces.n_rounds))
+    columns = zip(policy.specs, signal_columns(traces, policy.specs), strict=True)
+    return SignalTable(
+        values={
+            spec.name: np.asfortranarray(np.pad(values, more, constant_values=math.nan))
+            for spec, values in columns
+        },
+        exists=np.pad(traces.exists, more),
+        question_ids=traces.question_ids,
+    )
 
-    def questions(self) -> Iterator[Asked]:
-        traces, policy = self._traces, self._reading.policy
-        stops, last = self._stops(), self._last.tolist()
-        ended = [stop or end for stop, end in zip(stops, last, strict=True)]
-        rows = np.arange(traces.n_questions)
-        at = np.array(ended, np.intp) - 1
-        values: dict[str, list[float]] = {}
-        for name in policy.signals:
-            signal = self._table.signal(name)
-            first, stopped = _places(name)
-            values[first], values[stopped] = signal[:, 0].tolist(), signal[rows, at].tolist()
-        confidence = policy.confidence(self._table) if isinstance(policy, ConfidentPolicy) else None
-        chosen = self._answer_rounds(confidence)
-        texts, scores = traces.table.column("answer").to_pylist(), traces.column("score")
-        starts = traces.starts.tolist()
-        times = _of_last_rounds(traces, "time")
-        gold = traces.of_questions("gold_answers")
-        propensity = traces.of_questions("propensity")
-        saved = self._saved(at)
-        sets = self._sets(ended, stops)
 
-        def returned(number: int, round_number: int) -> Returned:
-            column = int(chosen[number, round_number - 1]) - 1
-            score = math.nan if scores is None else float(scores[number, column])
-            return Returned(
-                answer=texts[starts[number] + column], score=None if math.isnan(score) else score
-            )
-
-        for number, name in enumerate(traces.question_ids):
-            stop, rounds = stops[number], last[number]
-            by_policy = self._ends[number] == "policy"
-            whole = self._budget is not None and rounds >= self._budget
-            explored = stop is not None and stop < rounds and not by_policy
-            sure = math.nan if confidence is None else float(confidence[number, at[number]])
-            own = {key: significant(column[number]) for key, column in values.items()}
-            drawn = propensity[number]
-            yield Asked(
-                id=name,
-                time=times[number],
-                rounds=rounds,
-                budget=self._budget,
-                stop=stop,
-                early=explored or (by_policy and not whole),
-                explored=explored,
-                propensity=None if drawn is None or drawn >= 1 else float(f"{drawn:.6g}"),
-                cut=self._ends[number] in CUTS and not by_policy and not whole,
-                values={**own, STOP_ROUND: math.nan if stop is None else float(stop)},
-                confidence=None if math.isnan(sure) else sure,
-                at_stop=returned(number, ended[number]),
-                at_end=returned(number, rounds),
-                gold=tuple(answer for answer in gold[number] or () if answer),
-                saved={
-                    cost: share[number]
-                    for cost, share in saved.items()
-                    if explored and not math.isnan(share[number])
-                },
-                answers=sets[number] if sets else {},
-            )
-
-    def _answer_rounds(self, confidence: Array | None) -> NDArray[np.int16]:
-        """The round, from 1, whose answer a stop in each round returns, (n_questions, n_rounds)."""
-        traces, choice = self._traces, self._reading.choice
-        if choice.rule == "most-confident":
-            by = None if confidence is None else confidence[:, : traces.n_rounds]
-        elif choice.rule == "majority":
-            by = answer_votes(traces)
-        elif choice.rule == "latest":
-            by = None
+def _stops(
+    policy: StopPolicy,
+    traces: TraceSet,
+    table: SignalTable,
+    last: Sequence[int],
+    ended_by: Sequence[str | None],
+) -> list[int | None]:
+    """Where the policy stops: as the record says, else replayed."""
+    wanted = first_stops(policy, table).tolist()
+    said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
+    if POLICY_STOP in traces.signal_names:
+        said = traces.stored_signal(POLICY_STOP)[0]
+    runs = traces.of_questions("policy_hash")
+    stops: list[int | None] = []
+    for number, end in enumerate(ended_by):
+        told = runs[number] is not None and not math.isnan(said[number, 0])
+        first = np.flatnonzero(said[number] == 1.0)
+        # a stop in the last round of all may be none
+        never = wanted[number] == table.n_rounds and end in CUTS
+        if told and len(first):
+            stops.append(min(int(first[0]) + 1, last[number]))
+        elif end == "policy":
+            stops.append(last[number])
+        elif not told and wanted[number] <= last[number] and not never:
+            stops.append(int(wanted[number]))
         else:
-            spec = resolve(choice.signal, also=(choice.signal,))
-            by = signal_columns(traces, [spec])[0] * (-1.0 if choice.rule == "lowest" else 1.0)
-        by = np.broadcast_to(np.nan, traces.exists.shape) if by is None else by
-        known = np.where(traces.answered & np.isfinite(by), by, np.nan)
-        return running_best(known, first=choice.first)
+            stops.append(None if end in CUTS else last[number])
+    return stops
 
-    def _saved(self, at: NDArray[np.intp]) -> Mapping[str, list[float]]:
-        """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown.
 
-        What the answer at the stop costs is unknown where only the end has one.
-        """
-        costs = stop_costs(self._traces, reads=policy_reads(self._reading.policy))
-        rows, last, answered = np.arange(len(at)), self._last - 1, self._traces.answered
-        unasked = answered[rows, last] & ~answered[rows, at]
-        shares: dict[str, list[float]] = {}
-        for name in SAVED:
-            paid = costs[name]
-            if paid is None:
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = 1.0 - paid[rows, at] / paid[rows, last]
-            told = np.isfinite(share) & ((name == "rounds") | ~unasked)
-            known = np.where(told, np.clip(share, 0.0, 1.0), math.nan)
-            shares[name] = known.tolist()
-        return shares
+def _answer_rounds(
+    policy: StopPolicy, traces: TraceSet, confidence: Array | None
+) -> NDArray[np.int16]:
+    """The round, from 1, whose answer a stop in each round returns, (n_questions, n_rounds)."""
+    choice = AnswerChoice.parse(policy.needs.returns)
+    by: Array | None = None
+    if choice.rule == "most-confident" and confidence is not None:
+        by = confidence[:, : traces.n_rounds]
+    elif choice.rule == "majority":
+        by = answer_votes(traces)
+    elif choice.signal:
+        spec = resolve(choice.signal, also=(choice.signal,))
+        by = signal_columns(traces, [spec])[0] * (-1.0 if choice.rule == "lowest" else 1.0)
+    by = np.full(traces.exists.shape, math.nan) if by is None else by
+    usable = np.where(traces.answered & np.isfinite(by), by, np.nan)
+    return running_best(usable, first=choice.first)
 
-    def _sets(
-        self, ended: Sequence[int], stops: Sequence[int | None]
-    ) -> list[Mapping[str, Any]] | None:
-        """The answer set of each stop, the samples of its rounds and the values of round 1."""
-        policy = self._reading.policy
-        if not isinstance(policy, SetPolicy):
-            return None
-        first = {name: self._table.signal(name)[:, 0] for name in policy.signals}
-        sets: list[Mapping[str, Any]] = []
-        for number, record in enumerate(self._traces.records()):
-            rounds = record.rounds[: ended[number]]
-            held = policy.answer_set(rounds, stopped=stops[number] is not None)
-            told = {name: known(values[number]) for name, values in first.items()}
-            sets.append(
-                {
-                    "answer_set": held.to_json(),
-                    "samples": [list(each.samples or ()) for each in rounds],
-                    "reasons": [{"values": told}],
-                }
-            )
-        return sets
+
+def _saved(
+    policy: StopPolicy, traces: TraceSet, at: NDArray[np.intp], end: NDArray[np.intp]
+) -> Mapping[str, Array]:
+    """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown.
+
+    What the answer at the stop costs is unknown where only the end has one.
+    """
+    costs = stop_costs(traces, reads=policy_reads(policy))
+    rows, answered = np.arange(len(at)), traces.answered
+    unasked = answered[rows, end] & ~answered[rows, at]
+    shares: dict[str, Array] = {}
+    for name in SAVED:
+        paid = costs[name]
+        if paid is None:
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = 1.0 - paid[rows, at] / paid[rows, end]
+        told = np.isfinite(share) & ((name == "rounds") | ~unasked)
+        shares[name] = np.where(told, np.clip(share, 0.0, 1.0), math.nan)
+    return shares
+
+
+def _sets(
+    policy: SetPolicy,
+    traces: TraceSet,
+    table: SignalTable,
+    ended: Sequence[int],
+    stops: Sequence[int | None],
+) -> list[Mapping[str, Any]]:
+    """The answer set of each stop, the samples of its rounds and the values of round 1."""
+    first = {name: table.signal(name)[:, 0] for name in policy.signals}
+    sets: list[Mapping[str, Any]] = []
+    for number, record in enumerate(traces.records()):
+        rounds = record.rounds[: ended[number]]
+        held = policy.answer_set(rounds, stopped=stops[number] is not None)
+        told = {name: known(values[number]) for name, values in first.items()}
+        sets.append(
+            {
+                "answer_set": held.to_json(),
+                "samples": [list(one.samples or ()) for one in rounds],
+                "reasons": [{"values": told}],
+            }
+        )
+    return sets
 
 
 def _of_last_rounds(traces: TraceSet, column: str) -> list[Any]:
@@ -299,4 +273,4 @@ def significant(value: float) -> float:
     >>> significant(0.123456), significant(98765.0)
     (0.123, 98800.0)
     """
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else math.nan
+    return float(f"{value:.3g}") if math.isfinite(value) else math.nan

@@ -22,7 +22,7 @@ from suffice.signals.spec import given_by
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
     from suffice.policies.rules.policy import RulePolicy
-    from suffice.trace.plans.plan_set import PlanSet
+    from suffice.trace.plans.records import PlanSet
     from suffice.trace.rounds.table import TraceSet
 
 Preset = Literal["published", "corrected"]

@@ -6,13 +6,12 @@ Nothing here computes, so that help is printed without what the commands run on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
-from suffice.replay.choose.formulas import FORMS
 from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 LOSSES, USUAL_LOSS = (0.01, 0.02, 0.03, 0.05, 0.10), 0.02
 """Losses that are proven together where none is asked for, and the one that is recommended if proven."""
+Form = Literal["or", "and", "dnf", "vote"]
+FORMS: tuple[Form, ...] = get_args(Form)
 GAIN_AT_COST = "gain-at-cost"
 OBJECTIVES = ("f1", "em", GAIN_AT_COST)
 
@@ -110,6 +111,14 @@ Rules = Annotated[
         help="a rule's text, as in 'answer_stable and overlap > 0.2'; may be given several times",
     ),
 ]
+
+
+def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
+    """Refuse too few resamples and a seed that is none."""
+    if resamples < least or seed < 0:
+        raise UsageError(
+            f"resamples must be at least {least} and the seed at least 0, found {resamples} and {seed}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,23 +212,7 @@ class FittedElsewhere:
 class SearchSettings(TunedSettings):
     """What to search and how.
 
-    Parameters
-    ----------
-    signals
-        Names, or ``calibrated(name)``.
-    form
-        ``or``, ``and``, ``dnf`` (OR of ANDs) or ``vote`` (k of n).
-    grid
-        How many evenly spaced thresholds to try for each signal, or ``quantiles`` of its values.
-    max_cost
-        Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
-    objective
-        ``f1``, ``em``, or ``gain-at-cost``: the score over the fixed-k frontier at the rule's cost
-        (``None``: the score that ``metric`` compares by).
-    cost
-        The one meant (default: model calls where a number caps it).
-    baseline
-        ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
+    ``cost`` is by default model calls where ``max_cost`` caps it; the other fields say what they mean.
     """
 
     signals: Annotated[
@@ -232,7 +225,7 @@ class SearchSettings(TunedSettings):
     form: Annotated[
         str,
         Option(
-            choices=tuple(FORMS),
+            choices=FORMS,
             help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs",
         ),
     ] = "or"
@@ -276,11 +269,7 @@ class SearchSettings(TunedSettings):
             raise UsageError(unknown_name("objective", self.objective, OBJECTIVES))
         if self.grid != "quantiles" and self.grid < 1:
             raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
-        if self.resamples < 2 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 2 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
+        refuse_draws(self.resamples, self.seed, least=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,9 +282,6 @@ class ChoiceSettings(ScoredSettings):
     points are proven together, and the policy is that of 2 points, else of the smallest that is proven.
     ``max_wrong_stops`` is promised beside or instead of a loss; with either ``max_cost`` is promised too, and
     the best of those proven is chosen.
-
-    ``path`` is a path of the user's own, a rule with ``x`` in the place of a number, and ``levels`` its
-    numbers from safe to bold.
 
     ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
     (``None``: all that the record defines without asking a model) are those of the rules looked at.
@@ -477,11 +463,7 @@ class DiagnosticsSettings:
     def __post_init__(self) -> None:
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
-        if self.resamples < 1 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
+        refuse_draws(self.resamples, self.seed)
         if self.signals is not None and not self.signals:
             raise UsageError("no signal is named; name some, or leave the choice out for all")
         if self.tune_split == self.eval_split:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,13 +12,12 @@ from typing import Literal, Protocol, get_args
 from suffice.errors import DataError, InternalError, UsageError
 from suffice.protocols import Encoder, Retriever
 from suffice.retrieval.dense.index import DenseIndex
-from suffice.retrieval.index_folder import has_index, prepare_folder
+from suffice.retrieval.index_file import has_index, prepare_folder
 from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.retrieval.lexical.tfidf import TfidfIndex
 from suffice.retrieval.ranking import corpus_changes, corpus_fingerprint
 from suffice.trace.rounds.records import Passage
 
-IndexKind = Literal["bm25", "tfidf", "dense"]
+IndexKind = Literal["bm25", "dense"]
 INDEX_KINDS: tuple[IndexKind, ...] = get_args(IndexKind)
 
 
@@ -50,8 +47,6 @@ class IndexMaker:
         """A new index; ``work`` is where a dense one keeps what it encoded until it is finished."""
         if kind == "bm25":
             return BM25Index.build(passages)
-        if kind == "tfidf":
-            return TfidfIndex.build(passages)
         return DenseIndex.build(
             passages, self._needed_encoder(), work=work, on_progress=self.on_progress
         )
@@ -60,8 +55,6 @@ class IndexMaker:
         """A saved one."""
         if kind == "bm25":
             return BM25Index.load(folder)
-        if kind == "tfidf":
-            return TfidfIndex.load(folder)
         return DenseIndex.load(folder, self._needed_encoder())
 
     def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
@@ -104,18 +97,11 @@ class IndexMaker:
 
     def _renewed(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
         prepare_folder(folder)  # what is wrong with it is told before anything is encoded
-        if kind != "dense":
-            index = self.build(kind, passages)
-            index.save(folder)
-            return index
-        # named by what is encoded with what: work left over from anything else is not gone on with
-        made_of = f"{self._needed_encoder().name}\n{corpus_fingerprint(passages)}"
-        digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
         place = folder.resolve()  # "." has no name
-        index = self.build(kind, passages, place.with_name(f"{place.name}.work-{digest}"))
+        work = place.with_name(f"{place.name}.work")
+        index = self.build(kind, passages, work)
         index.save(folder)
-        for leftover in place.parent.glob(f"{glob.escape(place.name)}.work-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
         return index
 
     def _needed_encoder(self) -> Encoder:

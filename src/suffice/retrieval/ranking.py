@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -78,36 +77,9 @@ def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
     return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
 
 
-def top_passages(
-    passages: Sequence[Passage], scores: NDArray[np.floating[Any]], k: int
+def scored(
+    passages: Sequence[Passage], scores: NDArray[np.floating[Any]], rows: NDArray[np.intp]
 ) -> tuple[Passage, ...]:
-    """The ``k`` best of the passages with their scores (n_passages,), best first; ties keep order."""
-    return tuple(replace(passages[i], score=float(scores[i])) for i in best_first(scores, k))
-
-
-class ScoredIndex(ABC):
-    """An index that scores every passage for a query; a :class:`suffice.protocols.Retriever`."""
-
-    def __init__(self, passages: tuple[Passage, ...]) -> None:
-        self.passages = passages
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
-        return corpus_fingerprint(self.passages)
-
-    def __len__(self) -> int:
-        return len(self.passages)
-
-    @abstractmethod
-    def scores(self, query: str) -> NDArray[np.floating[Any]]:
-        """The query's score of every passage, (n_passages,); 0 where no word is shared."""
-
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best passages with their scores, best first; ties keep passage order.
-
-        All passages when there are fewer than ``k``. A query without a known word scores 0
-        everywhere and gets the first ``k``.
-        """
-        check_k(k)
-        return top_passages(self.passages, self.scores(query), k)
+    """The passages of some rows with their scores (n_rows,)."""
+    pairs = zip(rows.tolist(), scores.tolist(), strict=True)
+    return tuple(replace(passages[row], score=score) for row, score in pairs)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
-from suffice.retrieval.index_folder import load_index
+from suffice.retrieval.index_file import load_index
 from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.ranking import corpus_changes, corpus_fingerprint
@@ -21,18 +21,16 @@ from suffice.trace.rounds.records import Passage
 
 RetrieverName = Literal[
     "bm25",
-    "tfidf",
     "dense",
     "hybrid",
     "bm25+rerank",
-    "tfidf+rerank",
     "dense+rerank",
     "hybrid+rerank",
 ]
 RETRIEVERS: tuple[RetrieverName, ...] = get_args(RetrieverName)
 _RERANKED = "+rerank"
 _PARTS: Mapping[str, tuple[IndexKind, ...]] = MappingProxyType(
-    {"bm25": ("bm25",), "tfidf": ("tfidf",), "dense": ("dense",), "hybrid": ("bm25", "dense")}
+    {"bm25": ("bm25",), "dense": ("dense",), "hybrid": ("bm25", "dense")}
 )
 
 
@@ -42,8 +40,7 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
         if not reranker:
             raise UsageError(
                 f"retriever {name!r} needs --reranker PATH: a cross-encoder's folder or its name on the Hub "
-                "(pip install 'suffice[rerank]'), or a reranker's .gguf file; train one with python -m "
-                "studies.training reranker --dataset NAME --data PATH --out DIR"
+                "(pip install 'suffice[rerank]'), or a reranker's .gguf file"
             )
         return
     for option, asked in (("--reranker", reranker), ("--pool", pool is not None)):

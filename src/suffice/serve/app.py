@@ -10,12 +10,13 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from suffice._version import VERSION
-from suffice.serve import chat, responses
-from suffice.serve.asking import PREFIX, AnswerReply, OfHeaders, model_id
+from suffice.serve.chat import ChatRequest, Completion
 from suffice.serve.decisions import decision_router
+from suffice.serve.forms import PREFIX, AnswerReply, OfHeaders, model_id
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
 from suffice.serve.replies import JsonRoute
+from suffice.serve.responses import ResponseRequest, SearchedResponse
 from suffice.serve.service import Served, Service
 
 _DRAINED_S = 2.0  # at least, whatever a request may take
@@ -56,16 +57,14 @@ def answer_router(service: Service) -> APIRouter:
     since = int(time.time())
 
     @router.post("/v1/chat/completions", response_model=AnswerReply)
-    async def complete(request: Request, body: chat.ChatRequest, headers: OfHeaders) -> Response:
+    async def complete(request: Request, body: ChatRequest, headers: OfHeaders) -> Response:
         """Answer the last message of the user."""
-        return await chat.complete(service, request, body, headers)
+        return await Completion.answer(service, request, body, headers)
 
     @router.post("/v1/responses", response_model=AnswerReply)
-    async def respond(
-        request: Request, body: responses.ResponseRequest, headers: OfHeaders
-    ) -> Response:
+    async def respond(request: Request, body: ResponseRequest, headers: OfHeaders) -> Response:
         """Answer a question; each round is a ``file_search_call``."""
-        return await responses.respond(service, request, body, headers)
+        return await SearchedResponse.answer(service, request, body, headers)
 
     @router.get("/v1/models")
     async def models() -> dict[str, Any]:

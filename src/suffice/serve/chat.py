@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastapi import Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
-from suffice.serve.asking import (
+from suffice.serve.forms import (
     Asked,
     Asking,
-    OfHeaders,
+    Form,
     Open,
     Turn,
     as_line,
     check_extras,
-    comment,
     conversation_of,
-    headers_of,
-    hung_up,
     model_id,
-    stream,
     suffice_object,
     usage_object,
-    wanted_of,
 )
 from suffice.serve.replies import Refusal
-from suffice.serve.service import Service
-from suffice.serve.under_way import Done, Text, UnderWay
+from suffice.serve.under_way import Done, Text, Told, UnderWay
 
 _ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -68,74 +59,63 @@ class ChatRequest(Asking):
     messages: list[Turn] = Field(min_length=1)
     stream_options: StreamOptions | None = None
 
-
-async def complete(
-    service: Service, request: Request, body: ChatRequest, headers: OfHeaders
-) -> Response:
-    """Answer one request."""
-    notes = check_extras(body.model_extra or {}, _ALLOWED)
-    asked = conversation_of(body.messages, "messages", kinds=("text",))
-    asked = replace(asked, notes=(*asked.notes, *notes))
-    under_way = await service.ask(
-        asked.question,
-        wanted_of(body, headers, service),
-        endpoint="chat",
-        earlier=asked.earlier,
-        streams=bool(body.stream),
-        hung_up=hung_up(request),
-    )
-    if body.stream:
-        with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        return stream(under_way, _chunks(under_way, asked, with_usage=with_usage))
-    try:
-        done = await under_way.done()
-    finally:
-        under_way.leave()
-    message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    document = {
-        **_frame(under_way, "chat.completion"),
-        "choices": [choice],
-        "usage": usage_object(done.tokens),
-        "suffice": suffice_object(under_way, done.answered, asked),
-    }
-    return JSONResponse(document, headers=headers_of(under_way, done.answered))
+    def asked(self) -> Asked:
+        """The question; an answer in another form than text is refused."""
+        notes = check_extras(self.model_extra or {}, _ALLOWED)
+        return conversation_of(self.messages, "messages", ("text",), notes)
 
 
-def _frame(under_way: UnderWay, kind: str) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{under_way.trace_id}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": model_id(under_way.served),
-    }
+class Completion(Form):
+    """A chat completion; while rounds run, comments keep the connection alive."""
 
+    endpoint = "chat"
+    end = "data: [DONE]\n\n"
 
-async def _chunks(under_way: UnderWay, asked: Asked, *, with_usage: bool) -> AsyncIterator[str]:
-    """The events; while rounds run, comments keep the connection alive."""
-    frame = as_line(_frame(under_way, "chat.completion.chunk"))[:-1]
+    def __init__(self, under_way: UnderWay, body: ChatRequest, asked: Asked) -> None:
+        super().__init__(under_way, body, asked)
+        self._frame = {
+            "id": f"chatcmpl-{under_way.trace_id}",
+            "object": "chat.completion.chunk" if body.stream else "chat.completion",
+            "created": int(time.time()),
+            "model": model_id(under_way.served),
+        }
+        self._before = as_line(self._frame)[:-1]
 
-    def event(choices: list[Mapping[str, Any]], **further: Any) -> str:
-        return f"data: {frame},{as_line({'choices': choices, **further})[1:]}\n\n"
+    def document(self, done: Done) -> Mapping[str, Any]:
+        """The whole completion."""
+        message = {"role": "assistant", "content": done.answered.answer, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        return {
+            **self._frame,
+            "choices": [choice],
+            "usage": usage_object(done.tokens),
+            "suffice": suffice_object(self.under_way, done.answered, self.asked),
+        }
 
-    def chunk(delta: Mapping[str, str], finish: str | None = None, **further: Any) -> str:
+    def begin(self) -> Iterable[str]:
+        """Who speaks."""
+        return [self._chunk({"role": "assistant", "content": ""})]
+
+    def on(self, told: Told) -> Iterable[str]:
+        """Pieces of the answer, and at its end what is said of it."""
+        if isinstance(told, Text):
+            return [self._chunk({"content": told.piece})]
+        if not isinstance(told, Done):
+            return super().on(told)
+        said = suffice_object(self.under_way, told.answered, self.asked)
+        options = self.body.stream_options
+        if options is None or not options.include_usage:
+            return [self._chunk({}, "stop", suffice=said)]
+        usage = usage_object(told.tokens)
+        return [self._chunk({}, "stop"), self._event([], usage=usage, suffice=said)]
+
+    def failed(self, refusal: Refusal) -> Iterable[str]:
+        """The error in place of a chunk."""
+        return [f"data: {as_line(refusal.document)}\n\n"]
+
+    def _event(self, choices: list[Mapping[str, Any]], **further: Any) -> str:
+        return f"data: {self._before},{as_line({'choices': choices, **further})[1:]}\n\n"
+
+    def _chunk(self, delta: Mapping[str, str], finish: str | None = None, **further: Any) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return event([choice], **further)
-
-    yield chunk({"role": "assistant", "content": ""})
-    try:
-        async for told in under_way:
-            if isinstance(told, Text):
-                yield chunk({"content": told.piece})
-            elif isinstance(told, Done):
-                said = suffice_object(under_way, told.answered, asked)
-                if with_usage:
-                    yield chunk({}, "stop")
-                    yield event([], usage=usage_object(told.tokens), suffice=said)
-                else:
-                    yield chunk({}, "stop", suffice=said)
-            else:
-                yield comment(told)
-    except Refusal as refusal:
-        yield f"data: {as_line(refusal.document)}\n\n"
-    yield "data: [DONE]\n\n"
+        return self._event([choice], **further)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Response
@@ -17,7 +17,7 @@ from suffice.errors import SufficeError, UsageError
 from suffice.live.loop import Loop
 from suffice.live.reported import round_of
 from suffice.protocols import Decision, Signal
-from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.replies import Body, ErrorReply, JsonRoute, Refusal, refusal_of
 from suffice.serve.service import Served, Service
 from suffice.signals.available import lack_live
@@ -218,25 +218,19 @@ def _decided(service: Service, asked: DecisionRequest, named: str | None) -> Dec
         earlier.update(passage.id for passage in rounds[-1].passages or ())
     last = loop.follow_all(rounds)
     reply = Decided(**told_of(served, loop, last))
-    for event in _events(asked.question, reply, rounds[-1], last, time.perf_counter() - begun):
-        service.tell(event)
-    return reply
-
-
-def _events(
-    question: str, reply: Decided, last: Round, decision: Decision, took_s: float
-) -> Iterator[Event]:
-    of: dict[str, Any] = {
-        "trace_id": uuid.uuid4().hex,
-        "endpoint": "decisions",
-        "policy": reply.policy,
-    }
-    yield QuestionBegun(**of, policy_hash=reply.policy_hash, model="", text=question)
-    yield RoundEnded(**of, number=reply.round, round=last, decision=decision, took_s=took_s)
-    yield QuestionEnded(
+    took_s, last_round = time.perf_counter() - begun, rounds[-1]
+    of: Any = {"trace_id": uuid.uuid4().hex, "endpoint": "decisions", "policy": reply.policy}
+    ended = QuestionEnded(
         **of,
         rounds=reply.round,
         stopped_by=reply.stopped_by or "goes-on",
         reason=reply.reason,
         took_s=took_s,
     )
+    for event in (
+        QuestionBegun(**of, policy_hash=reply.policy_hash, model="", text=asked.question),
+        RoundEnded(**of, number=reply.round, round=last_round, decision=last, took_s=took_s),
+        ended,
+    ):
+        service.tell(event)
+    return reply

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from suffice.live.answering import total_usage
 from suffice.protocols import Decision
 from suffice.trace.rounds.records import Round, StoppedBy
 
 Endpoint = Literal["chat", "responses", "decisions", "loops"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What all calls of a question took; ``None``: not known of all of them."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Tokens:
+        """Those of rounds: answers, samples and judges."""
+        usage = total_usage(rounds)
+
+        def total(part: str) -> int | None:
+            plain = usage[f"{part}_tokens"]
+            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
+            return None if plain is None else plain + sum(known or 0 for known in further)
+
+        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +71,13 @@ class QuestionEnded(_OfQuestion):
     reason: str = ""
     declined: bool = False
     took_s: float
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
+    tokens: Tokens = Tokens()
     usd: float | None = None
-    error: str = ""
+
+    @property
+    def error(self) -> str:
+        """What failed; empty: nothing did."""
+        return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
 
 
 Event = QuestionBegun | RoundEnded | QuestionEnded

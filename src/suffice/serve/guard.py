@@ -8,15 +8,16 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,43 +38,36 @@ OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 """What is answered without a token: it says no more than whether the service is up."""
 
 _ALWAYS = {
-    b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"DENY",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"cross-origin-opener-policy": b"same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
 }
-_UNLESS_SAID = {b"cache-control": b"no-store"}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ONCE = (b"host", b"authorization", b"content-length", b"transfer-encoding", b"origin")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOST_HEAD_BYTES = 32 << 10
+MOST_HEAD_BYTES = 32 << 10
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
 
 # --- tokens ---------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A bearer token as it is kept: whose, and its SHA-256.
-
-    Tokens are 256 random bits, so nothing can be guessed from a hash and nothing is won by a slow one: bcrypt
-    is for passwords, and would cost every request a tenth of a second that an attacker can ask for as well.
-    """
-
-    name: str
-    sha256: str
+# A token is 256 random bits, so nobody guesses it from a hash and a slow hash would win nothing: bcrypt is
+# for passwords, and would cost every request a tenth of a second that an attacker can ask for as well.
+Tokens = Mapping[str, str]
+"""The SHA-256 of bearer tokens, by whose they are."""
 
 
-def read_tokens(file: Path) -> tuple[Token, ...]:
+def read_tokens(file: Path) -> Tokens:
     """Those of a file with a line ``NAME SHA256`` for each; lines that begin with ``#`` are not read."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the file of tokens {file} cannot be read: {error}") from error
-    tokens: dict[str, Token] = {}
+    tokens: dict[str, str] = {}
     for number, line in enumerate(lines):
         if not line.strip() or line.startswith("#"):
             continue
@@ -88,8 +82,8 @@ def read_tokens(file: Path) -> tuple[Token, ...]:
             raise DataError(
                 f"{name} has a token already; each has its own", file=str(file), row=number
             )
-        tokens[name] = Token(name=name, sha256=sha256.strip())
-    return tuple(tokens.values())
+        tokens[name] = sha256.strip()
+    return tokens
 
 
 def new_token(file: Path, name: str) -> str:
@@ -99,14 +93,14 @@ def new_token(file: Path, name: str) -> str:
             f"a token is named by up to 64 letters, digits, '.', '_' and '-', found {name!r:.80}"
         )
     with in_turn(file.parent, file.name):
-        tokens = read_tokens(file) if file.exists() else ()
-        if any(token.name == name for token in tokens):
+        tokens = read_tokens(file) if file.exists() else {}
+        if name in tokens:
             raise UsageError(
                 f"{name} has a token in {file}; delete its line to make another, or choose another name"
             )
         secret = f"suffice-{secrets.token_urlsafe(32)}"
-        kept = [*tokens, Token(name=name, sha256=_sha256(secret.encode()))]
-        replace_file(file, "".join(f"{one.name} {one.sha256}\n" for one in kept).encode())
+        kept = {**tokens, name: _sha256(secret.encode())}
+        replace_file(file, "".join(f"{who} {sha256}\n" for who, sha256 in kept.items()).encode())
         file.chmod(0o600)
     return secret
 
@@ -115,16 +109,16 @@ def _sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
 
-def _named_by(secret: bytes, tokens: Iterable[Token]) -> str:
+def _named_by(secret: bytes, tokens: Tokens) -> str:
     """Whose it is, or nobody's; every token is compared, each in the same time, whichever matches."""
     digest, name = _sha256(secret), ""
-    for token in tokens:
-        if secrets.compare_digest(digest, token.sha256):
-            name = token.name
+    for owner, sha256 in tokens.items():
+        if secrets.compare_digest(digest, sha256):
+            name = owner
     return name
 
 
-def check_exposed(address: str, tokens: Sequence[Token], *, allow_unauthenticated: bool) -> None:
+def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) -> None:
     """Refuse to let others ask without a token, unless that was typed."""
     if tokens or allow_unauthenticated or address == "localhost":
         return
@@ -175,7 +169,7 @@ class Rates:
 class Door:
     """What the guard lets in."""
 
-    tokens: tuple[Token, ...] = ()
+    tokens: Tokens = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     open_paths: frozenset[str] = OPEN_PATHS
@@ -202,7 +196,7 @@ class Guard:
         self._rates = rates or Rates(door.requests_per_minute, door.burst)
         self._under_way = 0
         self._hosts = frozenset(name.lower() for name in door.hosts)
-        self._headers = {**_ALWAYS, b"content-security-policy": door.content.encode()}
+        self._headers = {**_ALWAYS, "content-security-policy": door.content}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let in, or refuse."""
@@ -326,13 +320,10 @@ class Guard:
     def _with_headers(self, send: Send) -> Send:
         async def say(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                said = {name.lower() for name, _ in headers}
+                headers = MutableHeaders(scope=message)
                 # what the guard says counts; a page of its own policy states it by the door
-                headers = [held for held in headers if held[0].lower() not in self._headers]
-                headers += self._headers.items()
-                headers += (held for held in _UNLESS_SAID.items() if held[0] not in said)
-                message = {**message, "headers": headers}
+                headers.update(self._headers)
+                headers.setdefault("cache-control", "no-store")
             await send(message)
 
         return say
@@ -345,15 +336,14 @@ def address_of(scope: Scope) -> str:
 
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     """By name; those of which two would let two readers understand two requests are refused."""
-    headers: MutableMapping[bytes, bytes] = {}
-    size = 0
+    headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        size += len(name) + len(value)
         if name in headers and name in _ONCE:
             raise Refusal(400, f"the header {name.decode('latin-1')} stands twice")
         headers[name] = value
-    if size > _MOST_HEAD_BYTES:
-        raise Refusal(431, f"the headers may have {_MOST_HEAD_BYTES:,} bytes, found {size:,}")
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > MOST_HEAD_BYTES:
+        raise Refusal(431, f"the headers may have {MOST_HEAD_BYTES:,} bytes, found {size:,}")
     if b"content-length" in headers and b"transfer-encoding" in headers:
         raise Refusal(400, "a body has a length or is sent in chunks, not both")
     return headers

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffice.errors import UsageError
+from suffice.serve.guard import MOST_HEAD_BYTES
 from suffice.serve.replies import Refusal, full
 
 _LOG = logging.getLogger("suffice.serve")
-_MOST_HEAD_BYTES = 32 << 10
 _KEEP_ALIVE_S = 15
 _BACKLOG = 1024
 _ACCEPTED = 64  # connections taken in at once, before one of them can be closed
@@ -53,6 +53,18 @@ class Hooks:
     ending: Callable[[], None] = lambda: None
     reload: Callable[[], object] = lambda: None
     watched: Callable[[], Iterable[Path]] = tuple
+
+
+Stamp = tuple[int, ...]
+
+
+def stamp_of(file: Path) -> Stamp | None:
+    """Which writing of a file this is; ``None``: there is none."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 def open_at_once(wanted: int) -> int:
@@ -101,7 +113,7 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(listening.end_s)),
-        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
     )
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # asyncio sends small pieces at once only on sockets that say they are TCP's
@@ -254,16 +266,8 @@ class Server(uvicorn.Server):
                 self._stamps = stamps
                 await self._reload()
 
-    def _stamped(self) -> dict[Path, tuple[int, ...] | None]:
-        stamps: dict[Path, tuple[int, ...] | None] = {}
-        for file in self._hooks.watched():
-            try:
-                stat = file.stat()
-            except OSError:
-                stamps[file] = None
-            else:
-                stamps[file] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        return stamps
+    def _stamped(self) -> dict[Path, Stamp | None]:
+        return {file: stamp_of(file) for file in self._hooks.watched()}
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks[name] = asyncio.get_running_loop().create_task(work)

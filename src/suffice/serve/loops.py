@@ -30,13 +30,13 @@ from suffice.serve.decisions import (
     observed,
     told_of,
 )
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.guard import Rates, caller_of
 from suffice.serve.replies import Body, JsonRoute, Refusal, too_many
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import Tokens
 from suffice.trace.rounds.labels import Label
-from suffice.trace.rounds.records import MOST_INT16, StoppedBy
+from suffice.trace.rounds.records import StoppedBy
+from suffice.trace.values import MOST_INT16
 
 _BUSY_S = 5.0
 
@@ -86,6 +86,9 @@ class LoopState(BaseModel):
     )
     policy: str
     policy_hash: str | None
+
+
+_OF_LOOP = LoopState.model_fields.keys() - {"id", "rounds", "ended", "policy", "policy_hash"}
 
 
 class LoopRound(ObservedRound, total=False):
@@ -199,23 +202,16 @@ class _Session:
 
     def state(self) -> LoopState:
         """As it stands."""
-        return self.over or self._state(self.open("is not known"), ended=False)
-
-    def _state(self, loop: Loop, *, ended: bool) -> LoopState:
+        if self.over is not None:
+            return self.over
+        loop = self.open("is not known")
         return LoopState(
             id=self.id,
-            question_id=loop.question_id,
             rounds=len(loop.decisions),
-            done=loop.done,
-            ended=ended,
-            stopped_by=loop.stopped_by,
-            reason=loop.reason,
-            would_stop=loop.would_stop,
-            answer=loop.answer,
-            answer_round=loop.answer_round,
-            explored=loop.explored,
+            ended=False,
             policy=self.served.name,
             policy_hash=self.served.hash,
+            **{name: getattr(loop, name) for name in _OF_LOOP},
         )
 
     def open(self, otherwise: str) -> Loop:
@@ -233,7 +229,7 @@ class _Session:
         """Leave the loop; what is left of it is its state."""
         loop = self.open("cannot end again")
         loop.end(error, mend=False)
-        self.over = self._state(loop, ended=True)
+        self.over = self.state().model_copy(update={"ended": True})
         self.loop = None
         self.bodies, self.replies, self.keys = [], [], {}
         return loop
@@ -318,13 +314,11 @@ class Loops:
         policy = body.policy or x_suffice_policy
         creation, size = _digest([body, policy])
         with self._lock:  # two requests with one key begin one loop
-            session = self._begun_before(key, body.question_id, creation)
-            if session is not None:
-                response.status_code = 200
-            else:
-                self._check_room()
-                session = self._new(body, creation, size, policy, key)
-        if response.status_code != 200:
+            before = self._begun_before(key, body.question_id, creation)
+            session = before or self._new(body, creation, size, policy, key)
+        if before is not None:
+            response.status_code = 200
+        else:
             begun = QuestionBegun(
                 **session.named(), policy_hash=session.served.hash, model="", text=body.question
             )
@@ -437,21 +431,16 @@ class Loops:
     def _new(
         self, asked: LoopRequest, creation: bytes, size: int, policy: str | None, key: str
     ) -> _Session:
+        self._check_room()
         served, watch = self._service.follow(policy)
         try:
-            loop = watch.question(
-                asked.question,
-                question_id=asked.question_id,
-                question_type=asked.question_type,
-                split=asked.split,
-                gold_answers=asked.gold_answers,
-                gold_passage_ids=asked.gold_passage_ids,
-            ).begin()
+            held = asked.model_dump(exclude={"policy", "question"})
+            loop = watch.question(asked.question, **held).begin()
         except SufficeError:
             self._service.leaves(watch)
             raise
         now = self._clock()
-        own = None if asked.question_id is None else f"\0{asked.question_id}"
+        own = asked.question_id and f"\0{asked.question_id}"
         session = _Session(
             id=f"loop-{secrets.token_hex(16)}",
             loop=loop,
@@ -515,13 +504,10 @@ class Loops:
         held = {name: part for name, part in body.items() if name not in ("round", "score")}
         decision = loop.observe(observed(held, earlier), score=body.get("score"))
         before, session.ticked = session.ticked, self._clock()
-        ended = RoundEnded(
-            **session.named(),
-            number=len(loop.decisions),
-            round=loop.rounds[-1],
-            decision=decision,
-            took_s=session.ticked - before,
-        )
+        number, took_s = len(loop.decisions), session.ticked - before
+        last = loop.rounds[-1]
+        of = session.named()
+        ended = RoundEnded(**of, number=number, round=last, decision=decision, took_s=took_s)
         self._service.tell(ended)
         return RoundReply(**told_of(session.served, loop, decision), done=loop.done)
 
@@ -537,17 +523,13 @@ class Loops:
                 for name in forgotten.names:
                     if self._by_name.get(name) is forgotten:
                         del self._by_name[name]
-        spent = Tokens.of(loop.rounds)
         ended = QuestionEnded(
             **session.named(),
             rounds=len(loop.decisions),
             stopped_by=loop.stopped_by or "end",
             reason=loop.reason,
             took_s=self._clock() - session.begun,
-            prompt_tokens=spent.prompt,
-            cached_tokens=spent.cached,
-            completion_tokens=spent.completion,
-            error=loop.reason if loop.stopped_by == "error" else "",
+            tokens=Tokens.of(loop.rounds),
         )
         self._service.tell(ended)
         self._service.leaves(session.watch)

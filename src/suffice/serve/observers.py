@@ -32,7 +32,7 @@ from suffice.trace.rounds.records import (
     Round,
     StoppedBy,
 )
-from suffice.trace.rounds.spans import OPERATION, Step, agent_attributes, steps_of
+from suffice.trace.rounds.spans import OPERATION, agent_attributes, steps_of
 
 OTHER = "other"
 """The label of a policy that is not in force any more, so that labels are as many as policies."""
@@ -117,7 +117,7 @@ class Metrics:
         self._rounds.labels(*labels).observe(event.rounds)
         self._seconds.labels(*labels).observe(event.took_s)
         for kind in ("prompt", "cached", "completion"):
-            count = getattr(event, f"{kind}_tokens")
+            count = getattr(event.tokens, kind)
             if count is not None:
                 self._tokens.labels(*labels, kind).inc(count)
         if event.usd is None:
@@ -157,14 +157,13 @@ class _Open:
     begun: QuestionBegun
     question: Question
     veiled: Veiled | None
-    at: int
+    span: Any
     now: int
     rounds: list[Round] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
 
 
 class Spans:
-    """An observer that makes a question's spans when it ends, for ``exporter`` or the collector.
+    """An observer that makes a question's spans, for ``exporter`` or the collector.
 
     Without ``texts`` numbers stand in their place, which are equal where texts are. ``at_once``: each is
     exported when it ends, not with others in a thread of its own.
@@ -198,18 +197,19 @@ class Spans:
         self._lock = threading.Lock()
 
     def on(self, event: Event) -> None:
-        """Keep what is known of a question, and make its spans when it ends."""
+        """Begin a question's span, make those of its rounds, and end it."""
         if isinstance(event, QuestionBegun):
             question = Question(id=event.trace_id, text=event.text)
             veiled = None if self._privacy is None else self._privacy.question(question, Gold())
             if veiled is not None:
                 question = veiled.question
             now = self._clock()
+            span = self._tracer.start_span("invoke_agent", start_time=now)
             with self._lock:
                 if len(self._open) >= _MOST_OPEN:
                     self._open.pop(next(iter(self._open)))
                 self._open[event.trace_id] = _Open(
-                    begun=event, question=question, veiled=veiled, at=now, now=now
+                    begun=event, question=question, veiled=veiled, span=span, now=now
                 )
         elif isinstance(event, RoundEnded):
             held = self._open.get(event.trace_id)
@@ -218,7 +218,12 @@ class Spans:
                 began = max(held.now, now - int(event.took_s * _SECOND))
                 shown = event.round if held.veiled is None else held.veiled.named(event.round)
                 held.rounds.append(shown)
-                held.steps += steps_of(shown, began, now, model=held.begun.model or None)
+                within = self._api.set_span_in_context(held.span)
+                for step in steps_of(shown, began, now, model=held.begun.model or None):
+                    span = self._tracer.start_span(
+                        step.name, within, start_time=step.start, attributes=dict(step.attributes)
+                    )
+                    span.end(step.end)
                 held.now = now
         else:
             with self._lock:
@@ -231,15 +236,7 @@ class Spans:
         self._provider.shutdown()
 
     def _export(self, held: _Open, ended: QuestionEnded) -> None:
-        begun = held.begun
-        span = self._tracer.start_span("invoke_agent", start_time=held.at)
-        for step in held.steps:
-            self._tracer.start_span(
-                step.name,
-                context=self._api.set_span_in_context(span),
-                start_time=step.start,
-                attributes=dict(step.attributes),
-            ).end(step.end)
+        begun, span = held.begun, held.span
         if held.rounds:
             record = QuestionRecord(
                 question=held.question,
@@ -251,9 +248,9 @@ class Spans:
         told = {
             OPERATION: "invoke_agent",
             "gen_ai.request.model": begun.model or None,
-            "gen_ai.usage.input_tokens": ended.prompt_tokens,
-            "gen_ai.usage.cache_read.input_tokens": ended.cached_tokens,
-            "gen_ai.usage.output_tokens": ended.completion_tokens,
+            "gen_ai.usage.input_tokens": ended.tokens.prompt,
+            "gen_ai.usage.cache_read.input_tokens": ended.tokens.cached,
+            "gen_ai.usage.output_tokens": ended.tokens.completion,
             "suffice.trace_id": begun.trace_id,
             "suffice.endpoint": begun.endpoint,
             "suffice.policy": begun.policy,

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,21 +20,20 @@ from fastapi.responses import JSONResponse
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 from suffice.monitor.aspects import Alarm
-from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following
+from suffice.monitor.following import Folder, Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.events import Event, QuestionBegun, RoundEnded
 from suffice.serve.guard import Door, check_exposed, read_tokens
-from suffice.serve.listen import Hooks, Listening, open_at_once
+from suffice.serve.listen import Hooks, Listening, Stamp, open_at_once, stamp_of
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
-from suffice.trace.retention import Retention, prune
+from suffice.trace.recording import Retention, prune
 from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")
@@ -46,9 +45,10 @@ _CLOCK_MAY_DIFFER_S = 60.0
 
 
 def check(settings: ServeSettings) -> Door:
-    """Refuse what cannot be operated, before a model is loaded for it; who may come in."""
-    door = _door(settings)
-    record, watch = settings.record, settings.watch
+    """Refuse what cannot be operated, before a model is loaded for it; say who may come in and how."""
+    guarded, record, watch = settings.security, settings.record, settings.watch
+    tokens = {} if guarded.tokens is None else read_tokens(Path(guarded.tokens))
+    check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
     home = None if record.folder is None else store_place(record.folder)
     if home is not None and (why := _refusal(home)) is not None:
         raise StorageError(
@@ -64,16 +64,8 @@ def check(settings: ServeSettings) -> Door:
             "alarms are posted to webhook where a record is watched: set folder under [record], and seconds "
             "under [watch] above 0"
         )
-    settled = ProductionSettings(**watch.production)
-    Production(FixedPolicy(1), settled)  # refuses what is out of range
-    return door
-
-
-def _door(settings: ServeSettings) -> Door:
-    """Who may come in, how often and how slowly."""
-    guarded = settings.security
-    tokens = () if guarded.tokens is None else read_tokens(Path(guarded.tokens))
-    check_exposed(settings.host, tokens, allow_unauthenticated=guarded.allow_unauthenticated)
+    # refuses what is out of range
+    Production(FixedPolicy(1), ProductionSettings(**watch.production))
     return Door(
         tokens=tokens,
         hosts=guarded.hosts,
@@ -221,11 +213,11 @@ class Operation:
 
     def _reload(self) -> None:
         self._read_tokens_again()
-        done = self._service.reload()
-        self.metrics.reloaded(taken=len(done.changed), refused=len(done.refused))
-        for name in done.changed:
+        changed, refused = self._service.reload()
+        self.metrics.reloaded(taken=len(changed), refused=len(refused))
+        for name in changed:
             _LOG.warning("policy %s is taken up anew", name)
-        for name, why in done.refused.items():
+        for name, why in refused.items():
             _LOG.error("policy %s stays as it was: %s", name, why)
 
     def _read_tokens_again(self) -> None:
@@ -241,7 +233,7 @@ class Operation:
             _LOG.error("tokens stay as they were: the file holds none")
         elif tokens != self.door.tokens:
             self.door.tokens = tokens
-            _LOG.warning("tokens are taken up anew: %s", ", ".join(one.name for one in tokens))
+            _LOG.warning("tokens are taken up anew: %s", ", ".join(tokens))
 
     # --- while it runs -------------------------------------------------------------------------------
     @asynccontextmanager
@@ -290,17 +282,9 @@ class Operation:
 
     async def _watch_for_ever(self) -> None:
         while self._watching is not None:
-            for policy in self._watching.in_force(self._service.policies):
-                await asyncio.to_thread(self._watching.look_at, policy)
+            for names, served in self._watching.in_force(self._service.policies):
+                await asyncio.to_thread(self._watching.look_at, names, served)
             await asyncio.sleep(self.settings.watch.seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """A policy in force under one or several names."""
-
-    names: tuple[str, ...]
-    served: Served
 
 
 class _Watching:
@@ -319,7 +303,7 @@ class _Watching:
         tag = sha256(json.dumps(self._how).encode()).hexdigest()[:8]
         self._tag = "" if self._how == WatchSettings().production else f"-{tag}"
         self._shown: dict[str, str] = {}  # the hash by name
-        self._held: dict[str, tuple[Following, tuple[int, ...]]] = {}
+        self._held: dict[str, tuple[Following, Stamp | None]] = {}
         self._failed: dict[str, str] = {}
         self._logged: set[str] = set()
         self._posted: set[str] = set()
@@ -328,8 +312,8 @@ class _Watching:
         if self.ends.wait(seconds):
             raise BackendError("an alarm was not posted before the service ended")
 
-    def in_force(self, policies: Mapping[str, Served]) -> list[_Watched]:
-        """The policies, each once; gauges of one that is new begin at 0."""
+    def in_force(self, policies: Mapping[str, Served]) -> list[tuple[list[str], Served]]:
+        """The policies, each once with its names; gauges of one that is new begin at 0."""
         names: dict[str, list[str]] = {}
         for name, served in policies.items():
             key = served.hash or name
@@ -340,45 +324,42 @@ class _Watching:
                     self._metrics.alarm(name, kind, raised=False)
         for gone in self._held.keys() - names.keys():
             del self._held[gone]
-        return [_Watched(tuple(own), policies[own[0]]) for own in names.values()]
+        return [(own, policies[own[0]]) for own in names.values()]
 
-    def look_at(self, policy: _Watched) -> None:
+    def look_at(self, names: Sequence[str], served: Served) -> None:
         """Take in what is new; what fails is logged once."""
-        key = policy.served.hash or policy.names[0]
+        key = served.hash or names[0]
         try:
             name = f"watch-{key}{self._tag}"
             with nullcontext() if self._home is None else in_turn(self._home, name):
-                self._look(policy)
+                self._look(key, names, served)
         except Exception as error:  # noqa: BLE001
             said = f"{type(error).__name__}: {error}"
             if self._failed.get(key) != said and not self.ends.is_set():
-                names = ", ".join(policy.names)
-                _LOG.error("policy %s is not watched as it should be: %s", names, said)
+                _LOG.error("policy %s is not watched as it should be: %s", ", ".join(names), said)
             self._failed[key] = said
         else:
             self._failed.pop(key, None)
 
-    def _look(self, policy: _Watched) -> None:
-        key = policy.served.hash or policy.names[0]
+    def _look(self, key: str, names: Sequence[str], served: Served) -> None:
         file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
-        following, stamp = self._held.pop(key, (None, ()))
+        following, stamp = self._held.pop(key, (None, None))
         if following is None or stamp != _stamp(file):  # another service looked meanwhile
-            settings = ProductionSettings(max_rounds=policy.served.max_rounds, **self._how)
-            production = Production(policy.served.file.policy, settings)
+            settings = ProductionSettings(max_rounds=served.max_rounds, **self._how)
+            production = Production(served.file.policy, settings)
             following = Following(Folder(self._folder, production.reading), production, file=file)
             following.go_on()
         following.look()
         for kind, gauge in following.production.gauges().items():
-            for name in policy.names:
+            for name in names:
                 self._metrics.alarm(name, kind, raised=gauge > 0)
         for alarm in following.untold:
-            self._tell(alarm, policy)
+            self._tell(alarm, ", ".join(names))
             following.told()
         self._held[key] = (following, _stamp(file))
 
-    def _tell(self, alarm: Alarm, policy: _Watched) -> None:
+    def _tell(self, alarm: Alarm, names: str) -> None:
         if alarm.id not in self._logged:
-            names = ", ".join(policy.names)
             _LOG.error("policy %s: %s alarm: %s", names, alarm.kind, alarm.text)
         self._logged.add(alarm.id)
         if self._hook is not None and alarm.id not in self._posted:
@@ -386,15 +367,8 @@ class _Watching:
             self._posted.add(alarm.id)
 
 
-def _stamp(file: Path | None) -> tuple[int, ...]:
-    """Which writing of a file this is; empty: there is none."""
-    if file is None:
-        return ()
-    try:
-        stat = file.stat()
-    except FileNotFoundError:
-        return ()
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+def _stamp(file: Path | None) -> tuple[int, ...] | None:
+    return None if file is None else stamp_of(file)
 
 
 def _refusal(place: Path) -> str | None:

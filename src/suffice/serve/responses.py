@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from fastapi import Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
-from suffice.serve.asking import (
+from suffice.serve.events import RoundEnded, Tokens
+from suffice.serve.forms import (
     SYSTEM_UNREAD,
     Asked,
     Asking,
-    OfHeaders,
+    Form,
     Open,
     Turn,
     as_line,
     check_extras,
-    comment,
     conversation_of,
-    headers_of,
-    hung_up,
     model_id,
-    stream,
     suffice_object,
     usage_object,
-    wanted_of,
 )
-from suffice.serve.events import RoundEnded
 from suffice.serve.replies import Refusal
-from suffice.serve.service import Service
-from suffice.serve.under_way import Done, Searching, Text, Tokens, UnderWay
+from suffice.serve.under_way import Done, Searching, Text, Told, UnderWay
 from suffice.trace.rounds.records import Passage, Round
 
 _ALLOWED: Mapping[str, tuple[Any, ...]] = {
@@ -42,6 +33,7 @@ _ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "prompt": (),
     "background": (False,),
     "top_logprobs": (0,),
+    "text.format": ({"type": "text"},),
 }
 _RESULTS = "file_search_call.results"
 
@@ -75,57 +67,32 @@ class ResponseRequest(Asking):
     tools: list[Tool] | None = None
     text: TextForm | None = None
 
-
-async def respond(
-    service: Service, request: Request, body: ResponseRequest, headers: OfHeaders
-) -> Response:
-    """Answer one request."""
-    asked = _asked(body)
-    under_way = await service.ask(
-        asked.question,
-        wanted_of(body, headers, service),
-        endpoint="responses",
-        earlier=asked.earlier,
-        streams=bool(body.stream),
-        hung_up=hung_up(request),
-    )
-    told = _Response(under_way, asked, results=_RESULTS in (body.include or ()))
-    if body.stream:
-        return stream(under_way, told.events())
-    try:
-        done = await under_way.done()
-    finally:
-        under_way.leave()
-    return JSONResponse(told.completed(done), headers=headers_of(under_way, done.answered))
+    def asked(self) -> Asked:
+        """The question; an answer of another source or form is refused."""
+        form = None if self.text is None else self.text.format
+        notes = check_extras({**(self.model_extra or {}), "text.format": form}, _ALLOWED)
+        if self.instructions:
+            notes = (SYSTEM_UNREAD, *notes)
+        if isinstance(self.input, str):
+            return Asked(question=self.input, notes=notes)
+        turns = [item for item in self.input if isinstance(item, Turn)]
+        return conversation_of(turns, "input", ("input_text", "output_text", "text"), notes)
 
 
-def _asked(body: ResponseRequest) -> Asked:
-    """The question, and what of the request is left out; what cannot be honoured is refused."""
-    form = None if body.text is None else body.text.format
-    allowed = {**_ALLOWED, "text.format": ({"type": "text"},)}
-    notes = check_extras({**(body.model_extra or {}), "text.format": form}, allowed)
-    if isinstance(body.input, str):
-        asked = Asked(question=body.input)
-    else:
-        turns = [item for item in body.input if isinstance(item, Turn)]
-        asked = conversation_of(turns, "input", kinds=("input_text", "output_text", "text"))
-    unread = (SYSTEM_UNREAD,) if body.instructions else ()
-    return replace(asked, notes=tuple(dict.fromkeys((*asked.notes, *unread, *notes))))
+class SearchedResponse(Form):
+    """A response; its events are in the order and form of OpenAI's."""
 
+    endpoint = "responses"
 
-# --- what is answered -------------------------------------------------------------------------------
-class _Response:
-    """One response as it is built."""
-
-    def __init__(self, under_way: UnderWay, asked: Asked, *, results: bool) -> None:
-        self._under_way = under_way
-        self._asked = asked
-        self._results = results
+    def __init__(self, under_way: UnderWay, body: ResponseRequest, asked: Asked) -> None:
+        super().__init__(under_way, body, asked)
+        self._results = _RESULTS in (body.include or ())
         self._created = time.time()
         self._output: list[dict[str, Any]] = []
         self._number = -1
+        self._searching = self._speaking = False
 
-    def completed(self, done: Done) -> dict[str, Any]:
+    def document(self, done: Done) -> Mapping[str, Any]:
         """The response of an answered question."""
         searches = [
             self._search(number, found, "completed")
@@ -138,11 +105,11 @@ class _Response:
         self, status: str, output: Sequence[Mapping[str, Any]], done: Done | None = None
     ) -> dict[str, Any]:
         document: dict[str, Any] = {
-            "id": f"resp_{self._under_way.trace_id}",
+            "id": f"resp_{self.under_way.trace_id}",
             "object": "response",
             "created_at": self._created,
             "status": status,
-            "model": model_id(self._under_way.served),
+            "model": model_id(self.under_way.served),
             "output": list(output),
             "error": None,
             "incomplete_details": None,
@@ -156,17 +123,17 @@ class _Response:
             "usage": None if done is None else _usage(done.tokens),
         }
         if done is not None:
-            said = suffice_object(self._under_way, done.answered, self._asked)
+            said = suffice_object(self.under_way, done.answered, self.asked)
             document["suffice"] = said
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
         """The search of a round."""
-        queries = [] if found is None else [found.query or self._asked.question]
+        queries = [] if found is None else [found.query or self.asked.question]
         passages = () if found is None else found.passages or ()
         results = [_result(passage, number) for passage in passages]
         return {
-            "id": f"fs_{self._under_way.trace_id}_{number}",
+            "id": f"fs_{self.under_way.trace_id}_{number}",
             "type": "file_search_call",
             "status": status,
             "queries": queries,
@@ -175,7 +142,7 @@ class _Response:
 
     def _message(self, text: str | None, status: str) -> dict[str, Any]:
         return {
-            "id": f"msg_{self._under_way.trace_id}",
+            "id": f"msg_{self.under_way.trace_id}",
             "type": "message",
             "status": status,
             "role": "assistant",
@@ -183,44 +150,37 @@ class _Response:
         }
 
     # --- as events -------------------------------------------------------------------------------
-    async def events(self) -> AsyncIterator[str]:
-        """In the order and form of OpenAI's."""
-        yield self._event("created", response=self._document("in_progress", ()))
-        yield self._event("in_progress", response=self._document("in_progress", ()))
-        searching, text = False, list[str]()
-        try:
-            async for told in self._under_way:
-                if isinstance(told, Searching | RoundEnded):
-                    if not searching:
-                        for line in self._begin_search():
-                            yield line
-                    searching = isinstance(told, Searching)
-                    if isinstance(told, RoundEnded):
-                        for line in self._end_search(told.round):
-                            yield line
-                elif isinstance(told, Text):
-                    if not text:
-                        if searching:  # it found nothing to show
-                            for line in self._end_search(None):
-                                yield line
-                        searching = False
-                        for line in self._begin_message():
-                            yield line
-                    text.append(told.piece)
-                    yield self._of_text("output_text.delta", delta=told.piece, logprobs=[])
-                elif isinstance(told, Done):
-                    if not text:
-                        for line in self._begin_message():
-                            yield line
-                    for line in self._end(told):
-                        yield line
-                else:
-                    yield comment(told)
-        except Refusal as refusal:
-            said = refusal.document["error"]
-            error = {"code": "server_error", "message": said["message"]}
-            failed = {**self._document("failed", self._output), "error": error}
-            yield self._event("failed", response=failed)
+    def begin(self) -> Iterable[str]:
+        """The response without an answer."""
+        kinds = ("created", "in_progress")
+        return [self._event(kind, response=self._document("in_progress", ())) for kind in kinds]
+
+    def on(self, told: Told) -> Iterable[str]:
+        """Searches that begin and end, pieces of the answer, and at its end all of it."""
+        if isinstance(told, Searching | RoundEnded):
+            if not self._searching:
+                yield from self._begin_search()
+            self._searching = isinstance(told, Searching)
+            if isinstance(told, RoundEnded):
+                yield from self._end_search(told.round)
+        elif isinstance(told, Text | Done):
+            if not self._speaking:
+                if self._searching and isinstance(told, Text):  # it found nothing to show
+                    yield from self._end_search(None)
+                self._searching, self._speaking = False, True
+                yield from self._begin_message()
+            if isinstance(told, Text):
+                yield self._of_text("output_text.delta", delta=told.piece, logprobs=[])
+            else:
+                yield from self._end(told)
+        else:
+            yield from super().on(told)
+
+    def failed(self, refusal: Refusal) -> Iterable[str]:
+        """What was found, and why it is not answered."""
+        error = {"code": "server_error", "message": refusal.document["error"]["message"]}
+        failed = {**self._document("failed", self._output), "error": error}
+        yield self._event("failed", response=failed)
 
     def _event(self, kind: str, **fields: Any) -> str:
         self._number += 1

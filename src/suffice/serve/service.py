@@ -92,66 +92,36 @@ class Wanted(Body):
     budget_usd: float | None = Field(default=None, gt=0, lt=1e9, description="needs prices")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded:
-    """Policies whose files changed, by name; those that were refused are in force as they were, and why."""
-
-    changed: tuple[str, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
-
-
 class Places:
     """How many questions are answered at once, and how many wait; for one event loop."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
-        self._free = limits.questions
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._free = asyncio.Semaphore(limits.questions)
         self._took: deque[float] = deque(maxlen=_REMEMBERED)
+        self.taken = self.waiting = 0
+        """Questions under way, and those that wait."""
 
-    @property
-    def taken(self) -> int:
-        """Questions under way."""
-        return self._limits.questions - self._free
-
-    @property
-    def waiting(self) -> int:
-        """Questions that wait."""
-        return len(self._waiting)
-
-    def ask(self) -> asyncio.Future[None]:
-        """A place, perhaps later; where too many wait already, refused (429) with when to ask again."""
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._free:
-            self._free -= 1
-            place.set_result(None)
-        elif len(self._waiting) < self._limits.queue:
-            self._waiting.append(place)
-        else:
+    async def enter(self) -> None:
+        """Take a place when there is one; where too many wait, refused (429) with when to ask again."""
+        if self._free.locked() and self.waiting >= self._limits.queue:
             mean = sum(self._took) / len(self._took) if self._took else 1.0
             wait = mean * (self.waiting + 1) / self._limits.questions
             said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
             raise too_many(said, "queue_full", min(max(1, wait), _LONGEST_RETRY_S))
-        return place
-
-    def give_up(self, place: asyncio.Future[None]) -> None:
-        """Nobody waits for it any more; it is given on where it was had already."""
-        if place in self._waiting:
-            self._waiting.remove(place)
-            place.cancel()
-        elif not place.cancelled():
-            self.leave()
+        self.waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self.waiting -= 1
+        self.taken += 1
 
     def leave(self, took_s: float | None = None) -> None:
         """A question is over."""
         if took_s is not None:
             self._took.append(took_s)
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                return
-        self._free += 1
+        self.taken -= 1
+        self._free.release()
 
 
 class Service:
@@ -311,10 +281,10 @@ class Service:
             del self._under_way[watch]
         watch.close()
 
-    def reload(self) -> Reloaded:
-        """Read again the policy files whose content changed; a question keeps the policy it began with.
+    def reload(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Read again the policy files that changed; a question keeps the policy it began with.
 
-        A file that is refused leaves the policy as it was.
+        Returns the names of those taken up, and why others were refused, which leaves a policy as it was.
         """
         policies, changed, refused = dict(self.policies), list[Served](), dict[str, str]()
         for name, old in self.policies.items():
@@ -329,7 +299,7 @@ class Service:
             for watch in (old.watch, old.follows):
                 if watch is not None:
                     self._retire(watch)
-        return Reloaded(changed=tuple(old.name for old in changed), refused=refused)
+        return tuple(old.name for old in changed), refused
 
     # --- questions ---------------------------------------------------------------------------------
     async def ask(
@@ -396,9 +366,10 @@ class Service:
         """Take no more questions and wait for those under way; whether all ended in time."""
         self.ready = False
         until = time.monotonic() + seconds
-        while self.places.taken and time.monotonic() < until:
+        places = self.places
+        while (places.taken or places.waiting) and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        return not self.places.taken
+        return not (places.taken or places.waiting)
 
     def close(self) -> None:
         """Write what is finished; nothing is answered after."""
@@ -418,7 +389,7 @@ def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:
     """The loop within the limits that one request asks for; what is shared stays as it is."""
     rounds, usd = wanted.max_rounds, wanted.budget_usd
     if rounds is not None:
-        if not 1 <= rounds <= live.loop.rounds:
+        if rounds > live.loop.rounds:
             raise Refusal(
                 400,
                 f"max_rounds must be from 1 to {live.loop.rounds} under this policy, found {rounds}",

@@ -45,9 +45,9 @@ class ModelSettings(_Table):
     llm: Annotated[
         str,
         Option(
-            help="base URL of an OpenAI-compatible server, or of several that serve the same model, "
+            help="base URL of an OpenAI-compatible server, "
             "'embedded' (a small model in this process) or 'scripted' (a deterministic stand-in)",
-            metavar="URL[,URL...]",
+            metavar="URL",
         ),
     ] = "embedded"
     model: Annotated[

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.answering import Answered, total_usage
+from suffice.live.answering import Answered
 from suffice.live.ask import LiveLoop
 from suffice.live.loop import Loop
 from suffice.loops.answers.calls import ComingAnswer
 from suffice.protocols import Decision, Message, Retriever
-from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.replies import Refusal, refusal_of
 from suffice.trace.rounds.records import Passage, Round
 
@@ -60,27 +59,6 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """What all calls of a question took; ``None``: not known of all of them."""
-
-    prompt: int | None
-    cached: int | None
-    completion: int | None
-
-    @classmethod
-    def of(cls, rounds: Sequence[Round]) -> Tokens:
-        """Those of rounds: answers, samples and judges."""
-        usage = total_usage(rounds)
-
-        def total(part: str) -> int | None:
-            plain = usage[f"{part}_tokens"]
-            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
-            return None if plain is None else plain + sum(known or 0 for known in further)
-
-        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The question is answered."""
 
@@ -118,10 +96,9 @@ class UnderWay:
         }
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + service.limits.seconds
-        self._told: deque[Told | Refusal] = deque()
-        self._news = asyncio.Event()
-        self._woken = self._ended = False
-        self._place: asyncio.Future[None] | None = None
+        self._told: asyncio.Queue[Told | Refusal] = asyncio.Queue()
+        self._ended = False
+        self._entering: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._aside: Aside | None = None
         self._why = _HUNG_UP
@@ -135,29 +112,29 @@ class UnderWay:
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
         """Wait for a place and begin; refused where there is none (429, 499, 504)."""
-        self._place = place = places.ask()
         self._places = places
+        self._entering = entering = asyncio.create_task(places.enter())
         if hung_up is not None:
             self._watching = asyncio.create_task(self._leave_when(hung_up))
         try:
             async with asyncio.timeout_at(self._until):
-                await asyncio.shield(place)
-        except TimeoutError:
+                await entering
+            self._service.enters(self.served.watch)
+            self._began = self._ticked = time.perf_counter()
+            try:
+                self._aside = Aside(self._run, self._service.threads)
+            except BaseException:
+                self._service.leaves(self.served.watch)
+                raise
+        except BaseException as error:
             self.leave()
-            raise self._too_late() from None
-        except asyncio.CancelledError:
-            gave_up = place.cancelled()
-            self.leave()
-            if gave_up:
+            if entering.done() and not entering.cancelled() and entering.exception() is None:
+                places.leave()
+            if isinstance(error, TimeoutError):
+                raise self._too_late() from None
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task and not task.cancelling():
                 raise Refusal(HUNG_UP, _HUNG_UP) from None
-            raise
-        self._service.enters(self.served.watch)
-        self._began = self._ticked = time.perf_counter()
-        try:
-            self._aside = Aside(self._run, self._service.threads)
-        except BaseException:
-            self._service.leaves(self.served.watch)
-            self.leave()
             raise
 
     async def _leave_when(self, hung_up: Callable[[], Awaitable[object]]) -> None:
@@ -174,41 +151,31 @@ class UnderWay:
         if self._aside is not None:
             self._why = why
             self._aside.cut(wait=False)
-        elif self._place is not None:
-            place, self._place = self._place, None
-            self._places.give_up(place)
+        elif self._entering is not None:
+            self._entering.cancel()
 
     async def __aiter__(self) -> AsyncIterator[Told]:
         while not self._ended:
-            if not self._told:
-                if not await self._more():
+            quiet_until = self._here.time() + _QUIET_S
+            try:
+                async with asyncio.timeout_at(min(self._until, quiet_until)):
+                    told = await self._told.get()
+            except TimeoutError:
+                if quiet_until < self._until:
                     yield Waiting()
-                continue
-            told = self._told.popleft()
+                    continue
+                too_late = self._too_late()
+                self.leave(str(too_late))
+                raise too_late from None
             self._ended = isinstance(told, Done | Refusal)
             if isinstance(told, Refusal):
                 raise told
             yield told
 
-    async def _more(self) -> bool:
-        """Wait for what is told next; false where it is quiet for long."""
-        quiet_until = self._here.time() + _QUIET_S
-        self._news.clear()
-        try:
-            async with asyncio.timeout_at(min(self._until, quiet_until)):
-                await self._news.wait()
-        except TimeoutError:
-            if quiet_until < self._until:
-                return False
-            too_late = self._too_late()
-            self.leave(str(too_late))
-            raise too_late from None
-        return True
-
     @property
     def goes_on_at_once(self) -> bool:
         """Whether there is more to say without waiting for anything."""
-        return self._ended or bool(self._told)
+        return self._ended or not self._told.empty()
 
     async def done(self) -> Done:
         """The answer; where there is none, refused."""
@@ -227,18 +194,11 @@ class UnderWay:
             code="timeout",
         )
 
-    def _wake(self) -> None:
-        self._woken = False
-        self._news.set()
-
     # --- in the question's thread ----------------------------------------------------------------
     def _put(self, told: Told | Refusal) -> None:
-        """Tell whoever reads; the event loop is woken once for all that is told before it looks."""
-        self._told.append(told)
-        if not self._woken:
-            self._woken = True
-            with suppress(RuntimeError):  # the event loop is over
-                self._here.call_soon_threadsafe(self._wake)
+        """Tell whoever reads."""
+        with suppress(RuntimeError):  # the event loop is over
+            self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
     def _run(self) -> None:
         """Answer it; whatever happens, the place is free again, and then whoever waits is told."""
@@ -321,7 +281,6 @@ class UnderWay:
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
         rounds = self._watched.rounds if answered is None else answered.rounds
-        tokens = Tokens.of(rounds)
         ended = QuestionEnded(
             **self._of,
             rounds=len(rounds),
@@ -329,11 +288,8 @@ class UnderWay:
             reason=reason,
             declined=answered is not None and answered.declined,
             took_s=time.perf_counter() - self._began,
-            prompt_tokens=tokens.prompt,
-            cached_tokens=tokens.cached,
-            completion_tokens=tokens.completion,
+            tokens=Tokens.of(rounds),
             usd=None if answered is None else answered.usd,
-            error=reason if answered is None or stopped_by == "error" else "",
         )
         self._service.tell(ended)
 

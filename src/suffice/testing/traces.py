@@ -149,7 +149,7 @@ def _sampled_record(
 
 def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:
     """Records as a trace set, through the same columns a file has."""
-    from suffice.trace.rounds.writer import records_to_table
+    from suffice.trace.rounds.schema import records_to_table
 
     table = records_to_table(records)
     table = table.sort_by([("question_id", "ascending"), ("round", "ascending")])

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,15 +19,12 @@ from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.labels import LABELS_FILE, line_of
-from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.reader import read_traces, stored_rows
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows
 from suffice.trace.rounds.spans import spans_of
-from suffice.trace.rounds.writer import records_to_table
-from suffice.trace.store import Store, exported
-from suffice.trace.writer import write_table
+from suffice.trace.store import Store
 
 ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
-_IN_A_FILE = 2_000  # questions
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
@@ -108,29 +106,18 @@ def _export_store(path: str | Path, folder: Path) -> Written:
             f"{path} holds no store; of other records type --format "
             f"{' or '.join(EXPORT_FORMATS[1:])}"
         )
-    rounds, splits = 0, list[str | None]()
-    for file in stores:
-        for table in export_records(file, folder):
-            numbers = table.column("round")
-            rounds += pc.sum(pc.greater(numbers, 0)).as_py()
-            splits += table.filter(pc.equal(numbers, 1)).column("split").to_pylist()
-    file = stores[0]
-    store, labels = Store(file), ""
+    store, labels = Store(stores[0]), ""
     with suppress(StorageError), store.transaction() as connection:  # where it may be written
         store.end_the_dead(connection)
     # labels first: those of questions that end meanwhile come with the next export
-    if folder.resolve() != file.parent.resolve():
+    if folder.resolve() != stores[0].parent.resolve():
         labels = "".join(f"{line_of(label)}\n" for label in store.labels()[0])
-    while runs := [
-        run
-        for run in store.runs(exported(folder.glob("store-*.parquet")), dead=False, most=_IN_A_FILE)
-        if run.records
-    ]:
-        for run in runs:
-            table = records_to_table(run.records, run.document)
-            write_table(table, folder / f"store-{run.token}-{run.turn:09d}.parquet")
-            rounds += sum(len(record.rounds) for record in run.records)
-            splits += [record.question.split for record in run.records]
+    rounds, splits = 0, list[str | None]()
+    for file in stores:
+        for table in export_records(file, folder, partial(stored_rows, dead=False)):
+            numbers = table.column("round")
+            rounds += pc.sum(pc.greater(numbers, 0)).as_py()
+            splits += table.filter(pc.equal(numbers, 1)).column("split").to_pylist()
     if labels:
         replace_file(folder / LABELS_FILE, labels.encode())
     return Written(

@@ -1,17 +1,22 @@
-"""Parquet files, every page of which is written with a checksum and compared with it when it is read."""
+"""Records as rows of a table, and tables as Parquet files, each page with a checksum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, first_line, plain_file
+from suffice.errors import DataError, UsageError, first_line, plain_file
+from suffice.trace.durable import replace_file
+from suffice.trace.schema import RUN_KEY, TableSchema
 
 _FEW_ROWS = 1024  # threads take longer to start than these to read
 
@@ -48,21 +53,6 @@ def _footer(file: Path, _changed: int, _size: int, _number: int) -> pq.FileMetaD
     return pq.ParquetFile(pa.OSFile(str(file))).metadata
 
 
-def nulls_throughout(footer: pq.FileMetaData) -> set[str]:
-    """The columns, and the parts of lists and structs, of which the footer says that all is null."""
-    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-    names = set()
-    for leaf in range(footer.num_columns):
-        for group in groups:
-            column = group.column(leaf)
-            counted = column.statistics
-            if not counted or not counted.has_null_count or counted.null_count < column.num_values:
-                break
-        else:
-            names.add(footer.row_group(0).column(leaf).path_in_schema if groups else "")
-    return names
-
-
 _NO_THREAD = "Failed to launch worker thread"  # Arrow's own words
 
 
@@ -81,3 +71,85 @@ def readable(file: Path) -> Iterator[None]:
             f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",
             file=str(file),
         ) from error
+
+
+# --- writing ---------------------------------------------------------------------------------------
+_Record = TypeVar("_Record")
+RecordKey = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet(Generic[_Record]):
+    """How records of one kind are kept as rows.
+
+    ``key`` are the columns that tell records apart, ``key_of`` gives their values of a record, ``rows`` its
+    rows by column. ``place`` names a row in messages.
+    """
+
+    schema: TableSchema
+    rows: Callable[[_Record], Sequence[Mapping[str, Any]]]
+    key: tuple[str, ...]
+    key_of: Callable[[_Record], RecordKey]
+    place: Callable[[Mapping[str, Any]], str]
+
+    def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
+        """The Arrow schema with the metadata of a file."""
+        return self.schema.arrow.with_metadata(
+            {
+                self.schema.key: str(self.schema.version).encode(),
+                RUN_KEY: json.dumps(run, sort_keys=True).encode(),
+            }
+        )
+
+    def table(self, records: Iterable[_Record], run: Mapping[str, Any]) -> pa.Table:
+        """Rows of the records in the schema, with its metadata."""
+        rows = [row for record in records for row in self.rows(record)]
+        try:
+            return pa.Table.from_pylist(rows, schema=self.stamped(run))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise self._unstorable(rows, error) from error
+
+    def _unstorable(self, rows: Sequence[Mapping[str, Any]], error: Exception) -> DataError:
+        for row in rows:
+            for column in self.schema.columns:
+                try:
+                    pa.array([row.get(column.name)], column.type)
+                except (pa.ArrowException, ValueError, TypeError, OverflowError) as reason:
+                    return DataError(
+                        f"{self.place(row)}: cannot be stored as {column.type}: {reason}",
+                        column=column.name,
+                    )
+        return DataError(f"cannot be stored: {error}")
+
+
+GROUP_ROWS = 16_384
+"""Rows in a row group of what is written, so that a part of a file can be read by itself."""
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write one Parquet file, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sink = io.BytesIO()
+    with parquet_writer(sink, table.schema) as writer:
+        writer.write_table(table, row_group_size=GROUP_ROWS)
+    replace_file(path, sink.getvalue())
+
+
+def write_set(table: pa.Table, path: str | Path) -> Path:
+    """Write a whole set to a ``.parquet`` path, or as the only file of a directory; the file written."""
+    target = only_file(path)
+    write_table(table, target)
+    return target
+
+
+def only_file(path: str | Path) -> Path:
+    """Where a whole set is written: a ``.parquet`` path itself, the first file of an empty directory."""
+    root = Path(path)
+    if root.suffix != ".parquet" and any(root.glob("*.parquet")):
+        raise UsageError(f"{root} holds trace files already; choose another --out")
+    return root if root.suffix == ".parquet" else root / part_name(0)
+
+
+def part_name(number: int) -> str:
+    """What a directory calls a file of a set."""
+    return f"part-{number:05d}.parquet"

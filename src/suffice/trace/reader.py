@@ -26,7 +26,6 @@ from suffice.protocols import strict_json
 from suffice.trace.parquet import (
     complete,
     footer_of,
-    nulls_throughout,
     opened,
     readable,
 )
@@ -140,8 +139,8 @@ class StoredFile:
         """The file, and its columns as :meth:`read` gives them, opened once."""
         with readable(file), opened(file) as parquet:
             stored = cls._of(parquet, file, wanted, kind)
-            table = stored.columns_of(parquet, stored.names)
-        return stored, stored.coerced(table)
+            table = complete(parquet, stored.names)
+        return stored, coerce_table(table, str(file), kind)
 
     @classmethod
     def _of(
@@ -188,19 +187,8 @@ class StoredFile:
     def read(self, names: Sequence[str] | None = None) -> pa.Table:
         """Columns in the schema's types; all wanted ones unless some are named."""
         with readable(self.file), opened(self.file) as parquet:
-            table = self.columns_of(parquet, self.names if names is None else names)
-        return self.coerced(table)
-
-    def columns_of(self, parquet: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
-        """Columns as they stand; those that are null throughout are not decoded."""
-        # of a list that is empty its parts are null too
-        flat = {name for name in names if not pa.types.is_nested(self.stored.field(name).type)}
-        empty = nulls_throughout(parquet.metadata) & flat
-        read = complete(parquet, [name for name in names if name not in empty])
-        types = {name: self.stored.field(name).type for name in empty}
-        nulls = {kind: pa.nulls(self.rows, kind) for kind in {*types.values()}}
-        cells = [nulls[types[name]] if name in empty else read.column(name) for name in names]
-        return pa.Table.from_arrays(cells, list(names))
+            table = complete(parquet, self.names if names is None else names)
+        return coerce_table(table, str(self.file), self.kind)
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
@@ -231,24 +219,16 @@ class StoredFile:
                         if wanted[0] < at and begin <= wanted[-1]:
                             table = pa.Table.from_batches([batch]).select(names)
                             shares = _shares_a_field(table.column(names[0]).type, kind)
+                            types = {names[0]: kind} if shares else {}
                             yield (
                                 begin,
-                                self.coerced(table, begin, {names[0]: kind} if shares else {}),
+                                coerce_table(table, str(self.file), self.kind, begin, types),
                             )
                         if wanted[-1] < at:
                             break
                     else:
                         if at < first:
                             raise pa.ArrowInvalid(f"{first - at} rows fewer than the footer says")
-
-    def coerced(
-        self, table: pa.Table, first_row: int = 0, types: Mapping[str, pa.DataType] | None = None
-    ) -> pa.Table:
-        """Some of its columns in the schema's types, or in ``types``.
-
-        ``first_row`` is where their rows begin in the file.
-        """
-        return _coerced(table, str(self.file), self.kind, first_row, types or {})
 
 
 def within(rows: Rows, first: int, stop: int) -> slice:
@@ -456,31 +436,18 @@ def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str)
 
 
 # --- types -----------------------------------------------------------------------------------------
-def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
-    """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are."""
-    _check_required(table.column_names, file, schema)
-    return _coerced(table, file, schema)
-
-
-def _coerced(
+def coerce_table(
     table: pa.Table,
     file: str,
-    schema: TableSchema,
+    schema: TableSchema = QUESTIONS,
     first_row: int = 0,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Table:
-    _check_distinct(table.column_names, file)
+    """The schema's columns of a table in the schema's types, or in ``types``; others in plain ones.
+
+    ``first_row`` is where its rows begin in the file.
+    """
     arrays: dict[str, pa.ChunkedArray] = {}
-    there = {*table.column_names}
-    wanted = [
-        field.with_type(types.get(field.name, field.type))
-        for field in schema.arrow
-        if field.name in there
-    ]
-    if len(wanted) == table.num_columns and _is_valid(table):
-        ordered = table.select([field.name for field in wanted])
-        if ordered.schema.types == [field.type for field in wanted]:
-            return ordered
     for column in schema.columns:
         if column.name not in table.column_names:
             continue
@@ -500,14 +467,6 @@ def _coerced(
         if name not in arrays:
             arrays[name] = plain_column(table.column(name))
     return pa.table(arrays)
-
-
-def _is_valid(table: pa.Table) -> bool:
-    try:
-        table.validate(full=True)
-    except _REFUSALS:
-        return False
-    return True
 
 
 def _check_distinct(names: Sequence[str], file: str) -> None:
@@ -708,19 +667,10 @@ def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _map_of_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A struct of numbers, as data frames write a column of dictionaries."""
-    names = [field.name for field in array.type]
-    columns = [_array(part, target.item_type).to_pylist() for part in array.flatten()]
-    null = array.is_null().to_pylist()
+    """A struct of numbers, as data frames write a column of dictionaries; a null is no value."""
     rows = [
-        None
-        if null[index]
-        else [
-            (name, column[index])
-            for name, column in zip(names, columns, strict=True)
-            if column[index] is not None
-        ]
-        for index in range(len(array))
+        row and [(name, value) for name, value in row.items() if value is not None]
+        for row in array.to_pylist()
     ]
     return pa.array(rows, type=target)
 

@@ -1,10 +1,11 @@
-"""Records that a recorder finished, kept in a database at once and written to Parquet when it ends."""
+"""Records in a database: what a recorder finished, kept at once and written to Parquet when it ends."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,19 +18,20 @@ import pyarrow as pa
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.durable import Shard, is_written
-from suffice.trace.parquet import opened, readable
+from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.reader import StoredFile
 from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     ALL,
     NAME,
     OF_RECORDERS,
     RECORDER,
+    Pruned,
     Store,
     exported,
     process_of,
     store_at,
 )
-from suffice.trace.writer import RecordKey, RowSet, write_table
 
 _Record = TypeVar("_Record")
 StoredRecord = tuple[RecordKey, bytes]
@@ -114,13 +116,54 @@ def is_exported(root: Path, files: Iterable[Path]) -> bool:
     )
 
 
-def export_records(file: Path, folder: Path) -> Iterator[pa.Table]:
+ReadsRows = Callable[[Path, Callable[[str], int], int], list[RecordedRows]]
+
+
+def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) -> Iterator[pa.Table]:
     """Write what came since the last export to a folder, some records a file; the rows of each."""
-    while runs := recorded_rows(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
+    while runs := read(file, exported(folder.glob("store-*.parquet")), _IN_A_FILE):
         for run in runs:
             table = run.table.replace_schema_metadata(run.metadata)
             write_table(table, folder / f"store-{run.token}-{run.number:09d}.parquet")
             yield table
+
+
+# --- retention -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What is kept of a store."""
+
+    days: float | None = None
+    gigabytes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("days", "gigabytes"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"{name} of a record that is kept must be above 0, found {value}")
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything is ever removed."""
+        return self.days is not None or self.gigabytes is not None
+
+
+def prune(
+    path: str | Path, retention: Retention, *, now: float | None = None, dry: bool = False
+) -> Pruned:
+    """Remove questions of a store that are too old or too much, the oldest first.
+
+    What is under way stays, and the question that ended last. ``dry``: say only what would be removed.
+    """
+    store = live_store(path)
+    if store is None:
+        raise UsageError(
+            f"{path} holds no store of live loops; name a FILE.db, a folder with {NAME}, or postgresql://..."
+        )
+    moment = time.time() if now is None else now
+    before = None if retention.days is None else moment - retention.days * 86_400
+    most = None if retention.gigabytes is None else retention.gigabytes * 10**9
+    return store.prune(before, most, dry=dry)
 
 
 # --- failures --------------------------------------------------------------------------------------
@@ -194,16 +237,24 @@ class Recorded:
     keys: frozenset[RecordKey]
 
 
-def recorded_before(
-    root: Path, read: Callable[[Path], Recorded], shard: Shard | None = None
-) -> list[Recorded]:
-    """What stands at a place where a recorder writes; ``read`` reads a Parquet file.
+def _recorded(kind: RowSet[Any], file: Path) -> Recorded:
+    """What a Parquet file says of its run, and the keys of its records."""
+    stored, table = StoredFile.read_whole(file, kind.key, kind.schema)
+    nothing = [None] * table.num_rows
+    keys = [
+        table.column(name).to_pylist() if name in stored.names else nothing for name in kind.key
+    ]
+    return Recorded(stored.run, frozenset(zip(*keys, strict=True)))
+
+
+def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -> list[Recorded]:
+    """What stands at a place where a recorder writes.
 
     Of a ``shard`` without its sisters, which other machines may write: SQLite's locks do not reach them.
     """
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
-    parts = [read(file) for file in files if file.exists()]
+    parts = [_recorded(kind, file) for file in files if file.exists()]
     for file in stores_at(root.with_suffix(".db") if single else root):
         if shard is not None and shard.is_sister(file):
             continue
@@ -271,8 +322,8 @@ class RecordWriter(Generic[_Record]):
 
     A kill loses no record that was added and leaves none in part. A folder holds ``record.db``, or
     ``record-3of8.db`` of a shard; beside ``FILE.parquet`` lies ``FILE.db``. A second writer is kept out;
-    recorders of different shards of as many may be at one folder together. ``read`` tells what a Parquet
-    file holds. Called from one thread, but for :meth:`stored`.
+    recorders of different shards of as many may be at one folder together. Called from one thread, but for
+    :meth:`stored`.
     """
 
     def __init__(
@@ -281,7 +332,6 @@ class RecordWriter(Generic[_Record]):
         path: str | Path,
         *,
         run: Mapping[str, Any],
-        read: Callable[[Path], Recorded],
         may_differ: frozenset[str] = frozenset({"version"}),
         shard: Shard | None = None,
     ) -> None:
@@ -291,7 +341,7 @@ class RecordWriter(Generic[_Record]):
         self._single = self._root.suffix == ".parquet"
         name = NAME if shard is None else f"record-{shard.name}.db"
         file = self._root.with_suffix(".db") if self._single else self._root / name
-        before = recorded_before(self._root, read, shard)
+        before = recorded_before(self._root, kind, shard)
         check_goes_on(self._root, before, run, may_differ=may_differ)
         if self._single and self._root.exists():
             self._check_alike()

@@ -254,7 +254,7 @@ class Store:
     def label(self, label: Label, instead: str = "keep the right one") -> None:
         """Keep what became known of a question, unless it says nothing new."""
         from suffice.trace.rounds.labels import Labels, line_of, read_label
-        from suffice.trace.rounds.writer import records_to_table
+        from suffice.trace.rounds.schema import records_to_table
 
         with self.transaction() as connection:
             row = connection.execute(

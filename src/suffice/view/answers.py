@@ -30,7 +30,7 @@ _PLACE = re.compile(r"at character (\d+)")
 
 def figures(view: RecordView, split: str) -> dict[str, Any]:
     """Facts of the record and what every policy scores and pays on a split."""
-    split = "" if split == "*" else split or view.scored_split
+    split = view.split_of(split)
     return {**view.facts(), "split": split, "policies": view.policy_figures(split)}
 
 
@@ -39,21 +39,20 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
     chosen = wanted.selection
     if view.beginning and chosen != Selection():
         raise NotReadyError(view.progress.doing)
-    page = selector_of(view).page(wanted)
+    places, total, before = selector_of(view).page(wanted)
     policies = list(view.columns.policies)
     names = [policy.candidate.name for policy in policies]
     if chosen.policy == "what-if":
         policies.append(view.policy("what-if", chosen.rule))
         names.append("what-if")
-    rows = rows_shown(view, page.rows, policies)
-    last = page.before + len(page.rows)
+    rows = rows_shown(view, places, policies)
     return {
-        "total": page.total,
-        "first": page.before + 1 if rows else 0,
+        "total": total,
+        "first": before + 1 if rows else 0,
         "policies": names,
         "rows": rows,
-        "next": rows[-1]["row"] if rows and last < page.total else None,
-        "previous": rows[0]["row"] if rows and page.before else None,
+        "next": rows[-1]["row"] if rows and before + len(rows) < total else None,
+        "previous": rows[0]["row"] if rows and before else None,
     }
 
 
@@ -91,16 +90,14 @@ def one_question(
     scored = view.measures.scores() if policies else None
     rounds = []
     for number, recorded in enumerate(record.rounds):
-        em = None if scored is None else _number(scored.em[place, number])
-        score = None if scored is None else _number(scored.compared[place, number])
         rounds.append(
             {
                 "number": number + 1,
                 "query": _text(recorded.query),
                 "answer": _text(recorded.answer),
                 "response": _text(recorded.response),
-                "right": em,
-                "score": score,
+                "right": None if scored is None else scored.em[place, number],
+                "score": None if scored is None else scored.compared[place, number],
                 "parse_failure": _text(recorded.parse_failure),
                 "passages": [_passage(passage) for passage in recorded.passages or ()],
                 "samples": [_text(sample) for sample in (recorded.samples or ())[:20]],
@@ -175,9 +172,9 @@ def _stop(
         "adaptive": candidate.adaptive,
         "round": stop,
         "answer_round": returned,
-        "right": _number(policy.em[place]),
-        "score": _number(policy.score[place]),
-        "cost": None if policy.cost is None else _number(policy.cost[place]),
+        "right": policy.em[place],
+        "score": policy.score[place],
+        "cost": None if policy.cost is None else policy.cost[place],
         "reason": visible(shorten(reason, 1000)),
     }
 
@@ -212,7 +209,7 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
     ``against`` is a policy by name; empty: the full budget alone. A text that is no rule is answered with
     ``error`` and, where it is known, the ``place`` of it, from 0.
     """
-    split = "" if split == "*" else split or view.scored_split
+    split = view.split_of(split)
     try:
         parse(rule)
         tried = view.rule(rule)
@@ -227,7 +224,7 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
         }
     rows = view.in_split(split)
     full = view.full
-    other = _named(view, against) if against else full
+    other = view.policy(against) if against else full
     changed = rows & (tried.stops != other.stops)
     return {
         "rule": rule,
@@ -241,14 +238,6 @@ def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, 
         **_changes(tried, other, rows),
         "changed_rows": rows_shown(view, np.flatnonzero(changed)[:_CHANGED], [other, tried]),
     }
-
-
-def _named(view: RecordView, name: str) -> PolicyColumns:
-    try:
-        return view.policy(name)
-    except KeyError:
-        known = ", ".join(policy.candidate.name for policy in view.columns.policies)
-        raise UsageError(f"no policy here is called {name[:80]!r}; there are {known}") from None
 
 
 def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, int]:
@@ -265,11 +254,9 @@ def _changes(one: PolicyColumns, other: PolicyColumns, rows: NDArray[np.bool_]) 
 # --- two policies --------------------------------------------------------------------------------
 def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> dict[str, Any]:
     """Two policies beside each other: figures, paired differences, on how many questions they differ."""
-    split = "" if split == "*" else split or view.scored_split
+    split = view.split_of(split)
     rows = view.in_split(split)
-    first, second = (
-        view.rule(rule) if name == "what-if" else _named(view, name) for name in (one, other)
-    )
+    first, second = view.policy(one, rule), view.policy(other, rule)
     counts = np.zeros((view.traces.n_rounds + 1, view.traces.n_rounds + 1), np.int64)
     np.add.at(counts, (first.stops[rows], second.stops[rows]), 1)
     both = first.em[rows], second.em[rows]
@@ -365,7 +352,7 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
 # --- a picture -----------------------------------------------------------------------------------
 def chart(view: RecordView, split: str, rule: str = "") -> Html:
     """Scores against cost: fixed budgets as a line, other policies as points, the rule tried as one more."""
-    split = "" if split == "*" else split or view.scored_split
+    split = view.split_of(split)
     axis, rows = view.columns.axis, view.in_split(split)
     shown = [*view.columns.policies, *([view.rule(rule)] if rule else [])]
     points = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
-from suffice.errors import SufficeError
+from suffice.errors import SufficeError, UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
-from suffice.monitor.folder import EARLIEST
-from suffice.monitor.production import Produced, Production, ProductionSettings
+from suffice.monitor.following import EARLIEST
+from suffice.monitor.produced import Produced
+from suffice.monitor.production import Production, ProductionSettings
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import unit_means
@@ -42,7 +44,7 @@ from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
-from suffice.signals.table import first_stops, specs_for
+from suffice.signals.table import specs_for
 
 if TYPE_CHECKING:
     from suffice.view.selection import Selector
@@ -58,6 +60,7 @@ WHAT_IF = "what-if"
 """What the rule that is tried is called among policies."""
 _AT_A_TIME = 6  # signals of a record in shards that are measured in one pass
 _KEPT_RULES = 16
+_Task = tuple[str, Callable[[], object]]  # what it is called, and what does it
 
 
 class NotReadyError(SufficeError):
@@ -109,15 +112,6 @@ class Progress:
         return self.done >= self.of
 
 
-@dataclass(slots=True)
-class _Task:
-    """A part of the work: what it is called, the signals it brings, and what does it."""
-
-    name: str
-    work: Callable[[], object]
-    signals: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
     """The texts that words are searched in, in small letters: once a distinct one.
@@ -166,8 +160,7 @@ class RecordView:
         self.columns = _Columns()
         self.progress = Progress()
         self._lock = threading.RLock()
-        self._tasks: list[_Task] = []
-        self._done = self._of = 0
+        self._wanted: deque[_Task] = deque()
         self._rules: OrderedDict[str, PolicyColumns] = OrderedDict()
         self._ended = False
         self.selector: Selector | None = None
@@ -193,6 +186,10 @@ class RecordView:
         """The split that figures are of where none is asked for; empty: all questions."""
         return EVAL_SPLIT if EVAL_SPLIT in self.splits.distinct.to_pylist() else ""
 
+    def split_of(self, asked: str) -> str:
+        """The split that is asked for: ``*`` is all questions (empty), nothing the one scored."""
+        return "" if asked == "*" else asked or self.scored_split
+
     def in_split(self, name: str) -> NDArray[np.bool_]:
         """Which questions lie in a split, (n_questions,); empty: all do."""
         if not name:
@@ -211,46 +208,42 @@ class RecordView:
 
     def work(self, only_signals: Sequence[str] | None = None) -> None:
         """Measure everything, the most needed first; ``only_signals``: no others."""
-        self._tasks = [
-            _Task("reading questions", self.read_questions),
-            _Task("scoring answers", self._score),
-            _Task("building policies", self._build_policies),
-            _Task("reading answers", self._read_searched),
+        done = 0
+        first: list[_Task] = [
+            ("reading questions", self.read_questions),
+            ("scoring answers", self._score),
+            ("building policies", self._build_policies),
+            ("reading answers", self._read_searched),
         ]
-        self._of = len(self._tasks) + 1
-        while self._tasks and not self._ended:
-            task = self._tasks.pop(0)
-            trouble = self.progress.trouble
-            self.progress = Progress(done=self._done, of=self._of, doing=task.name, trouble=trouble)
-            try:
-                with self._lock:
-                    task.work()
-            except (SufficeError, OSError, MemoryError, RuntimeError) as error:
-                self.progress = replace(self.progress, trouble=(*trouble, f"{task.name}: {error}"))
-            self._done += 1
-            if not self._tasks and not self._signals_begun:
-                self._begin_signals(only_signals)
-        self.progress = replace(self.progress, done=self._done, of=self._done, doing="")
+        for later in (False, True):
+            self._wanted.extend(self._later(only_signals) if later else first)
+            while self._wanted and not self._ended:
+                doing, work = self._wanted.popleft()
+                of = done + 1 + len(self._wanted) + (not later)
+                trouble = self.progress.trouble
+                self.progress = Progress(done=done, of=of, doing=doing, trouble=trouble)
+                try:
+                    with self._lock:
+                        work()
+                except (SufficeError, OSError, MemoryError, RuntimeError) as error:
+                    said = f"{doing}: {error}"
+                    self.progress = replace(self.progress, trouble=(*trouble, said))
+                done += 1
+        self.progress = replace(self.progress, done=done, of=done, doing="")
 
-    _signals_begun = False
-
-    def _begin_signals(self, only: Sequence[str] | None) -> None:
-        self._signals_begun = True
+    def _later(self, only: Sequence[str] | None) -> list[_Task]:
+        """Signals that policies do not read, then what a watch of those that ran says."""
         names = given_signals(self.traces) if only is None else only
         names = [name for name in names if name not in self.columns.signals]
         step = _AT_A_TIME if self.n_questions > SUMS_ABOVE else max(1, len(names))
-        for start in range(0, len(names), step):
-            self._ask_for(tuple(names[start : start + step]))
-        for candidate in self.ran() if self.watches else []:
-            work = partial(self._watch, candidate)
-            self._tasks.append(_Task(f"watching {candidate.label}", work))
-        self._of = self._done + len(self._tasks)
+        parts = (tuple(names[start : start + step]) for start in range(0, len(names), step))
+        ran = self.ran() if self.watches else []
+        watching = [(f"watching {one.label}", partial(self._watch, one)) for one in ran]
+        return [*(self._measuring(part) for part in parts), *watching]
 
-    def _ask_for(self, names: tuple[str, ...], *, first: bool = False) -> None:
+    def _measuring(self, names: Sequence[str]) -> _Task:
         said = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more signals"
-        task = _Task(f"measuring {said}", lambda: self._measure(names), names)
-        self._tasks.insert(0 if first else len(self._tasks), task)
-        self._of += 1
+        return f"measuring {said}", partial(self._measure, names)
 
     def read_questions(self) -> RecordView:
         """Read what the table of questions shows before anything is measured."""
@@ -275,10 +268,11 @@ class RecordView:
         self.columns.warnings += record_banners(self.traces)
         _ = self.measures.seen, self.labelled  # known when somebody asks
 
-    def _measure(self, names: tuple[str, ...]) -> None:
+    def _measure(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self.columns.signals]
-        table = self.measures.signals(new)
-        self.columns.signals |= {name: table.signal(name) for name in new}
+        if new:
+            table = self.measures.signals(new)
+            self.columns.signals |= {name: table.signal(name) for name in new}
 
     @property
     def watches(self) -> bool:
@@ -340,39 +334,16 @@ class RecordView:
         return ReplaySettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
+        axis = self.columns.axis
         runner = Runner(self.measures, [candidate], self._replay)
-        metric, axis = self.measures.metric, self.columns.axis
-        policy = candidate.policy
-        if policy is None:
-            run = runner.run(candidate, None if axis is None else axis.name)
-            return PolicyColumns(
-                candidate=candidate,
-                stops=run.stops,
-                answers=run.answers,
-                score=run.read.scores[metric.score],
-                em=run.read.scores["em"],
-                cost=None if axis is None else run.read.costs[axis.name],
-            )
-        wanted = first_stops(policy, self.measures.signals(policy.specs))
-        if candidate.max_rounds is not None:
-            wanted = np.minimum(wanted, min(candidate.max_rounds, np.iinfo(np.int16).max))
-        wanted = wanted.astype(np.int16)
-        stops = np.minimum(wanted, self.traces.last_rounds)
-        answers = runner.answers[candidate.name]
-        returned, reader = answers.returned(runner.scored), runner.reader
-        at = reader.seen.stops(wanted)
-        reads = runner.reads[candidate.name]
-        paid = None if axis is None else runner.book.at_stops(reads)[axis.name]
-        cost = None
-        if axis is not None and paid is not None:
-            cost, _ = reader.cost(axis.name, paid, at, runner.book.at_least(reads))
+        run = runner.run(candidate, None if axis is None else axis.name)
         return PolicyColumns(
             candidate=candidate,
-            stops=stops,
-            answers=answers.at(stops),
-            score=reader.score(returned, metric.score, at)[0],
-            em=reader.score(returned, "em", at)[0],
-            cost=cost,
+            stops=run.stops,
+            answers=run.answers,
+            score=run.read.scores[self.measures.metric.score],
+            em=run.read.scores["em"],
+            cost=None if axis is None else run.read.costs[axis.name],
         )
 
     # --- read when ready -------------------------------------------------------------------------
@@ -393,8 +364,9 @@ class RecordView:
             with self._lock:
                 self._measure(lacking)
             return
-        if not any(set(lacking) <= set(task.signals) for task in self._tasks[:1]):
-            self._ask_for(lacking, first=True)
+        task = self._measuring(lacking)
+        if not self._wanted or self._wanted[0][0] != task[0]:
+            self._wanted.appendleft(task)
         raise NotReadyError(f"{', '.join(lacking)} is being measured")
 
     def _lock_free(self) -> bool:
@@ -413,7 +385,8 @@ class RecordView:
                 return policy
         if not self.progress.ready:
             raise NotReadyError("policies are being replayed")
-        raise KeyError(name)
+        known = ", ".join(policy.candidate.name for policy in self.columns.policies)
+        raise UsageError(f"no policy here is called {name[:80]!r}; there are {known}")
 
     @property
     def full(self) -> PolicyColumns:
@@ -430,10 +403,7 @@ class RecordView:
         self._want(needs.signals)
         if not self.columns.policies:
             raise NotReadyError(f"the record is being measured: {self.progress.doing}")
-        if needs.fitting:
-            with self._lock:
-                policy = fit_rule(text, self.measures)
-        else:
+        with self._lock if needs.fitting else nullcontext():
             policy = fit_rule(text, self.measures)
         candidate = NamedPolicy(name=text, kind=policy.kind, preset=None, policy=policy)
         replayed = self._replayed(candidate)

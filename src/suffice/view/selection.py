@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -60,56 +59,41 @@ class PageWanted(Selection):
         return Selection(**self.model_dump(include={*Selection.model_fields}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Page:
-    """Some questions of a selection by row, and how many there are: in all, and before these."""
-
-    rows: Rows
-    total: int
-    before: int
-
-
 class Selector:
     """Selections of one record; the last ones are kept."""
 
     def __init__(self, view: RecordView) -> None:
         self._view = view
-        self._orders: OrderedDict[tuple[str, bool, str, str], Rows] = OrderedDict()
-        self._found: OrderedDict[tuple[Selection, int], Rows] = OrderedDict()
+        self._ordered = lru_cache(_KEPT)(self._sorted)
+        self._found = lru_cache(_KEPT)(self._chosen)
 
     def rows(self, chosen: Selection) -> Rows:
         """The rows of a selection, in its order."""
-        key = chosen, len(self._view.columns.policies)
         if self._view.progress.ready:
             self.told_by(chosen)  # a name that nobody has is told
-        if key not in self._found:
-            mask, order = self.mask(chosen), self._order(chosen)
-            self._keep(self._found, key, order if mask is None else order[mask[order]])
-        return self._found[key]
+        return self._found(chosen, len(self._view.columns.policies))
 
-    def page(self, wanted: PageWanted) -> Page:
-        """The questions after the one at the cursor, or before it."""
+    def _chosen(self, chosen: Selection, n_policies: int) -> Rows:
+        del n_policies  # of the key: a policy that came since may be meant
+        mask, order = self.mask(chosen), self._order(chosen)
+        return order if mask is None else order[mask[order]]
+
+    def page(self, wanted: PageWanted) -> tuple[Rows, int, int]:
+        """The questions after the one at the cursor, or before it: how many in all, and before these."""
         rows = self.rows(wanted.selection)
         first = 0
         if wanted.cursor is not None:
             places = np.flatnonzero(rows == wanted.cursor)
             at = int(places[0]) if len(places) else -1
             first = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
-        return Page(rows=rows[first : first + wanted.limit], total=len(rows), before=first)
-
-    def _keep(self, kept: OrderedDict[Any, Rows], key: object, rows: Rows) -> None:
-        kept[key] = rows
-        while len(kept) > _KEPT:
-            kept.popitem(last=False)
+        return rows[first : first + wanted.limit], len(rows), first
 
     # --- orders ------------------------------------------------------------------------------------
     def _order(self, chosen: Selection) -> Rows:
-        by_policy = chosen.sort not in ("id", "question")
-        policy, rule = (chosen.policy, chosen.rule) if by_policy else ("", "")
-        key = chosen.sort, chosen.order == "desc", policy, rule
-        if key not in self._orders:
-            self._keep(self._orders, key, self._sorted(chosen))
-        return self._orders[key]
+        key = Selection(sort=chosen.sort, order=chosen.order)
+        if chosen.sort not in ("id", "question"):
+            key = key.model_copy(update={"policy": chosen.policy, "rule": chosen.rule})
+        return self._ordered(key)
 
     def _sorted(self, chosen: Selection) -> Rows:
         """Equal ones, and at the end those without a value, stay in the order of the record."""
@@ -143,20 +127,14 @@ class Selector:
 
     def told_by(self, chosen: Selection) -> PolicyColumns:
         """The policy by whose stops questions are told."""
-        return self._policy(chosen.policy, chosen.rule) if chosen.policy else self._view.full
+        return self._view.policy(chosen.policy, chosen.rule) if chosen.policy else self._view.full
 
     def _other(self, chosen: Selection) -> PolicyColumns:
         if not chosen.differs:
             raise UsageError(
                 f"outcome {chosen.outcome} is told beside another policy; give differs too"
             )
-        return self._policy(chosen.differs, chosen.rule)
-
-    def _policy(self, name: str, rule: str) -> PolicyColumns:
-        try:
-            return self._view.policy(name, rule)
-        except KeyError:
-            raise UsageError(f"no policy here is called {name[:80]!r}") from None
+        return self._view.policy(chosen.differs, chosen.rule)
 
     # --- filters -----------------------------------------------------------------------------------
     def mask(self, chosen: Selection) -> Mask | None:
@@ -262,8 +240,8 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
                     [
                         int(one.stops[row]),
                         _flag(one.em[row]),
-                        _value(one.score[row]),
-                        cost_at(one, row),
+                        one.score[row],
+                        None if one.cost is None else one.cost[row],
                     ]
                     for one in policies
                 ],
@@ -287,14 +265,5 @@ def _texts(view: RecordView, name: str, rows: Rows, places: Rows) -> list[str | 
     return read
 
 
-def cost_at(policy: PolicyColumns, row: int) -> float | None:
-    """What a policy pays for a question."""
-    return None if policy.cost is None else _value(policy.cost[row])
-
-
 def _flag(value: float) -> int | None:
     return None if np.isnan(value) else int(value)
-
-
-def _value(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

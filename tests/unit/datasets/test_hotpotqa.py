@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.datasets.hotpotqa import read_hotpotqa
+from suffice.datasets.registry import load
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Gold, Passage, Question
 
@@ -32,7 +32,7 @@ def data_file(name: str) -> Path:
 def test_a_small_file(tmp_path: Path) -> None:
     path = tmp_path / "h.json"
     path.write_text(json.dumps([ROW]))
-    (example,) = read_hotpotqa(path)
+    (example,) = load("hotpotqa", path)
     assert example.question == Question(id="q1", text="Who wrote it?", type="bridge")
     assert example.passages == (
         Passage(id="A", title="A", text="One. Two."),
@@ -40,7 +40,7 @@ def test_a_small_file(tmp_path: Path) -> None:
         Passage(id="A#2", title="A", text="Four."),
     )
     assert example.gold == Gold(answers=("Ama",), passage_ids=("B", "A", "A#2"))
-    assert read_hotpotqa(path) == (example,)
+    assert load("hotpotqa", path) == (example,)
 
 
 @pytest.mark.parametrize("facts", ["A", [1], [[]], [[1, 0]]])
@@ -48,12 +48,12 @@ def test_wrong_supporting_facts(tmp_path: Path, facts: object) -> None:
     path = tmp_path / "h.json"
     path.write_text(json.dumps([ROW | {"supporting_facts": facts}]))
     with pytest.raises(DataError) as caught:
-        read_hotpotqa(path)
+        load("hotpotqa", path)
     assert (caught.value.row, caught.value.column) == (0, "supporting_facts")
 
 
 def test_the_real_hotpotqa() -> None:
-    examples = read_hotpotqa(data_file("hotpotqa_500.json.gz"))
+    examples = load("hotpotqa", data_file("hotpotqa_500.json.gz"))
     types = Counter(example.question.type for example in examples)
     assert types == {"bridge": 396, "comparison": 104}
     assert all(len(example.gold.passage_ids) == 2 for example in examples)
@@ -65,7 +65,7 @@ def test_the_real_hotpotqa() -> None:
 
 
 def test_the_real_2wikimultihopqa() -> None:
-    examples = read_hotpotqa(data_file("2wikimultihopqa_500.json.gz"))
+    examples = load("2wikimultihopqa", data_file("2wikimultihopqa_500.json.gz"))
     assert len(examples) == 500
     assert {len(example.passages) for example in examples} == {10}
     repeated = [e for e in examples if any(p.id != p.title for p in e.passages)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from suffice.datasets.musique import read_musique
+from suffice.datasets.registry import load
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.rounds.records import Gold, Question
 
@@ -33,7 +33,7 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def test_a_small_file(tmp_path: Path) -> None:
-    (example,) = read_musique(write(tmp_path / "m.jsonl", ROW))
+    (example,) = load("musique", write(tmp_path / "m.jsonl", ROW))
     assert example.question == Question(id="3hop1__7_8_9", text="Who?", type="3hop")
     assert [p.id for p in example.passages] == ["0:A", "1:A", "2:B"]
     assert example.gold == Gold(answers=("G. Hall", "Hall"), passage_ids=("1:A",))
@@ -42,7 +42,7 @@ def test_a_small_file(tmp_path: Path) -> None:
 def test_the_type_comes_from_the_id_without_a_decomposition(tmp_path: Path) -> None:
     bare = {key: value for key, value in ROW.items() if key != "question_decomposition"}
     rows = [bare, bare | {"id": "other"}]
-    examples = read_musique(write(tmp_path / "m.jsonl", *rows))
+    examples = load("musique", write(tmp_path / "m.jsonl", *rows))
     assert [example.question.type for example in examples] == ["3hop", None]
 
 
@@ -50,7 +50,7 @@ def test_unanswerable_questions_are_left_out_and_counted(tmp_path: Path) -> None
     # the full set holds an answerable and an unanswerable question under one id
     path = write(tmp_path / "m.jsonl", ROW | {"answerable": False}, ROW)
     with pytest.warns(SufficeWarning, match="unanswerable"):
-        (example,) = read_musique(path)
+        (example,) = load("musique", path)
     assert example.gold.answers == ("G. Hall", "Hall")
 
 
@@ -60,7 +60,7 @@ def test_unanswerable_questions_are_left_out_and_counted(tmp_path: Path) -> None
 def test_wrong_paragraphs(tmp_path: Path, change: dict[str, Any]) -> None:
     row = ROW | {"paragraphs": [ROW["paragraphs"][0], ROW["paragraphs"][1] | change]}
     with pytest.raises(DataError) as caught:
-        read_musique(write(tmp_path / "m.jsonl", row))
+        load("musique", write(tmp_path / "m.jsonl", row))
     assert (caught.value.row, caught.value.column) == (0, "paragraphs")
 
 
@@ -68,7 +68,7 @@ def test_the_real_musique() -> None:
     root = os.environ.get("SUFFICE_DATA")
     if not root:
         pytest.skip("needs real questions: set SUFFICE_DATA to the folder that holds data/")
-    examples = read_musique(Path(root) / "data" / "musique_100.jsonl.gz")
+    examples = load("musique", Path(root) / "data" / "musique_100.jsonl.gz")
     types = Counter(example.question.type for example in examples)
     assert types == {"2hop": 68, "3hop": 27, "4hop": 5}
     assert examples[0].gold.answers == ("G. Stanley Hall", "Stanley Hall")

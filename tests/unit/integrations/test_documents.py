@@ -15,10 +15,9 @@ import pytest
 
 from suffice.errors import BackendError, DataError, MissingExtra, SufficeWarning, UsageError
 from suffice.integrations.documents import (
+    AdaptedRetriever,
     AdapterSettings,
     Found,
-    ShortWarning,
-    failing_as,
     ranked,
 )
 from suffice.integrations.haystack import HaystackRetriever
@@ -86,7 +85,7 @@ def test_documents_without_scores_get_their_rank() -> None:
 @pytest.mark.parametrize(
     ("documents", "settings", "error", "told"),
     [
-        ([found("a", score=1), found("b")], PLAIN, DataError, "documents"),
+        ([found("a", score=1), found("b")], PLAIN, DataError, "without a score"),
         ([found("a", score=1), found("b", score=2)], PLAIN, UsageError, "must fall along"),
         ([found("a", score=math.nan)], PLAIN, DataError, "score nan"),
         ([found("a", score=10**400)], PLAIN, DataError, "score 10000"),
@@ -115,25 +114,40 @@ def test_settings_that_cannot_be() -> None:
         AdapterSettings(score_key="s", scores="rank")
 
 
+class Listed(AdaptedRetriever):
+    """Finds the same two texts, unless it fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__("x", None, advice="Do something.")
+        self.error = error
+
+    def _search(self, query: str, k: int) -> tuple[list[str], bool]:
+        if self.error is not None:
+            raise self.error
+        return ["a", "b"], query == "sized"
+
+    def _found(self, document: str) -> Found:
+        return Found(text=document)
+
+
 def test_only_failures_named_are_translated() -> None:
-    with (
-        pytest.raises(BackendError, match=r"^x failed: TimeoutError: late") as caught,
-        failing_as("x", PLAIN.failures),
-    ):
-        raise TimeoutError("late")
+    with pytest.raises(BackendError, match="TimeoutError: late") as caught:
+        Listed(TimeoutError("late")).retrieve("q", 1)
     assert isinstance(caught.value.__cause__, TimeoutError)
-    with pytest.raises(KeyError), failing_as("x", PLAIN.failures):
-        raise KeyError
+    with pytest.raises(KeyError):
+        Listed(KeyError()).retrieve("q", 1)
 
 
 def test_a_short_result_is_said_once() -> None:
-    short = ShortWarning("x", "Do something.")
-    short.check(3, 3)
-    with pytest.warns(SufficeWarning, match="documents"):
-        short.check(2, 3)
+    listed = Listed()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        short.check(1, 3)
+        assert len(listed.retrieve("q", 2)) == len(listed.retrieve("sized", 3)) == 2
+    with pytest.warns(SufficeWarning, match="documents"):
+        listed.retrieve("q", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        listed.retrieve("q", 3)
 
 
 @pytest.mark.parametrize(

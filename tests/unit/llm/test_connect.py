@@ -34,6 +34,11 @@ def test_embedded_takes_a_path(tmp_path: Path) -> None:
         connect("embedded", "nothing")
 
 
+def test_several_servers_are_a_proxys() -> None:
+    with pytest.raises(UsageError, match="LiteLLM"):
+        connect("http://127.0.0.1:9/v1,http://127.0.0.1:8/v1", "m")
+
+
 @pytest.mark.parametrize("llm", ["", "Embedded", "gpt-5", "localhost:8000", "ftp://x"])
 def test_anything_else_lists_what_is_allowed(llm: str) -> None:
     with pytest.raises(UsageError) as caught:

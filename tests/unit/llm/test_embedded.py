@@ -2,24 +2,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections import Counter
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from suffice.concurrency import Aside
 from suffice.errors import BackendError, DataError, MissingExtra, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
-from suffice.llm.endpoint import OpenAISettings
-from suffice.llm.gguf import read_facts
-from suffice.llm.llama_api import quiet_params, start_server
-from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.wire import request_body
 from suffice.protocols import ChatModel, GenerationRequest, Message
 
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
@@ -44,25 +43,14 @@ def model() -> Iterator[EmbeddedModel]:
         yield loaded
 
 
-@pytest.fixture(scope="module")
-def over_http(model: EmbeddedModel) -> Iterator[OpenAICompatibleModel]:
-    extra = {"top_k": SETTINGS.top_k, "min_p": SETTINGS.min_p}
-    settings = OpenAISettings(api="completion", timeout_s=60, extra_body=extra)
-    with OpenAICompatibleModel(model.base_url, settings=settings) as client:
-        yield client
-
-
 @pytest.mark.model
 def test_the_bundled_weights(model: EmbeddedModel) -> None:
     assert isinstance(model, ChatModel)
     assert model.name == "gemma-3-270m-q4_k_m"
     assert model.api == "completion"
     assert "Gemma Terms of Use" in model.licence
-    assert model.replicas == model.concurrency == 1
+    assert model.concurrency == 1
     assert model.supports_logprobs()
-    facts = read_facts(model_path(None))
-    assert facts.context_length == 32768
-    assert not facts.has_chat_template
 
 
 @pytest.mark.model
@@ -80,7 +68,7 @@ def test_greedy_answers_with_tokens_and_reuse(model: EmbeddedModel) -> None:
         assert values == sorted(values, reverse=True)
     assert first.prompt_tokens == second.prompt_tokens
     assert second.prompt_tokens is not None
-    assert second.cached_tokens == second.prompt_tokens
+    assert second.cached_tokens == second.prompt_tokens - 1  # the last gives the first logits
 
 
 @pytest.mark.model
@@ -117,110 +105,28 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     singles = [model.generate(replace(SAMPLES, n=1, seed=7 + i)) for i in range(3)]
     assert reply.completion_tokens == sum(single.completion_tokens or 0 for single in singles)
     assert reply.prompt_tokens == singles[0].prompt_tokens
-    assert singles[0].cached_tokens == singles[0].prompt_tokens
+    assert singles[1].cached_tokens == (singles[1].prompt_tokens or 0) - 1
     assert all(completion.tokens is None for completion in reply.completions)
 
 
 @pytest.mark.model
-@pytest.mark.slow
-def test_samples_together_come_as_often_as_llama_cpp_draws_them_one_by_one(
-    model: EmbeddedModel,
-) -> None:
-    draws = 2_000
-    request = replace(SAMPLES, temperature=0.8, top_p=0.95, max_tokens=2)
-    ours: Counter[str] = Counter()
-    for start in range(0, draws, 50):
-        reply = model.generate(replace(request, n=50, seed=start))
-        ours.update(completion.text for completion in reply.completions)
-    params = quiet_params(model_path(None), threads=1, purpose="This test")
-    params.n_ctx, params.n_parallel = 1024, 1
-    server = start_server(params, check="")
-    theirs: Counter[str] = Counter()
-    for seed in range(draws):
-        body = request_body(replace(request, n=1, seed=seed)) | {"top_k": 40, "min_p": 0.05}
-        theirs[server.handle_completions(body)["choices"][0]["text"]] += 1
-    common = [text for text in ours | theirs if ours[text] + theirs[text] >= 10]
-    rare = sum(ours.values()) - sum(ours[text] for text in common)
-    their_rare = sum(theirs.values()) - sum(theirs[text] for text in common)
-    pairs = [(ours[text], theirs[text]) for text in common] + [(rare, their_rare)]
-    distance = sum((one - other) ** 2 / max(one + other, 1) for one, other in pairs)
-    freedom = len(pairs) - 1
-    assert freedom >= 10
-    assert distance < freedom + 3.1 * (2 * freedom) ** 0.5 + 6  # about p = 0.001
+def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
+    eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
+    reply = model.generate(eight)
+    assert len({completion.text for completion in reply.completions}) > 4
+    for completion in reply.completions:
+        assert completion.tokens is not None
+        assert all(len(token.top) == 2 for token in completion.tokens)
+    assert reply.completion_tokens == sum(len(it.tokens or ()) for it in reply.completions)
+    again = model.generate(eight)
+    assert [it.text for it in again.completions] == [it.text for it in reply.completions]
 
 
 @pytest.mark.model
-def test_more_samples_than_slots(model: EmbeddedModel) -> None:
-    assert len(model.generate(replace(SAMPLES, n=5, max_tokens=2)).completions) == 5
-
-
-@pytest.mark.model
-def test_over_http_the_same_text_tokens_and_counts(
-    model: EmbeddedModel, over_http: OpenAICompatibleModel
-) -> None:
-    assert over_http.name == model.name
-    assert over_http.supports_logprobs()
-    inside = model.generate(GREEDY)
-    outside = [over_http.generate(GREEDY) for _ in range(2)]
-    assert outside[1].cached_tokens is not None
-    assert outside[1].cached_tokens > 0
-    for reply in outside:
-        assert reply.completions[0].text == inside.completions[0].text
-        assert reply.prompt_tokens == inside.prompt_tokens
-        assert reply.completion_tokens == inside.completion_tokens
-        ours, theirs = inside.completions[0].tokens, reply.completions[0].tokens
-        assert ours is not None
-        assert theirs is not None
-        assert [token.token for token in theirs] == [token.token for token in ours]
-        assert [token.logprob for token in theirs] == pytest.approx(
-            [token.logprob for token in ours],
-            abs=0.05,  # llama.cpp's own replies differ as much, by what was evaluated in one batch
-        )
-
-
-@pytest.mark.model
-def test_what_is_told_over_http(model: EmbeddedModel, over_http: OpenAICompatibleModel) -> None:
-    pieces: list[str] = []
-    told = over_http.generate(replace(GREEDY, tell=pieces.append))
-    whole = over_http.generate(GREEDY)
-    assert len(pieces) > 1
-    assert "".join(pieces) == told.completions[0].text == whole.completions[0].text
-    assert told.completion_tokens == whole.completion_tokens
-    assert told.prompt_tokens == whole.prompt_tokens
-    assert told.completions[0].tokens is not None
-    assert whole.completions[0].tokens is not None
-    assert [token.token for token in told.completions[0].tokens] == [
-        token.token for token in whole.completions[0].tokens
-    ]
-
-
-def test_samples_over_http(over_http: OpenAICompatibleModel) -> None:
-    over_http.generate(replace(GREEDY, max_tokens=1))
-    reply = over_http.generate(SAMPLES)
-    texts = [completion.text for completion in reply.completions]
-    assert len(set(texts)) == 3
-    # the server reports the first choice's tokens only
-    first = over_http.generate(replace(SAMPLES, n=1)).completion_tokens or 0
-    assert (reply.completion_tokens or 0) > first
-    assert all(completion.tokens is None for completion in reply.completions)
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_more_samples_over_http_than_the_server_allows(over_http: OpenAICompatibleModel) -> None:
-    reply = over_http.generate(replace(SAMPLES, n=5, max_tokens=3))
-    assert len(reply.completions) == 5
-
-
-@pytest.mark.model
-def test_a_prompt_that_is_too_long_says_so(
-    model: EmbeddedModel, over_http: OpenAICompatibleModel
-) -> None:
+def test_a_prompt_that_is_too_long_says_so(model: EmbeddedModel) -> None:
     long = GenerationRequest(prompt="word " * 1500, max_tokens=1)
-    with pytest.raises(BackendError, match=r"exceeds the available context size.*n_ctx"):
-        model.generate(long)
     with pytest.raises(BackendError, match="refuses this prompt"):
-        over_http.generate(long)
+        model.generate(long)
 
 
 @pytest.mark.model
@@ -232,23 +138,33 @@ def test_a_chat_prompt_is_refused_by_a_base_model(model: EmbeddedModel) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_threads_share_replicas_and_close_ends_them() -> None:
+def test_threads_share_replicas_and_a_closed_model_says_so() -> None:
     settings = replace(SETTINGS, n_parallel=2, replicas=2, api="chat", seed=1)
     chat = GenerationRequest(prompt=(Message(role="user", content="Hi"),), max_tokens=2, n=2)
     with EmbeddedModel.load(settings=settings) as model:
-        assert model.api == "chat"
-        assert model.replicas == 2
-        barrier = threading.Barrier(4)
-
-        def ask(_: int) -> int:
-            barrier.wait()
-            return len(model.generate(chat).completions)
-
+        assert (model.api, model.concurrency) == ("chat", 2)
         with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(ask, range(4))) == [2] * 4
+            replies = list(pool.map(model.generate, [chat] * 4))
+        assert {len(reply.completions) for reply in replies} == {2}
     model.close()
     with pytest.raises(UsageError, match="closed"):
         model.generate(chat)
+
+
+@pytest.mark.model
+def test_a_call_that_is_cut_ends_at_once(model: EmbeddedModel) -> None:
+    ended = threading.Event()
+
+    def work() -> None:
+        try:
+            model.generate(replace(GREEDY, max_tokens=400, stop=()))
+        finally:
+            ended.set()
+
+    aside = Aside(work)
+    aside.cut()
+    assert ended.is_set()
+    assert model.generate(replace(GREEDY, max_tokens=2)).completions
 
 
 QUIET = """
@@ -263,6 +179,62 @@ with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads
 def test_nothing_is_printed() -> None:
     done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+ENDING = """
+import os, sys
+from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+from suffice.protocols import GenerationRequest
+model = EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=4096, replicas=1, threads=1))
+short = GenerationRequest(prompt="Hi", max_tokens=2)
+long = GenerationRequest(prompt="A list of numbers: 1 2 3", max_tokens=4000)
+model.generate(short)
+print(model.base_url, flush=True)
+"""
+FORKING = """
+child = os.fork()
+if not child:
+    sys.exit(0 if model.generate(short).completions else 5)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("then", "sent", "code"),
+    [
+        ("sys.exit(3)", None, 3),
+        ("model.generate(long)", signal.SIGINT, -signal.SIGINT),
+        ("model.generate(long)", signal.SIGKILL, -signal.SIGKILL),
+        (FORKING, None, 0),
+    ],
+    ids=["exit", "ctrl-c", "kill", "fork"],
+)
+def test_the_server_ends_with_its_process(
+    then: str, sent: signal.Signals | None, code: int
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDING + then], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            url = urlsplit(process.stdout.readline().decode().strip())
+            if sent is not None:
+                time.sleep(0.5)
+                process.send_signal(sent)
+            assert process.wait(300) == code
+        finally:
+            process.kill()
+    with pytest.raises(ConnectionRefusedError), socket.socket() as gone:
+        gone.connect((url.hostname, url.port))
+
+
+@pytest.mark.model
+def test_a_port_that_is_taken_is_told(model: EmbeddedModel) -> None:
+    taken = urlsplit(model.base_url).port
+    assert taken is not None
+    with pytest.raises(BackendError, match=f"whether port {taken} is free"):
+        EmbeddedModel.load(settings=replace(SETTINGS, port=taken))
+    assert model.generate(replace(GREEDY, max_tokens=2)).completions
 
 
 def test_a_damaged_file_is_a_backend_error(tmp_path: Path) -> None:
@@ -360,14 +332,3 @@ def test_a_schema_that_llama_cpp_cannot_read_is_refused(
     wrong = replace(SHAPED, max_tokens=max_tokens, json_schema=wrong_schema)
     with pytest.raises(UsageError, match="cannot hold its replies to this json_schema"):
         model.generate(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_a_schema_over_http_gives_the_same(
-    model: EmbeddedModel, over_http: OpenAICompatibleModel
-) -> None:
-    founder = {"type": "object", "properties": {"founder": {"type": "string", "maxLength": 9}}}
-    one = replace(GREEDY, json_schema={**founder, "required": ["founder"]}, stop=(), max_tokens=30)
-    texts = [source.generate(one).completions[0].text for source in (model, over_http)]
-    assert texts == ['{"founder": "Ada Thorn"}'] * 2

@@ -14,7 +14,6 @@ from tests.tiny_encoder import make_network
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
-from suffice.llm.gguf import read_facts
 from suffice.protocols import Reranker
 from suffice.testing.conformance import check_reranker
 from suffice.trace.rounds.records import Passage
@@ -177,7 +176,6 @@ def test_a_query_that_is_too_long_is_refused(reranker: EmbeddedReranker) -> None
 
 
 def test_a_model_that_ranks_nothing_is_refused(network: Any, file: Path, tmp_path: Path) -> None:
-    assert read_facts(file).scores_pairs
     other = write_gguf(network, tmp_path / "mean.gguf", ranks=False)
     with pytest.raises(DataError, match="not a reranker"):
         EmbeddedReranker(other)

@@ -100,7 +100,7 @@ def test_what_lasts_ends_after_the_retries(fault: str, kind: type[NoReply], word
         tracemalloc.start()
         started = time.perf_counter()
         with pytest.raises(kind, match=words) as caught:
-            ask(server, max_retries=1, timeout_s=0.1 if fault in LATE else 5.0)
+            ask(server, max_retries=1, timeout_s=0.5 if fault in LATE else 5.0)
         seconds, (_, most) = time.perf_counter() - started, tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert caught.value.passing
@@ -117,7 +117,7 @@ def test_absurd_counts_are_unknown() -> None:
 
 def test_null_that_lasts_is_what_the_model_says() -> None:
     with (
-        planned(*["null_content"] * 6) as server,
+        planned(*["null_content"] * 8) as server,
         OpenAICompatibleModel(server.url, "m", settings=settings()) as model,
     ):
         for _ in range(2):  # the second time it is known of the server
@@ -125,7 +125,17 @@ def test_null_that_lasts_is_what_the_model_says() -> None:
                 "",
                 "",
             ]
-    assert server.calls == {"null_content": 6}
+    assert server.calls == {"null_content": 8}
+
+
+def test_null_after_other_failures_is_not_believed() -> None:
+    with (
+        planned("error", "null_content") as server,
+        OpenAICompatibleModel(server.url, "m", settings=settings(max_retries=1)) as model,
+    ):
+        with pytest.raises(BrokenReply, match="null"):
+            model.generate(SAMPLES)
+        assert all(completion.text for completion in model.generate(SAMPLES).completions)
 
 
 def test_no_key_is_told() -> None:
@@ -143,8 +153,8 @@ def test_a_pause_of_days_is_told(as_date: bool) -> None:
         started = time.perf_counter()
         with pytest.raises(NoReply, match=r"left alone until \d{4}-\d\d-\d\d .* UTC") as caught:
             ask(server, max_wait_s=0.05)
-    assert 0.05 <= time.perf_counter() - started < 15.0
-    assert server.calls["busy_for"] == 2  # at once, and after the wait
+    assert time.perf_counter() - started < 15.0
+    assert server.calls["busy_for"] == 7  # each time for more than is ever waited
     until = caught.value.until
     assert until is not None
     assert abs(until.timestamp() - time.time() - 172800) < 60

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.server import Answer, Body, Server, refuse
 
-from suffice.concurrency import at_once
 from suffice.errors import BackendError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
@@ -106,21 +105,6 @@ def test_passing_failures_are_retried(server: Server, status: int) -> None:
     server.answers(refuse(status), refuse(status), chat_reply)
     assert ask(server).completions[0].text == "ok 0"
     assert len(server.bodies) == 3
-
-
-def test_a_limit_that_adapts_hears_of_every_attempt(server: Server) -> None:
-    server.answers(refuse(429), refuse(503), chat_reply)
-    settings = OpenAISettings(concurrency="auto", max_concurrency=40)
-    with OpenAICompatibleModel(server.url, "m", settings=settings) as model:
-        server.models = ["a", "b"]
-        assert model.served(timeout_s=1.0) == ("a", "b")
-        assert (at_once(model.concurrency), model.calls_at_once) == (6, 4)
-        assert model.generate(CHAT).completions[0].text == "ok 0"
-        assert model.calls_at_once == 2  # one call, refused twice, counts once
-        server.http.server_close()  # what is no call of a model tells nothing
-        with pytest.raises(BackendError, match="cannot be reached"):
-            model.served(timeout_s=1.0)
-        assert model.calls_at_once == 2
 
 
 def test_lasting_failures_end_after_the_allowed_retries(server: Server) -> None:
@@ -333,7 +317,6 @@ def test_the_form_of_the_prompt_is_checked_before_sending(server: Server) -> Non
         {"max_retries": -1},
         {"concurrency": 0},
         {"concurrency": "some"},
-        {"max_concurrency": 0},
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any]) -> None:

@@ -55,11 +55,11 @@ def test_every_error_of_the_package_is_translated(kind: type[openai.OpenAIError]
         (405, UsageError, "does not accept"),
         (422, UsageError, "does not accept"),
         (402, NoReply, "402"),
-        (408, NoReply, "retries"),
-        (409, NoReply, "retries"),
-        (429, NoReply, "retries"),
-        (500, NoReply, "retries"),
-        (503, NoReply, "retries"),
+        (408, NoReply, "408"),
+        (409, NoReply, "409"),
+        (429, NoReply, "429"),
+        (500, NoReply, "500"),
+        (503, NoReply, "503"),
     ],
 )
 def test_who_must_act(status: int, kind: type[SufficeError], words: str) -> None:

@@ -16,7 +16,6 @@ from suffice.errors import BackendError, UsageError
 from suffice.llm.embedding_endpoint import EndpointEncoder
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.servers import ServerPool
 from suffice.protocols import GenerationRequest, Message
 
 pytest.importorskip("openai")
@@ -37,12 +36,6 @@ def ask_model(url: str) -> None:
         model.generate(GenerationRequest(prompt=prompt, max_tokens=4))
 
 
-def ask_pool(url: str) -> None:
-    prompt = (Message(role="user", content="Hi"),)
-    with ServerPool([url], "only", settings=SETTINGS) as model:
-        model.generate(GenerationRequest(prompt=prompt, max_tokens=4))
-
-
 def list_models(url: str) -> None:
     OpenAICompatibleModel(url, settings=SETTINGS).close()
 
@@ -52,7 +45,7 @@ def ask_encoder(url: str) -> None:
         encoder.encode(["a"])
 
 
-ASKING = pytest.mark.parametrize("ask", [ask_model, ask_pool, list_models, ask_encoder])
+ASKING = pytest.mark.parametrize("ask", [ask_model, list_models, ask_encoder])
 Ask = Callable[[str], None]
 
 
@@ -97,7 +90,7 @@ def test_an_untrusted_certificate_is_refused_at_once(
 @pytest.mark.parametrize(
     ("ask", "status"),
     [
-        *((ask, 307) for ask in (ask_model, ask_pool, list_models, ask_encoder)),
+        *((ask, 307) for ask in (ask_model, list_models, ask_encoder)),
         *(pytest.param(ask_model, s, marks=pytest.mark.slow) for s in (301, 302, 303, 308)),
     ],
 )
@@ -140,9 +133,8 @@ def test_what_is_recorded_of_a_server_holds_no_key(server: Server) -> None:
     with (
         EndpointEncoder(url, "only", server=SETTINGS) as encoder,
         OpenAICompatibleModel(url, "only", settings=SETTINGS) as model,
-        ServerPool([url], "only", settings=SETTINGS) as pool,
     ):
-        for shown in (encoder.name, model.endpoint, pool.endpoint, repr(SETTINGS)):
+        for shown in (encoder.name, model.endpoint, repr(SETTINGS)):
             for secret in ("s3cret", "querysecret", KEY):
                 assert secret not in shown
 

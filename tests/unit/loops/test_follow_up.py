@@ -26,13 +26,13 @@ from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
-    DocumentReader,
     FollowUpAgent,
     FollowUpPipeline,
     IterativePipeline,
     IterativeSettings,
-    SufficiencyAsker,
+    ask_whether_to_stop,
     parse_verdict,
+    read_documents,
 )
 from suffice.loops.query_loop import QueryChoice
 from suffice.protocols import GenerationRequest
@@ -218,8 +218,8 @@ def test_a_failing_model_is_not_hidden() -> None:
     prompts = FollowUpPrompts(api="completion", documents=True, form="answer-first")
     for role in (
         lambda model: FollowUpAgent(model, prompts, max_tokens=8).choose("Q?", ()),
-        lambda model: DocumentReader(model, max_tokens=8).read("Q?", [passage("a")]),
-        lambda model: SufficiencyAsker(model, prompts, max_tokens=8).ask("Q?", ()),
+        lambda model: read_documents(model, "Q?", [passage("a")], max_tokens=8),
+        lambda model: ask_whether_to_stop(model, prompts, "Q?", (), max_tokens=8),
     ):
         with pytest.raises(BackendError):
             role(ScriptedModel(failures=Failures(first=1)))

@@ -28,7 +28,6 @@ from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
 pytest.importorskip("sklearn")
-pytest.importorskip("faiss")
 
 NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]
 PASSAGES = tuple(

@@ -26,12 +26,11 @@ from suffice.loops.query_loop import (
     QueryChoice,
     QueryLoop,
     QueryLoopSettings,
-    QueryReading,
     Roles,
     StopVerdict,
 )
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.records import Passage, Round, Usage
 
 
 @dataclass(frozen=True)
@@ -208,9 +207,9 @@ class Reads:
 
     delay_s: float = 0.0
 
-    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+    def __call__(self, query: str, found: Sequence[Passage]) -> tuple[str, Usage]:
         time.sleep(self.delay_s)
-        return QueryReading(answer=f"{query}:{''.join(each.id for each in found)}", usage=COST)
+        return f"{query}:{''.join(each.id for each in found)}", COST
 
 
 @dataclass
@@ -221,7 +220,7 @@ class Asks:
     delay_s: float = 0.0
     seen: list[tuple[SearchStep, ...]] = field(default_factory=list)
 
-    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+    def __call__(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
         assert question == QUESTION.text
         time.sleep(self.delay_s)
         self.seen.append(tuple(steps))

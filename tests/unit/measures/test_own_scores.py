@@ -12,9 +12,9 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.choose.search import search
 from suffice.replay.choose.sweep import sweep
 from suffice.replay.diagnose.question_histories import report_data

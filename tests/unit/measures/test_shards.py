@@ -27,8 +27,9 @@ from suffice.signals.spec import SignalSpec
 from suffice.testing.traces import question_records, sampled_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import records_to_table, write_traces
+from suffice.trace.rounds.writer import write_traces
 
 RECORDS = sampled_records(40, rounds=3, splits=("tune", "eval"), seed=7)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from typing import Any
 
 import pytest
 
 from suffice.errors import DataError
-from suffice.monitor import arrivals
-from suffice.monitor.arrivals import Arrivals, Grading, read_arrived
+from suffice.monitor.coverage import Arrivals, Grading, read_arrived
 
 GOLD = {"gold_answers": ["The Tempest", "Tempest (play)"]}
 
@@ -130,13 +128,3 @@ def test_a_bad_line_is_named_or_skipped(bad: str) -> None:
     assert found.skipped == 1
     assert found.first_skipped is not None
     assert "line 3" in found.first_skipped
-
-
-def test_a_line_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "MOST_BYTES", 50)
-    texts = [json.dumps({"note": "x" * 500}), '{"covered": true}']
-    with pytest.raises(DataError, match="bytes"):
-        list(Arrivals(lines(*texts), "-"))
-    found = Arrivals(lines(*texts), "-", skip_invalid=True)
-    assert [each.covered for each in found] == [True]
-    assert found.skipped == 1

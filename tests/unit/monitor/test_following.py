@@ -9,9 +9,9 @@ import pytest
 
 from suffice import Round, Usage, Watch
 from suffice.errors import DataError
-from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following
-from suffice.monitor.production import Produced, Production, ProductionSettings
+from suffice.monitor.following import Folder, Following
+from suffice.monitor.produced import Produced
+from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.export import export_traces
 from suffice.trace.rounds.reader import read_traces

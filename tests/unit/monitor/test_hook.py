@@ -19,9 +19,11 @@ ALARM = Alarm(
 )
 
 
-def test_an_alarm_is_posted_with_its_evidence() -> None:
+def test_an_alarm_is_posted_with_its_evidence(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     with taking_posts(204) as (url, taken):
         WebHook(url).send(ALARM)
+    assert "s3cret" not in caplog.text
     assert taken == [ALARM.to_json()]
     assert Alarm.from_json(taken[0]) == ALARM
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.builders import written_traces
+from tests.certifying import certify
 
 from suffice import Controller, fit_method, load_policy
 from suffice.cli.main import main
@@ -17,7 +18,7 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
 from suffice.policies.file import policy_hash
-from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
+from suffice.replay.choose.bounds import CertifySettings, Half
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 

@@ -13,8 +13,6 @@ from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
-pytest.importorskip("sklearn")
-pytest.importorskip("faiss")
 
 PASSAGES = tuple(
     Passage(id=f"p{n}", title=f"Town {n}", text=f"{name} stands on the river {name}a.")
@@ -29,7 +27,7 @@ def maker(dimension: int = 64) -> IndexMaker:
 
 def inode(folder: Path) -> int:
     """Changes when the index is written again."""
-    return (folder / "index.json").stat().st_ino
+    return (folder / "index.npz").stat().st_ino
 
 
 @pytest.mark.parametrize("kind", INDEX_KINDS)
@@ -102,9 +100,9 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_built(
 def test_a_broken_cache_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     maker().cached("dense", PASSAGES, folder)
-    (folder / "index.json").write_text("{", encoding="utf-8")
+    (folder / "index.npz").write_text("{", encoding="utf-8")
     assert maker().cached("dense", PASSAGES, folder).passages == PASSAGES
-    (folder / "index.json").write_text("{", encoding="utf-8")
+    (folder / "index.npz").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="--reindex"):
         maker().kept("dense", PASSAGES, folder)
 

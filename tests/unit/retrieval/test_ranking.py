@@ -11,7 +11,7 @@ from suffice.retrieval.ranking import (
     check_ids,
     check_k,
     corpus_fingerprint,
-    top_passages,
+    scored,
 )
 from suffice.trace.rounds.records import Passage
 
@@ -27,10 +27,11 @@ def test_best_first_equals_a_full_stable_sort() -> None:
         assert best_first(scores, k).tolist() == slow
 
 
-def test_top_passages_carry_their_scores_and_ties_keep_order() -> None:
-    found = top_passages(PASSAGES, np.array([0.5, 2.0, 0.5]), 3)
+def test_passages_carry_their_scores_and_ties_keep_order() -> None:
+    scores = np.array([0.5, 2.0, 0.5])
+    best = best_first(scores, 3)
+    found = scored(PASSAGES, scores[best], best)
     assert [(each.id, each.score) for each in found] == [("b", 2.0), ("a", 0.5), ("c", 0.5)]
-    assert top_passages((), np.array([]), 3) == ()
 
 
 def test_repeated_ids_are_named_five_at_most() -> None:

@@ -14,7 +14,6 @@ from suffice.retrieval.combined import HybridRetriever
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
-from suffice.retrieval.lexical.tfidf import TfidfIndex
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
     OwnParagraphs,
@@ -28,8 +27,6 @@ from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
-pytest.importorskip("sklearn")
-pytest.importorskip("faiss")
 
 NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]
 PASSAGES = tuple(
@@ -63,7 +60,6 @@ def test_own_paragraphs_are_ranked_as_each_name_says() -> None:
     bm25, dense = BM25Index.build(PASSAGES, OKAPI), DenseIndex.build(PASSAGES, ENCODER)
     expected: dict[RetrieverName, Retriever] = {
         "bm25": bm25,
-        "tfidf": TfidfIndex.build(PASSAGES),
         "dense": dense,
         "hybrid": HybridRetriever([bm25, dense]),
     }
@@ -82,7 +78,7 @@ def test_a_pool_and_a_corpus_rank_alike_and_keep_their_indexes(
     folders = {each.name for each in tmp_path.iterdir()}
     assert folders == {{"bm25": "index"}.get(kind, f"index-{kind}") for kind in chosen.kinds}
     corpus = corpus_retriever(PASSAGES, chosen, make, tmp_path / "kept")
-    assert (tmp_path / "kept" / "index.json").exists()
+    assert (tmp_path / "kept" / "index.npz").exists()
     expected = pooled.retrieve(QUERY, 4)
     for again in (
         pooled_retriever(PASSAGES, chosen, tmp_path / "index", make),
@@ -124,7 +120,7 @@ def test_made_up_ids_are_nobodys() -> None:
     assert [each.id for each in pooled_passages([[a1, a2, a3]])] == ["A", "A~2", "A~3"]
 
 
-@pytest.mark.parametrize("name", ["bm25+rerank", "tfidf+rerank", "dense+rerank", "hybrid+rerank"])
+@pytest.mark.parametrize("name", ["bm25+rerank", "dense+rerank", "hybrid+rerank"])
 def test_reranking_orders_the_whole_pool(name: RetrieverName) -> None:
     passages = (*PASSAGES, Passage(id="short", title="Cadel", text="Cadel river."))
     found = OwnParagraphs(passages, retrieval(name)).retrieve(QUERY, 3)
@@ -136,7 +132,7 @@ def test_reranking_orders_the_whole_pool(name: RetrieverName) -> None:
     assert all(each.score is not None for each in found)
 
 
-@pytest.mark.parametrize("first", ["bm25", "tfidf", "dense", "hybrid"])
+@pytest.mark.parametrize("first", ["bm25", "dense", "hybrid"])
 def test_a_stated_pool_is_what_the_first_stage_finds_however_much_is_asked_for(
     first: RetrieverName,
 ) -> None:

@@ -15,7 +15,7 @@ from tests.serving import service
 
 from suffice.datasets.recordings.otlp import read_otlp
 from suffice.protocols import Action, Decision
-from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.observers import Metrics, Spans
 from suffice.trace.rounds.records import Passage, Round, Usage
 
@@ -45,15 +45,12 @@ def events(
     yield QuestionEnded(
         **of,
         rounds=2,
-        stopped_by="policy",
-        reason="Sonja said so",
+        stopped_by="error" if error else "policy",
+        reason=error or "Sonja said so",
         declined=True,
         took_s=0.05,
-        prompt_tokens=200,
-        cached_tokens=0,
-        completion_tokens=14,
+        tokens=Tokens(prompt=200, cached=0, completion=14),
         usd=0.001,
-        error=error,
     )
 
 

@@ -22,7 +22,7 @@ from tests.serving import MESSAGES, QUESTION, service
 from suffice import Round, Watch
 from suffice.cli.main import main
 from suffice.errors import UsageError
-from suffice.monitor.folder import Folder
+from suffice.monitor.following import Folder
 from suffice.monitor.production import KINDS
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -233,7 +233,7 @@ def test_loops_of_others_say_nothing_of_the_model_here() -> None:
     lately: Any = held.observers[0]
     for endpoint, failed in (("loops", False), ("chat", True)):
         of: Any = {"trace_id": endpoint, "endpoint": endpoint, "policy": "p"}
-        over = QuestionEnded(**of, rounds=0, stopped_by="error", took_s=0.0, error="broke")
+        over = QuestionEnded(**of, rounds=0, stopped_by="error", reason="broke", took_s=0.0)
         held.tell(over)
         assert lately.failed is failed
 

@@ -6,7 +6,7 @@ import pytest
 from tests.stop_rag_traces import WORLDS, World, stop_rag_records
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.states import REWARDS, read_rewards
+from suffice.policies.stop_rag.states import read_rewards
 from suffice.testing.traces import to_trace_set
 
 
@@ -18,9 +18,7 @@ def test_the_same_seed_gives_the_same_records(world: World) -> None:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_rewards_are_low_then_right_then_half(world: World) -> None:
-    rewards = read_rewards(
-        to_trace_set(stop_rag_records(world, 40, rounds=6, seed=1)), REWARDS["f1"]
-    )
+    rewards = read_rewards(to_trace_set(stop_rag_records(world, 40, rounds=6, seed=1)), "f1")
     assert rewards.usable.all()
     for row in rewards.values.tolist():
         if row == [0.125] * 6:

@@ -25,12 +25,12 @@ from suffice.errors import (
     UsageError,
 )
 from suffice.live.watch import Watch
-from suffice.monitor.folder import Folder
+from suffice.monitor.following import Folder
 from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings
 from suffice.trace.postgres import Address, Connection, as_place
-from suffice.trace.retention import Retention, prune
+from suffice.trace.recording import Retention, prune
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store

@@ -12,7 +12,7 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
-from suffice.trace.retention import Retention, prune
+from suffice.trace.recording import Retention, prune
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 from suffice.trace.store import Store

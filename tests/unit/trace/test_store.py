@@ -435,7 +435,7 @@ def test_an_export_is_repeated_by_what_ended_since(place: str, tmp_path: Path) -
 def test_a_large_export_is_several_files(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("suffice.trace.export._IN_A_FILE", 2)
+    monkeypatch.setattr("suffice.trace.recording._IN_A_FILE", 2)
     record(place, 5)
     written = export_traces(place, tmp_path / "out", format="parquet")
     assert (written.questions, written.rounds) == (5, 10)

@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 
 from suffice import Round, Watch
 from suffice.measures.measures import Measures
-from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following
+from suffice.monitor.following import Folder, Following
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy

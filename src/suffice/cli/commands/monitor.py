@@ -16,12 +16,18 @@ from suffice.cli.options import Seed, SkipInvalid
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.monitor.arrivals import Arrivals
-from suffice.monitor.coverage_watch import ALARMS, Promise, Watch, WatchSettings, promise_of
-from suffice.monitor.folder import Folder
-from suffice.monitor.following import Following, read_state
+from suffice.monitor.coverage import (
+    ALARMS,
+    Arrivals,
+    Promise,
+    Watch,
+    WatchSettings,
+    promise_of,
+)
+from suffice.monitor.following import Folder, Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import Production, ProductionSettings
+from suffice.monitor.state import read_state
 from suffice.options import Option, as_share
 from suffice.policies.file import load_policy
 from suffice.results.as_json import as_json

@@ -36,7 +36,7 @@ from suffice.cli.retrieval import (
     RetrievalOptions,
     read_passages,
 )
-from suffice.concurrency import WorkFor, added, tallies_of, width_of
+from suffice.concurrency import added, tallies_of
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES
 from suffice.datasets.question_files import Columns, columns_of
@@ -56,7 +56,6 @@ from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
 from suffice.options import Option
 from suffice.policies.file import load_filter
-from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits
@@ -158,22 +157,17 @@ class RecordOptions:
     ) -> tuple[Sequence[Example], Mapping[str, int] | None]:
         """The questions to record, and what a run document says of a sample.
 
-        Those that trained the reranker or set the filter are not among them.
+        Those that set the filter are not among them.
         """
-        seen = {
-            "on which the reranker was trained": trained_on(self.retrieval.reranker),
-            "on which the passage filter was calibrated": filtered_by,
-        }
-        limit = None if any(seen.values()) else self.limit
+        limit = None if filtered_by else self.limit
         asked: Sequence[Example] = load(
             self.dataset, self.data, limit=limit, seed=self.seed, columns=columns
         )
-        for why, ids in seen.items():
-            if ids:
-                before, asked = asked, [one for one in asked if one.question.id not in ids]
-                if len(asked) < len(before):
-                    say(f"{len(before) - len(asked)} questions {why} are left out")
-        asked = asked if limit is self.limit else asked[: self.limit]
+        if filtered_by:
+            left = [one for one in asked if one.question.id not in filtered_by]
+            if gone := len(asked) - len(left):
+                say(f"{gone} questions on which the passage filter was calibrated are left out")
+            asked = left[: self.limit]
         if self.sample is None:
             return asked, None
         by_id = {example.question.id: example for example in asked}
@@ -271,8 +265,6 @@ def recorded(options: RecordOptions) -> RecordSummary:
         summary = record_examples(
             examples, model, Path(options.out), recording, question_progress("recorded")
         )
-    if isinstance(width := width_of(model), WorkFor):
-        say(f"calls at once, in the end: {', '.join(str(limit.now) for limit in width.limits)}")
     calls = added(tally.total for tally in tallies_of(model))
     if calls.failed:
         say(

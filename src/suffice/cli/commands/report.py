@@ -12,12 +12,11 @@ from suffice.cli.parser import command
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
-from suffice.replay.choose.formulas import FORMS
-from suffice.replay.diagnose.cells import cells as side_by_side
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import SearchSettings
+from suffice.replay.run.macro import cells as side_by_side
+from suffice.replay.settings import FORMS, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.trace.durable import replace_file
 
@@ -58,7 +57,7 @@ def report(
         tuple[str, ...] | None,
         Option(metavar="A,B,...", help="search rules over these signals, as suffice search does"),
     ] = None,
-    form: Annotated[str, Option(choices=tuple(FORMS), help="of the rules searched")] = "or",
+    form: Annotated[str, Option(choices=FORMS, help="of the rules searched")] = "or",
     report_naive: Annotated[
         bool, Option(help="also show intervals that ignore the search")
     ] = False,

@@ -24,7 +24,6 @@ from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.retrieval.pairs.nli import NliCrossEncoder
-from suffice.retrieval.pairs.training_record import trained_on
 from suffice.signals.asking.meaning_clusters import (
     CLUSTERS,
     ClusteredTraces,
@@ -34,8 +33,8 @@ from suffice.signals.asking.meaning_clusters import (
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.registry import SIGNALS, askings
 from suffice.signals.store import SignalModels, StoredSignals, with_signals
+from suffice.trace.parquet import only_file
 from suffice.trace.rounds.writer import write_trace_set
-from suffice.trace.writer import only_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +160,6 @@ def signals(
     only_file(out)  # before a model is asked
     with waiting("loading models"):
         models = options.models()
-    known = len(trained_on(options.reranker) & set(record.question_ids))
-    if known:
-        say(
-            f"the reranker was trained on {known} of these {record.n_questions} questions: their scores "
-            "look better than those of questions it never saw, so leave them out of what you measure; "
-            "suffice record --reranker does"
-        )
     progress = _progress()
     clustered = None
     if models.encoder is not None and options.cluster_cosine is not None:

@@ -21,8 +21,8 @@ from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
-from suffice.trace.retention import Retention
-from suffice.trace.retention import prune as prune_store
+from suffice.trace.recording import Retention
+from suffice.trace.recording import prune as prune_store
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
 from suffice.trace.rounds.filter import TraceFilter, filter_traces

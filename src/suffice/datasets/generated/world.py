@@ -6,7 +6,9 @@ Each region is drawn from ``(seed, number)`` alone, so any of them is built with
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from suffice.datasets.generated.names import NameSpace, given_name
 
@@ -33,98 +35,25 @@ _ORGANISATION_KINDS = ("Press", "Press", "Academy", "Academy", "Observatory", "F
 _SCHOOLS = ("Academy", "Observatory")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Town:
-    """A place on a river."""
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Something of a region with its facts by name; a fact that is another entity is its key."""
 
     key: str
     name: str
-    river: str
-    chartered: int
-    population: int
+    facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Organisation:
-    """A press, academy, observatory, foundry or society."""
-
-    key: str
-    name: str
-    kind: str
-    founder: str
-    seat: str
-    founded: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
-    """Somebody with a trade, a teacher and an employer; ``she`` or ``he``."""
-
-    key: str
-    name: str
-    pronoun: str
-    occupation: str
-    born: int
-    birthplace: str
-    teacher: str
-    employer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreativeWork:
-    """A novel, play, opera or poem."""
-
-    key: str
-    name: str
-    kind: str
-    author: str
-    publisher: str
-    year: int
-
-
-Entity = Town | Person | CreativeWork | Organisation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Region:
-    """Towns, people, works and organisations that know each other; references are keys."""
+    """Entities that know each other, by kind: ``t`` towns, ``p`` people, ``w`` works, ``o`` organisations."""
 
-    key: str
     name: str
-    towns: tuple[Town, ...]
-    people: tuple[Person, ...]
-    works: tuple[CreativeWork, ...]
-    organisations: tuple[Organisation, ...]
-
-    def town(self, key: str) -> Town:
-        """The town with this key."""
-        return self.towns[_number(key)]
-
-    def person(self, key: str) -> Person:
-        """The person with this key."""
-        return self.people[_number(key)]
-
-    def work(self, key: str) -> CreativeWork:
-        """The work with this key."""
-        return self.works[_number(key)]
-
-    def organisation(self, key: str) -> Organisation:
-        """The organisation with this key."""
-        return self.organisations[_number(key)]
-
-    def group(self, kind: str) -> tuple[Entity, ...]:
-        """Everything of a kind: ``t`` towns, ``p`` people, ``w`` works, ``o`` organisations."""
-        groups: dict[str, tuple[Entity, ...]] = {
-            "t": self.towns,
-            "p": self.people,
-            "w": self.works,
-            "o": self.organisations,
-        }
-        return groups[kind]
+    groups: Mapping[str, tuple[Entity, ...]]
 
     def entity(self, key: str) -> Entity:
         """The entity with this key."""
-        return self.group(kind_of(key))[_number(key)]
+        return self.groups[kind_of(key)][int(key.rsplit("-", 1)[1][1:])]
 
 
 def kind_of(key: str) -> str:
@@ -132,23 +61,21 @@ def kind_of(key: str) -> str:
     return key.rsplit("-", 1)[1][0]
 
 
-def _number(key: str) -> int:
-    return int(key.rsplit("-", 1)[1][1:])
-
-
 def _keys(region: str, kind: str, count: int) -> list[str]:
     return [f"{region}-{kind}{number}" for number in range(count)]
 
 
-def _towns(rng: random.Random, keys: list[str], names: list[str]) -> tuple[Town, ...]:
+def _towns(rng: random.Random, keys: list[str], names: list[str]) -> tuple[Entity, ...]:
     years = rng.sample(range(1180, 1560), len(keys))
     return tuple(
-        Town(
-            key=key,
-            name=names.pop(),
-            river=names.pop(),
-            chartered=year,
-            population=rng.randrange(2100, 98000, 10),
+        Entity(
+            key,
+            names.pop(),
+            {
+                "river": names.pop(),
+                "chartered": year,
+                "population": rng.randrange(2100, 98000, 10),
+            },
         )
         for key, year in zip(keys, years, strict=True)
     )
@@ -160,25 +87,16 @@ def _births(rng: random.Random, era: int) -> list[int]:
     return elders + rng.sample(range(era + 50, era + 100), _PEOPLE - _ELDERS)
 
 
-def _teacher(rng: random.Random, births: dict[str, int], own: str) -> str:
-    """Somebody 12 to 60 years older, or nobody."""
-    older = [key for key, year in births.items() if 12 <= births[own] - year <= 60]
-    return rng.choice(older) if older else ""
-
-
 def _people(
     rng: random.Random,
     births: dict[str, int],
     trades: dict[str, str],
     region: str,
     names: list[str],
-) -> tuple[Person, ...]:
-    towns = _keys(region, "t", _TOWNS)
-    schools = [
-        key
-        for key, kind in zip(_keys(region, "o", _ORGANISATIONS), _ORGANISATION_KINDS, strict=True)
-        if kind in _SCHOOLS
-    ]
+) -> tuple[Entity, ...]:
+    towns, organisations = _keys(region, "t", _TOWNS), _keys(region, "o", _ORGANISATIONS)
+    kinds = zip(organisations, _ORGANISATION_KINDS, strict=True)
+    schools = [key for key, kind in kinds if kind in _SCHOOLS]
     taken: set[str] = set()
     people = []
     for key, born in births.items():
@@ -186,36 +104,36 @@ def _people(
         while (first_name := given_name(rng, pronoun)) in taken:
             pass
         taken.add(first_name)
-        people.append(
-            Person(
-                key=key,
-                name=f"{first_name} {names.pop()}",
-                pronoun=pronoun,
-                occupation=trades.get(key) or rng.choice(_OTHER_OCCUPATIONS),
-                born=born,
-                birthplace=rng.choice(towns),
-                teacher=_teacher(rng, births, key),
-                employer=rng.choice(schools),
-            )
-        )
+        older = [other for other, year in births.items() if 12 <= born - year <= 60]
+        facts = {
+            "pronoun": pronoun,
+            "occupation": trades.get(key) or rng.choice(_OTHER_OCCUPATIONS),
+            "born": born,
+            "birthplace": rng.choice(towns),
+            "teacher": rng.choice(older) if older else "",
+            "employer": rng.choice(schools),
+        }
+        people.append(Entity(key, f"{first_name} {names.pop()}", facts))
     return tuple(people)
 
 
 def _works(
     rng: random.Random, births: dict[str, int], region: str, names: list[str]
-) -> tuple[CreativeWork, ...]:
+) -> tuple[Entity, ...]:
     makers, presses = list(births)[_ELDERS:], _keys(region, "o", 2)
     trade = {maker: rng.choice(_WORK_KINDS) for maker in makers}
     titles = rng.sample(_WORK_TITLES, _WORKS)
     authors = makers[:-1] + rng.choices(makers[:-1], k=_WORKS - len(makers) + 1)
     return tuple(
-        CreativeWork(
-            key=key,
-            name=title.format(name=names.pop()),
-            kind=trade[author],
-            author=author,
-            publisher=rng.choice(presses),
-            year=births[author] + rng.randrange(24, 51),
+        Entity(
+            key,
+            title.format(name=names.pop()),
+            {
+                "kind": trade[author],
+                "author": author,
+                "publisher": rng.choice(presses),
+                "year": births[author] + rng.randrange(24, 51),
+            },
         )
         for key, title, author in zip(_keys(region, "w", _WORKS), titles, authors, strict=True)
     )
@@ -223,19 +141,21 @@ def _works(
 
 def _organisations(
     rng: random.Random, births: dict[str, int], region: str, names: list[str]
-) -> tuple[Organisation, ...]:
+) -> tuple[Entity, ...]:
     towns, people = _keys(region, "t", _TOWNS), list(births)
     founders = rng.sample(people[:_ELDERS], _ELDERS)
     founders += rng.sample(people[_ELDERS:], _ORGANISATIONS - _ELDERS)
     keys = _keys(region, "o", _ORGANISATIONS)
     return tuple(
-        Organisation(
-            key=key,
-            name=f"{names.pop()} {kind}",
-            kind=kind,
-            founder=founder,
-            seat=rng.choice(towns),
-            founded=births[founder] + rng.randrange(20, 28),
+        Entity(
+            key,
+            f"{names.pop()} {kind}",
+            {
+                "kind": kind,
+                "founder": founder,
+                "seat": rng.choice(towns),
+                "founded": births[founder] + rng.randrange(20, 28),
+            },
         )
         for key, kind, founder in zip(keys, _ORGANISATION_KINDS, founders, strict=True)
     )
@@ -251,12 +171,10 @@ def build_region(seed: int, number: int) -> Region:
         zip(_keys(key, "p", _PEOPLE), _births(rng, rng.randrange(1610, 1790)), strict=True)
     )
     works = _works(rng, births, key, names)
-    trades = {work.author: _MAKERS[work.kind] for work in works}
+    trades = {work.facts["author"]: _MAKERS[work.facts["kind"]] for work in works}
+    towns = _towns(rng, _keys(key, "t", _TOWNS), names)
+    people = _people(rng, births, trades, key, names)
     return Region(
-        key=key,
-        name=name,
-        towns=_towns(rng, _keys(key, "t", _TOWNS), names),
-        people=_people(rng, births, trades, key, names),
-        works=works,
-        organisations=_organisations(rng, births, key, names),
+        name,
+        {"t": towns, "p": people, "w": works, "o": _organisations(rng, births, key, names)},
     )

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from suffice.datasets.files import FileTable, Row, no_column, open_table, parse_column_map, text_id
+from suffice.datasets.recordings.cells import cell, fields_of, number, numbers_by_name, texts
 from suffice.errors import DataError
-from suffice.protocols import strict_json
-from suffice.trace.rounds.records import MOST_INT16, Gold, Question, QuestionRecord
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
 from suffice.trace.schema import columns_of, from_cells
+from suffice.trace.values import MOST_INT16
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_HELD = {column.name: column for column in COLUMNS}
+_TYPES = {column.name: column.type for column in COLUMNS}
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
 _SHARED = (*(column.name for column in (*_QUESTION, *_GOLD)), "propensity", "policy_hash")
 _SIGNAL = "signals."
@@ -32,14 +28,19 @@ _PASSAGES = {
 }
 _UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many are a second
 _UNIT = re.compile(r"(?:[ _.-]|(?<=[a-z])(?=[A-Z]))(s|ms|us|ns)$", re.IGNORECASE)
-_SECONDS = tuple(name for name in _HELD if name.endswith("_s"))
+_SECONDS = tuple(name for name in _TYPES if name.endswith("_s"))
 _TIMES = {f"{name[:-2]}_{unit}": name for unit in ("ms", "us", "ns") for name in _SECONDS}
-ROLES: tuple[str, ...] = (*_HELD, *_PASSAGES, *_TIMES)
+ROLES: tuple[str, ...] = (*_TYPES, *_PASSAGES, *_TIMES)
 """What a column may hold: the columns of the schema, lists of passages' parts, seconds in smaller units."""
 
 _USUAL = ("question_id", "round", "question", "answer", "gold_answers")
 _FORM = "".join(f"{role}=NAME," for role in _USUAL) + "..."
-_RETRIEVED = ("passages", "query", "retrievals")
+_PROBLEMS = {
+    "repeat": "repeated rounds",
+    "gap": "questions with gaps",
+    "cell": "wrong cells",
+    "line": "broken lines",
+}
 _MOST_SHOWN = 3
 
 TASR: Mapping[str, str] = {
@@ -76,21 +77,29 @@ def parse_roles(text: str) -> dict[str, str]:
 
 
 def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
-    """Records of a file whose columns hold the roles of ``layout.columns``.
+    """Records of a file whose columns hold the roles of ``layout.columns``."""
+    broken: list[DataError] = []
+    return read_table(open_table(path, broken), layout, broken)
+
+
+def read_table(
+    table: FileTable, layout: Layout, broken: Sequence[DataError] = ()
+) -> tuple[QuestionRecord, ...]:
+    """Records of rows, whose ``broken`` lines are known.
 
     Id, round, question, answer and gold answers are also read from columns of the schema's names, and without
     any roles every column that bears one. Cells are read by what their column holds; where cells are text,
     lists are JSON. A blank cell there, and a null, is no value. All that is wrong is said in one error.
     """
-    broken: list[DataError] = []
-    table = open_table(path, broken)
-    held = _columns(table, layout, f"--format columns {path}")
-    lines, problems = _lines(table, held, f"--format columns {path}")
+    held = _columns(table, layout)
+    lines, problems = _lines(table, held)
     problems += [_Problem("line", None, error) for error in broken]
     zeros = [line for rows in lines.values() for line in rows if line.cells.get("round") == 0]
     begun = len({line.cells["question_id"] for line in zeros})
     most = 2 * begun > len(lines)
-    retrieved = any(line.cells.get(name) for line in zeros for name in _RETRIEVED)
+    retrieved = any(
+        line.cells.get(name) for line in zeros for name in ("passages", "query", "retrievals")
+    )
     asked = layout.rounds_from is None and (most or retrieved)
     first = 0 if (asked and most) or layout.rounds_from == 0 else 1
     records: dict[str, QuestionRecord] = {}
@@ -113,8 +122,9 @@ def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
             f"{repeats:,} rows that repeat a round were left out; of each the {layout.duplicates} stands"
         )
     if asked or (problems and not layout.skip_invalid):
-        from_0 = f"{begun:,} of {len(lines):,}" if asked else ""
-        raise _refusal(problems, from_0, zeros, skips=bool(records))
+        from_0 = f"{begun:,} of {len(lines):,} questions have a round 0" if asked else ""
+        first_one = problems[0].error if problems else zeros[0].error("", "round")
+        raise _refusal(problems, from_0, first_one, skips=bool(records))
     out = {problem.question for problem in problems} - {None}
     if problems:
         layout.notes.append(
@@ -128,17 +138,18 @@ def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
         )
     left = tuple(record for question, record in records.items() if question not in out)
     if not left:
-        raise DataError(f"no question can be read: {_said(problems)}", file=str(path))
+        raise DataError(f"no question can be read: {_said(problems)}", file=table.file)
     return left
 
 
 # --- which columns ----------------------------------------------------------------------------------
-def _columns(table: FileTable, layout: Layout, command: str) -> dict[str, str]:
+def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
     """The columns of the file, or the fields within them, by what they hold."""
+    command = f"--format columns {table.file}"
     roles = layout.columns
     for role, column in roles.items():
         if _head(table, column) not in table.names:
-            raise no_column(_with_fields(table), role, column, command)
+            raise no_column(_with_fields(table, table.names), role, column, command)
         if role in _SECONDS and _UNIT.search(column) is None:
             layout.notes.append(
                 f"{column} was read as seconds; if it is milliseconds: --columns {role[:-1]}ms={column}"
@@ -150,15 +161,22 @@ def _columns(table: FileTable, layout: Layout, command: str) -> dict[str, str]:
     if missing := [" or ".join(names) for names in needed if not {*names} & {*held}]:
         raise DataError(
             f"no column is named for {' and '.join(missing)}; it has: "
-            f"{', '.join(_with_fields(table).names)}; say which holds what: --columns {_FORM}",
+            f"{', '.join(_with_fields(table, table.names).names)}; say which holds what: --columns {_FORM}",
             file=table.file,
         )
+    inner = {role: column for role, column in held.items() if column not in table.names}
+    if inner:
+        fields = _with_fields(table, [_head(table, column) for column in held.values()])
+        for role, column in inner.items():
+            inside = column in fields.names or _any_within(column, fields.names)
+            if not inside and _any_within(_head(table, column), fields.names):
+                raise no_column(fields, role, column, command)  # else null or empty in every row
     return held
 
 
-def _with_fields(table: FileTable) -> FileTable:
-    """The table with the fields within its columns for names."""
-    fields = (name for row in table.rows(table.names) for name in _fields(row.values))
+def _with_fields(table: FileTable, columns: Sequence[str]) -> FileTable:
+    """The table with the fields within some columns for names."""
+    fields = (name for row in table.rows(list(columns)) for name in fields_of(row.values))
     return replace(table, names=tuple(dict.fromkeys(fields)))
 
 
@@ -167,15 +185,17 @@ def _head(table: FileTable, column: str) -> str:
     return column if column in table.names else re.split(r"\[\]|\.", column)[0]
 
 
+def _any_within(column: str, fields: Sequence[str]) -> bool:
+    return any(name.startswith((f"{column}.", f"{column}[]")) for name in fields)
+
+
 def _lines(
-    table: FileTable, held: Mapping[str, str], command: str
+    table: FileTable, held: Mapping[str, str]
 ) -> tuple[dict[str, list[_Line]], list[_Problem]]:
     """The rows by question, and what is wrong with others."""
     heads = {column: _head(table, column) for column in held.values()}
-    missing = {column: role for role, column in held.items() if column not in table.names}
     lines: dict[str, list[_Line]] = {}
     problems: list[_Problem] = []
-    fields: dict[str, None] = {}
     for whole in table.rows(tuple(dict.fromkeys(heads.values()))):
         question = None
         try:
@@ -184,30 +204,7 @@ def _lines(
             lines.setdefault(question, []).append(_line(row, held, question))
         except DataError as error:
             problems.append(_Problem("cell", question, error))
-        if missing:
-            fields |= dict.fromkeys(_fields(whole.values))
-            missing = {c: r for c, r in missing.items() if c not in fields and not _in(c, fields)}
-    for column, role in missing.items():
-        if _in(heads[column], fields):  # else it is null or empty in every row
-            raise no_column(replace(table, names=tuple(fields)), role, column, command)
     return lines, problems
-
-
-def _in(column: str, fields: Iterable[str]) -> bool:
-    """Whether some of the fields lie in it."""
-    return any(name.startswith((f"{column}.", f"{column}[]")) for name in fields)
-
-
-def _fields(value: Any, name: str = "") -> Iterator[str]:
-    """The fields of a value, as a map names them."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _fields(inner, f"{name}.{key}" if name else key)
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        for item in value:
-            yield from _fields(item, f"{name}[]")
-    else:
-        yield name
 
 
 def _at(row: Row, column: str, head: str) -> Any:
@@ -216,7 +213,7 @@ def _at(row: Row, column: str, head: str) -> Any:
     if column == head:
         return value
     if row.untyped and isinstance(value, str):
-        value = _json(row, value, head) if value.strip() else None
+        value = row.json(value, head) if value.strip() else None
     return _within(row, value, re.findall(r"\[\]|[^.\[\]]+", column.removeprefix(head)), column)
 
 
@@ -249,7 +246,7 @@ class _Line:
 def _question_id(row: Row, held: Mapping[str, str]) -> str:
     role = "question_id" if "question_id" in held else "question"
     value = row.values.get(held[role])
-    text = None if value is None else _cell(row, value, held[role], _HELD[role].type)
+    text = None if value is None else cell(row, value, held[role], _TYPES[role])
     text = text and (text.strip() if row.untyped or role == "question_id" else text)
     if not text:
         raise row.error("is empty; it tells the questions apart", held[role])
@@ -271,35 +268,35 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
             listed = listed if isinstance(listed, list) else [listed]
             parts[role] = [_part(row, item, column, role) for item in listed]
         elif role == "signals":
-            signals |= _signals(row, value, column)
+            signals |= numbers_by_name(row, value, column)
         elif role.startswith(_SIGNAL):
-            signals[role.removeprefix(_SIGNAL)] = _number(row, value, column)
+            signals[role.removeprefix(_SIGNAL)] = number(row, value, column)
         elif (name := _TIMES.get(role, role)) in _SECONDS:
             unit = _UNIT.search(column if name == role else role)
-            seconds = _cell(row, value, column, _HELD[name].type)
+            seconds = cell(row, value, column, _TYPES[name])
             seconds = seconds and seconds / (_UNITS[unit[1].lower()] if unit else 1.0)
             cells.setdefault(name, seconds)
         else:
-            cells[role] = _cell(row, value, column, _HELD[role].type)
+            cells[role] = cell(row, value, column, _TYPES[role])
     if parts:
         cells["passages"] = _passages(row, parts, held)
     if signals:
         cells["signals"] = list(signals.items())
-    number = cells.get("round", None if "round" in held else 1)
-    if number is None or not 0 <= number <= MOST_INT16:
+    at = cells.get("round", None if "round" in held else 1)
+    if at is None or not 0 <= at <= MOST_INT16:
         raise row.error(
-            f"must be a whole number from 0 or 1 to {MOST_INT16:,}, found {number}", held["round"]
+            f"must be a whole number from 0 or 1 to {MOST_INT16:,}, found {at}", held["round"]
         )
     return _Line(row, cells | {"question_id": question}, held)
 
 
 def _part(row: Row, value: Any, column: str, role: str) -> str | float | None:
     """Of a passage its id, title, text or score."""
-    if value is None or role == "passage_scores":
-        return None if value is None else _number(row, value, column)
-    _refuse_objects(row, [value], column)
-    texts = row.texts([value], column)
-    return texts[0] if texts else None
+    if value is None:
+        return None
+    if role == "passage_scores":
+        return number(row, value, column)
+    return next(iter(texts(row, [value], column)), None)
 
 
 def _passages(
@@ -309,130 +306,16 @@ def _passages(
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{count} in {held[role]}" for role, count in counts.items())
         raise row.error(f"each passage needs all its parts, found {told}", held[[*parts][-1]])
-    blank = {"id": None, "title": None, "text": None, "score": None, "rerank_score": None}
-    rows = [
-        {**blank, **dict(zip((_PASSAGES[role] for role in parts), items, strict=True))}
-        for items in zip(*parts.values(), strict=True)
-    ]
-    known = [passage for passage in rows if any(passage.values())]
-    for passage in known:
+    blank = dict.fromkeys(("id", "title", "text", "score", "rerank_score"))
+    known = []
+    for items in zip(*parts.values(), strict=True):
+        passage = blank | dict(zip((_PASSAGES[role] for role in parts), items, strict=True))
         own = passage["id"] or passage["text"] or passage["title"]
-        if own is None:
+        if own is None and any(passage.values()):
             raise row.error("a passage needs an id or a text", held["passage_scores"])
-        passage["id"] = passage["id"] or text_id(own)
+        if any(passage.values()):
+            known.append(passage | {"id": passage["id"] or text_id(str(own))})
     return known
-
-
-def _signals(row: Row, value: Any, column: str) -> dict[str, float]:
-    """Of an object, of JSON text of one, or of the pairs that a map column gives."""
-    if isinstance(value, str):
-        value = _json(row, value, column)
-    try:
-        pairs = dict(value)
-    except (TypeError, ValueError) as error:
-        raise row.error(
-            f"must be numbers by name, as {{'margin': 0.5}}, found {value!r:.60}", column
-        ) from error
-    return {
-        str(name): math.nan if number is None else _number(row, number, column)
-        for name, number in pairs.items()
-    }
-
-
-def _json(row: Row, text: str, column: str) -> Any:
-    try:
-        return strict_json(text)
-    except (ValueError, RecursionError) as error:
-        raise row.error(f"no JSON ({error}), found {text!r:.60}", column) from error
-
-
-def _number(row: Row, value: Any, column: str) -> float:
-    try:
-        if isinstance(value, str | int | float):  # true and false are a signal's 1 and 0
-            return float(value)
-    except (ValueError, OverflowError):
-        pass
-    raise row.error(f"must be a number, found {value!r:.60}", column)
-
-
-def _whole(row: Row, value: Any, column: str) -> int:
-    number = math.nan if isinstance(value, bool) else _number(row, value, column)
-    if not number.is_integer():
-        raise row.error(f"must be a whole number, found {value!r:.60}", column)
-    return int(number)
-
-
-def _moment(row: Row, value: Any, column: str) -> datetime:
-    try:
-        return value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError) as error:
-        raise row.error(
-            f"must be a moment as 2026-01-31T12:00:00+00:00, found {value!r:.60}", column
-        ) from error
-
-
-def _refuse_objects(row: Row, value: Any, column: str) -> None:
-    if any(isinstance(item, dict) for item in (value if isinstance(value, list) else [value])):
-        fields = ", ".join(dict.fromkeys(_fields(value, column))) or "none"
-        raise row.error(f"holds an object; name one of its fields: {fields}", column)
-
-
-def _cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
-    """The value as the schema's column takes it; NaN, as a table writes a missing number: none."""
-    if kind.num_fields:
-        return _items(row, value, column, kind)
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    _refuse_objects(row, value, column)
-    if str(kind) == "string":
-        texts = [] if isinstance(value, list) else row.texts(value, column)
-        if len(texts) != 1:
-            raise row.error(f"must be one text, found {value!r:.60}", column)
-        return texts[0]
-    if str(kind) == "bool":
-        truth = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
-        if truth is None:
-            raise row.error(f"must be true or false, found {value!r:.60}", column)
-        return truth
-    if str(kind).startswith("timestamp"):
-        return _moment(row, value, column)
-    if str(kind).startswith("int"):
-        return _whole(row, value, column)
-    number = _number(row, value, column)
-    return None if math.isnan(number) else number
-
-
-def _items(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
-    """Lists, and of passages and tokens the parts that the schema knows."""
-    item = kind.value_type
-    if str(item) == "string":
-        _refuse_objects(row, value, column)
-        return row.texts(row.listed(column) if isinstance(value, str) else value, column)
-    if isinstance(value, str):
-        value = _json(row, value, column)
-    if not isinstance(value, list):
-        raise row.error(f"must be a list, found {value!r:.60}", column)
-    if not item.num_fields:
-        return [None if one is None else _cell(row, one, column, item) for one in value]
-    names = [item.field(number).name for number in range(item.num_fields)]
-    structs = []
-    for one in value:
-        if not isinstance(one, dict) or not set(names) & set(one):
-            raise row.error(
-                f"each item must be an object with some of {', '.join(names)}, found {one!r:.60}; lists of "
-                "ids or of texts alone are --columns passage_ids=NAME,passage_texts=NAME",
-                column,
-            )
-        struct = {
-            name: None
-            if one.get(name) is None
-            else _cell(row, one[name], column, item.field(name).type)
-            for name in names
-        }
-        if "text" in names and struct["id"] is None and struct["text"] is not None:
-            struct["id"] = text_id(struct["text"])
-        structs.append(struct)
-    return structs
 
 
 # --- a question -------------------------------------------------------------------------------------
@@ -447,44 +330,38 @@ class _Problem:
 
 def _said(problems: Sequence[_Problem]) -> str:
     """How many there are of each kind, and the first of them."""
-    names = {
-        "repeat": "repeated rounds",
-        "gap": "questions with gaps",
-        "cell": "wrong cells",
-        "line": "broken lines",
-    }
     told = []
-    for kind, name in names.items():
+    for kind, name in _PROBLEMS.items():
         errors = [problem.error for problem in problems if problem.kind == kind]
         places = [
             f"row {e.row}{f', column {e.column}' if e.column else ''}: {e.message}"
             for e in errors[:_MOST_SHOWN]
         ]
-        more = [f"{len(errors) - _MOST_SHOWN:,} more"] if len(errors) > _MOST_SHOWN else []
+        if len(errors) > _MOST_SHOWN:
+            places.append(f"{len(errors) - _MOST_SHOWN:,} more")
         if errors:
-            told.append(f"{len(errors):,} {name} ({'; '.join((*places, *more))})")
+            told.append(f"{len(errors):,} {name} ({'; '.join(places)})")
     return ", ".join(told)
 
 
 def _refusal(
-    problems: Sequence[_Problem], from_0: str, zeros: Sequence[_Line], *, skips: bool
+    problems: Sequence[_Problem], from_0: str, error: DataError, *, skips: bool
 ) -> DataError:
     """All that is wrong, and the options that mend it; ``skips``: something is left without it."""
     kinds = {problem.kind for problem in problems}
-    ways = ["--duplicates last (or first) to keep one of each"] if "repeat" in kinds else []
+    ways = []
+    if from_0:
+        ways.append(
+            "--rounds-from 0 where the log counts from 0, or 1 where round 0 is an answer without passages"
+        )
+    if "repeat" in kinds:
+        ways.append("--duplicates last (or first) to keep one of each")
     if skips and kinds - {"repeat"}:
         ways.append(
             "--skip-invalid to leave out lines and questions with something missing or wrong"
         )
-    error = problems[0].error if problems else zeros[0].error("", "round")
-    said = error.message if not from_0 and len(problems) == 1 else _said(problems)
-    if from_0:
-        asks = f"{from_0} questions have a round 0"
-        said = f"{asks}, {said}" if said else asks
-        ways.insert(
-            0,
-            "--rounds-from 0 where the log counts from 0, or 1 where round 0 is an answer without passages",
-        )
+    alone = error.message if len(problems) == 1 and not from_0 else _said(problems)
+    said = ", ".join(part for part in (from_0, alone) if part)
     said += f"; add {'; '.join(ways)}" if ways else ""
     return DataError(said, file=error.file, row=error.row, column=error.column)
 

@@ -7,7 +7,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from suffice.datasets.recordings.runs import (
     Search,
     Step,
     action_of,
-    is_count,
     passages_of,
     query_of,
     read_run,
@@ -35,6 +34,7 @@ from suffice.trace.rounds.records import (
     Token,
     TopToken,
 )
+from suffice.trace.values import MOST_INT32
 
 _GRADES: Mapping[str, float] = {
     **dict.fromkeys(("C", "yes", "true"), 1.0),
@@ -169,7 +169,7 @@ class _Sample:
         if not any(isinstance(step, Call | Search) for step in steps):
             return None
         answer = self._answer()
-        run = read_run(steps, answer, began=self._moment(values.get("started_at")))
+        run = read_run(steps, answer, began=self._moment(values, "started_at"))
         scores = dict(run.scores)
         final = self._final_score()
         if final is not None:
@@ -193,6 +193,10 @@ class _Sample:
             scores=scores,
             stopped_by=ended,
         )
+
+    def _moment(self, held: Mapping[str, Any], *names: str) -> datetime | None:
+        stated = next((held[name] for name in names if held.get(name)), None)
+        return Row(self.row.file, self.row.number, {"timestamp": stated}).moment("timestamp")
 
     def _text(self, content: Any) -> str:
         """A text, perhaps kept apart under a number, or the texts of parts."""
@@ -271,12 +275,8 @@ class _Sample:
             "input_tokens_cache_read",
             "input_tokens_cache_write",
         )
-        for name in names:
-            if not is_count(usage.get(name)):
-                raise self.row.error(
-                    f"must be a whole number from 0, found {usage[name]!r:.40}", f"usage.{name}"
-                )
-        prompt, completion, read, written = (usage.get(name) for name in names)
+        told = Row(self.row.file, self.row.number, usage, place="usage")
+        prompt, completion, read, written = (told.amount(name, MOST_INT32) for name in names)
         # inspect counts what a cache gave or took apart from the rest
         whole = None if prompt is None else prompt + (read or 0) + (written or 0)
         asked = _tools(_message(output))
@@ -290,7 +290,7 @@ class _Sample:
             tokens=self._tokens(output),
             searches=bool(set(asked) - ANSWERING),
             calls=0 if event.get("cache") == "read" else 1,
-            ended=self._moment(event.get("completed") or event.get("timestamp")),
+            ended=self._moment(event, "completed", "timestamp"),
         )
 
     def _tokens(self, output: Mapping[str, Any]) -> tuple[Token, ...] | None:
@@ -324,7 +324,7 @@ class _Sample:
             action=action_of(event.get("function"), event.get("arguments")),
             passages=() if event.get("error") else self._passages(result),
             joined=True,
-            ended=self._moment(event.get("completed") or event.get("timestamp")),
+            ended=self._moment(event, "completed", "timestamp"),
         )
 
     def _passages(self, result: Any) -> Any:
@@ -352,15 +352,6 @@ class _Sample:
                     passages=() if message.get("error") else self._passages(content),
                     joined=True,
                 )
-
-    def _moment(self, stated: Any) -> datetime | None:
-        if stated is None:
-            return None
-        try:
-            moment = datetime.fromisoformat(stated)
-        except (TypeError, ValueError) as error:
-            raise self.row.error(f"no moment: {stated!r:.40}", "timestamp") from error
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _is(event: Any, kind: str) -> bool:

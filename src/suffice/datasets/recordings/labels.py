@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.datasets.files import Row, no_column, open_table, parse_column_map
+from suffice.datasets.files import Row, check_roles, no_column, open_table, parse_column_map
+from suffice.datasets.recordings.cells import cell
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.copying import Copy, Source, Written
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
+from suffice.trace.rounds.schema import SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,31 +45,13 @@ def label_traces(
 ) -> Written:
     """Add gold answers, types, groups or scores that became known later: to a store, or a copy of the record.
 
-    Parameters
-    ----------
-    source
-        A Parquet file or a directory of them, left as it is; or a store.
-    labels
-        A file of JSON lines, JSON, CSV or Parquet with a row a label, or labels.
-    out
-        A ``.parquet`` file or a directory, neither of which may be there yet; ``None``: into the store.
-    columns
-        The file's columns by what they hold: ``question_id`` (or ``question``, its text: the label is of
-        every question of that text) and others of :data:`LABEL_ROLES`; default: those of the same name.
-    replace
-        Where the record says otherwise the label holds, instead of an error.
-    skip_unknown
-        Leave out labels of questions that are not recorded, with a note, instead of an error.
-    skip_invalid
-        Leave out invalid files and questions of the record.
-
-    Raises
-    ------
-    DataError
-        For an invalid record or label, a question that is not recorded, labels that differ from each
-        other or from the record, a score of a round that is not recorded.
-    UsageError
-        For a column map of a file that has none, or a place that is taken.
+    ``source`` is a Parquet file or a directory of them, left as it is, or a store; ``out`` a ``.parquet``
+    file or a directory, neither of which may be there yet, or ``None``: into the store. ``labels`` are
+    labels, or a file of JSON lines, JSON, CSV or Parquet with a row a label. ``columns`` has its columns by
+    what they hold, of :data:`LABEL_ROLES`: ``question_id`` (or ``question``, its text: the label is of every
+    question of that text) and others; default: those of the same name. ``replace``: where the record says
+    otherwise the label holds. ``skip_unknown`` leaves out labels of questions that are not recorded, with a
+    note.
     """
     store = live_store(source)
     if out is not None:
@@ -153,12 +136,7 @@ def _read_labels(
     """The labels of a file; a row that says nothing of its question is passed over and counted."""
     table = open_table(path)
     command = f"suffice traces label {read.name} {path}"
-    unknown = [role for role in columns if role not in LABEL_ROLES]
-    if unknown:
-        raise UsageError(
-            f"columns: {unknown[0]!r} is none of {', '.join(LABEL_ROLES)}"
-            f"{did_you_mean(unknown[0], LABEL_ROLES)}"
-        )
+    check_roles(columns, LABEL_ROLES)
     for role, column in columns.items():
         if column not in table.names:
             raise no_column(table, role, column, command)
@@ -189,17 +167,14 @@ def _labels(
     """Of a row: one, or where questions are known by their text one for each of that text."""
     values: dict[str, Any] = {}
     for role, column in held.items():
-        value = row.listed(column) if role == "gold_answers" else row.values.get(column)
+        value = row.values.get(column)
         if value is None or (isinstance(value, str) and not value.strip()):
             continue
-        if role in ("score", "round"):
-            number = _number(row, value, column)
-            if number is not None:
-                values[role] = number
-        elif texts := [text.strip() for text in row.texts(value, column)]:
-            if role != "gold_answers" and len(texts) > 1:
-                raise row.error(f"must be one text, found {value!r:.60}", column)
-            values[role] = tuple(texts) if role == "gold_answers" else texts[0]
+        value = cell(row, value, column, SCHEMA.field(role).type)
+        if isinstance(value, list):
+            values[role] = tuple(text.strip() for text in value)
+        elif value is not None:
+            values[role] = value.strip() if isinstance(value, str) else value
     key = values.pop("question" if ids is not None else "question_id", None)
     values.pop("question", None)
     if not {*LABEL_COLUMNS} & {*values}:
@@ -216,16 +191,3 @@ def _labels(
         ]
     except DataError as error:
         raise row.error(error.message, held.get(error.column or "", error.column)) from error
-
-
-def _number(row: Row, value: Any, column: str) -> float | int | None:
-    """A whole one as such; NaN, as a table writes a missing one: none."""
-    try:
-        number = math.inf if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.inf
-    if math.isinf(number):
-        raise row.error(f"must be a number, found {value!r:.60}", column)
-    if math.isnan(number):
-        return None
-    return int(number) if number.is_integer() else number

@@ -17,7 +17,6 @@ from suffice.datasets.recordings.runs import (
     Search,
     Step,
     action_of,
-    is_count,
     loaded,
     passage_of,
     passages_of,
@@ -28,6 +27,7 @@ from suffice.datasets.recordings.runs import (
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord
 from suffice.trace.rounds.spans import DOCUMENTS, QUESTION, ROUND, record_of_spans
+from suffice.trace.values import MOST_INT32
 
 _DEEPEST = 16
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
@@ -85,7 +85,7 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     return tuple(_record(spans, root, alone=traces[root.trace] == 1) for root in roots)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class _Span:
     """A span as far as it is read; ``place`` is its number in the file."""
 
@@ -98,7 +98,7 @@ class _Span:
     failed: bool
     attributes: Mapping[str, Any]
     row: int
-    children: list[_Span] = field(default_factory=list)
+    children: list[_Span] = field(default_factory=list, compare=False)
 
     @property
     def kind(self) -> _Kind | None:
@@ -183,30 +183,20 @@ class _Spans:
 
     def add(self, row: Row) -> None:
         """The spans of an exported document; one that stands there already is passed over."""
-        resources = _listed(row, row.values, "resourceSpans", "resource_spans")
-        if resources is None:
+        if _get(row.values, "resourceSpans") is None:
             raise row.error(
                 "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
                 f"one a line; found {', '.join(map(repr, list(row.values)[:8])) or 'nothing'}"
             )
-        for resource in resources:
-            scopes = _listed(
-                row, resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"
-            )
-            for scope in scopes or ():
-                for values in _listed(row, scope, "spans") or ():
+        for resource in _objects(row, row.values, "resourceSpans"):
+            old = _objects(row, resource, "instrumentationLibrarySpans")
+            for scope in _objects(row, resource, "scopeSpans") or old:
+                for values in _objects(row, scope, "spans"):
                     self._add(_span(row, values))
 
     def _add(self, span: _Span) -> None:
         known = self._spans.setdefault((span.trace, span.id), span)
-        same = (known.parent, known.start, known.end, known.name, known.attributes) == (
-            span.parent,
-            span.start,
-            span.end,
-            span.name,
-            span.attributes,
-        )
-        if not same:
+        if replace(known, row=span.row, failed=span.failed) != span:
             raise self.error(
                 span, f"stands there twice, otherwise in row {known.row}; keep the finished one"
             )
@@ -222,19 +212,17 @@ class _Spans:
         tops = [s for s in self._spans.values() if (s.trace, s.parent) not in self._spans]
         roots: dict[str, list[_Span]] = {}
         strays: list[_Span] = []
-        reached = 0
+        reached = {id(span) for top in tops for span in _below(top)}
         for top in tops:
-            reached += sum(1 for _ in _below(top))
             found = list(_outermost(top))
             for span in found:
                 roots.setdefault(span.trace, []).append(span)
             inside = any(span.kind in ("search", "call") for span in _below(top))
             if not found and inside and top.parent:
                 strays.append(top)
-        if reached < len(self._spans):
-            lost = {id(span) for top in tops for span in _below(top)}
-            span = next(span for span in self._spans.values() if id(span) not in lost)
-            raise self.error(span, "its parents form a circle; export the trace again")
+        lost = next((span for span in self._spans.values() if id(span) not in reached), None)
+        if lost is not None:
+            raise self.error(lost, "its parents form a circle; export the trace again")
         for stray in strays:
             self._take_in(stray, roots.get(stray.trace, []))
         if not roots:
@@ -289,49 +277,47 @@ def _agents_in(top: _Span) -> bool:
     )
 
 
-def _listed(row: Row, held: Mapping[str, Any], *names: str) -> list[Mapping[str, Any]] | None:
-    """The list of objects under the first of the names that is there."""
-    name = next((name for name in names if name in held), None)
-    if name is None:
-        return None
-    value = held[name]
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise row.error(f"must be a list of objects, found {value!r:.60}", name)
-    return value
+def _get(held: Mapping[str, Any], name: str) -> Any:
+    """A field by its name in JSON, or by protobuf's own."""
+    return held.get(name, held.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+
+
+def _objects(row: Row, held: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    values = _get(held, name)
+    if values is None:
+        return []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise row.error(f"must be a list of objects, found {values!r:.60}", name)
+    return values
 
 
 def _span(row: Row, values: Mapping[str, Any]) -> _Span:
-    def held(*names: str) -> Any:
-        return next((values[name] for name in names if values.get(name) is not None), None)
-
-    own, trace = held("spanId", "span_id"), held("traceId", "trace_id")
-    parent = held("parentSpanId", "parent_span_id") or ""
-    if not (isinstance(own, str) and own and isinstance(trace, str) and trace):
-        raise row.error(f"a span without spanId or traceId: {values!r:.80}", "spans")
-    if not isinstance(parent, str):
+    own, trace, parent = (
+        _get(values, name) or "" for name in ("spanId", "traceId", "parentSpanId")
+    )
+    if not (own and trace and all(isinstance(text, str) for text in (own, trace, parent))):
         raise row.error(
-            f"span {own}: its parentSpanId must be a text, found {parent!r:.40}", "spans"
+            f"a span without spanId or traceId, or with a parentSpanId that is no text: {values!r:.80}",
+            "spans",
         )
-    start = _nanoseconds(row, own, held("startTimeUnixNano", "start_time_unix_nano"))
-    ended = held("endTimeUnixNano", "end_time_unix_nano")
-    status = held("status")
-    attributes: dict[str, Any] = {}
-    events = _listed(row, values, "events") or []
+    start = _nanoseconds(row, own, _get(values, "startTimeUnixNano"))
+    ended, status = _get(values, "endTimeUnixNano"), values.get("status")
+    events = _objects(row, values, "events")
     operations = [e for e in events if e.get("name") == "gen_ai.client.inference.operation.details"]
-    for source in (*operations, values):
-        for pair in _listed(row, source, "attributes") or ():
-            name = pair.get("key")
-            if isinstance(name, str):
-                attributes[name] = _value(row, own, pair.get("value"), 0)
     return _Span(
         trace=trace,
         id=own,
         parent=parent,
-        name=str(held("name") or ""),
+        name=str(values.get("name") or ""),
         start=start,
-        end=max(start, start if ended is None else _nanoseconds(row, own, ended)),
+        end=start if ended is None else max(start, _nanoseconds(row, own, ended)),
         failed=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
-        attributes=attributes,
+        attributes={
+            name: _value(row, own, pair.get("value"))
+            for source in (*operations, values)
+            for pair in _objects(row, source, "attributes")
+            if isinstance(name := pair.get("key"), str)
+        },
         row=row.number,
     )
 
@@ -349,27 +335,26 @@ def _nanoseconds(row: Row, span: str, value: Any) -> int:
     return value
 
 
-def _value(row: Row, span: str, value: Any, depth: int) -> Any:
+def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
     """What an attribute holds."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
-    if depth > _DEEPEST:
-        raise row.error(
-            f"span {span}: an attribute nested deeper than {_DEEPEST} levels; write it as JSON text",
-            "attributes",
-        )
     ((kind, held),) = value.items()
-    if kind in ("arrayValue", "array_value"):
-        return [_value(row, span, item, depth + 1) for item in _values(row, span, held)]
-    if kind in ("kvlistValue", "kvlist_value"):
-        return {
-            str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1)
-            for pair in _values(row, span, held)
-            if isinstance(pair, dict)
-        }
     if kind in ("intValue", "int_value") and isinstance(held, str):
         return int(held) if re.fullmatch(r"-?\d{1,19}", held) else None
-    return held
+    if not kind.startswith(("array", "kvlist")):
+        return held
+    items = (held.get("values") if isinstance(held, dict) else None) or []
+    if not isinstance(items, list) or depth > _DEEPEST:
+        raise row.error(
+            f"span {span}: the values of an attribute must be a list, at most {_DEEPEST} levels deep; write "
+            f"it as JSON text; found {items!r:.40}",
+            "attributes",
+        )
+    if kind.startswith("array"):
+        return [_value(row, span, item, depth + 1) for item in items]
+    pairs = [pair for pair in items if isinstance(pair, dict)]
+    return {str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1) for pair in pairs}
 
 
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -378,26 +363,9 @@ def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return next(inner, message)
 
 
-def _values(row: Row, span: str, held: Any) -> list[Any]:
-    values = held.get("values") if isinstance(held, dict) else None
-    if values is not None and not isinstance(values, list):
-        raise row.error(
-            f"span {span}: the values of an attribute must be a list, found {values!r:.40}",
-            "attributes",
-        )
-    return values or []
-
-
 _SAID = (
-    "question",
-    "query",
-    "input",
-    "prompt",
-    "answer",
-    "output",
-    "result",
-    "response",
-    "content",
+    *("question", "query", "input", "prompt"),
+    *("answer", "output", "result", "response", "content"),
 )
 
 
@@ -517,7 +485,8 @@ def _call(spans: _Spans, span: _Span, *, within: bool) -> Call:
         amount = None if place is None else span.attributes[place]
         if isinstance(amount, float) and amount.is_integer():
             amount = int(amount)
-        if not is_count(amount):
+        whole = isinstance(amount, int) and not isinstance(amount, bool)
+        if amount is not None and not (whole and 0 <= amount <= MOST_INT32):
             raise spans.error(span, f"{place} must be a whole number from 0, found {amount!r:.40}")
         amounts[name] = amount
     cost = span.attributes.get("llm.cost.total")

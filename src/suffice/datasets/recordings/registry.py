@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from suffice.datasets.files import check_roles
 from suffice.datasets.recordings.atif import read_atif
-from suffice.datasets.recordings.columns import ROLES, TASR, Layout, read_columns
-from suffice.datasets.recordings.flashrag import read_flashrag
+from suffice.datasets.recordings.columns import ROLES, TASR, Layout, read_columns, read_table
 from suffice.datasets.recordings.inspect_ai import read_inspect
-from suffice.datasets.recordings.loopgain import read_loopgain
+from suffice.datasets.recordings.iterations import flashrag_table, loopgain_table
 from suffice.datasets.recordings.otlp import read_otlp
 from suffice.datasets.recordings.runs import COST
 from suffice.errors import DataError, UsageError, did_you_mean
@@ -42,11 +43,11 @@ FORMATS: Mapping[str, Format] = {
         meaning="JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
     ),
     "flashrag": Format(
-        read=lambda path, _: read_flashrag(path),
+        read=lambda path, layout: read_table(flashrag_table(path), layout),
         meaning="intermediate_data.json of an iterative pipeline",
     ),
     "loopgain": Format(
-        read=lambda path, _: read_loopgain(path),
+        read=lambda path, layout: read_table(loopgain_table(path), layout),
         meaning="JSON lines of loopgain-bench",
         note="score: 1 - error where a file's errors lie in 0 to 1, else whether the target was reached; "
         "where the loop computed its error from a label, no live loop has the signal",
@@ -78,6 +79,9 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
+_TABLES = ("columns", "tasr", "flashrag", "loopgain")
+
+
 def import_traces(
     files: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -90,41 +94,19 @@ def import_traces(
 ) -> Written:
     """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
 
-    Parameters
-    ----------
-    files
-        One or several of a format; a question's rounds stand in one of them.
-    out
-        A ``.parquet`` file or a directory; nothing may stand there yet.
-    format
-        A name of :data:`FORMATS`, such as ``columns`` or ``otlp``.
-    columns
-        For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
-        ``passage_titles``, ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field within a
-        column is named as ``usage.in``, or of each item of a list as ``hits[].doc``. Seconds may be in
-        smaller units, as ``latency_ms``: what holds them, or the column, ends in the unit. Without a map
-        every column that bears a name of the schema is read, with it of the others ``question_id``,
-        ``round``, ``question``, ``answer`` and ``gold_answers``.
-    rounds_from
-        Of ``columns`` and ``tasr``, as the rest: the number of a question's first round. 1: a round 0 is
-        the closed-book answer. ``None``: 1, and an error where most questions have a round 0, or one
-        retrieved something.
-    duplicates
-        Which of several rows of one round stands, or ``refuse``.
-    skip_invalid
-        Leave out questions that lack a round or have a wrong cell, with a note, instead of an error.
+    ``files`` are one or several of a ``format`` (a name of :data:`FORMATS`); a question's rounds stand in one
+    of them. ``out`` is a ``.parquet`` file or a directory, where nothing may stand yet. The notes of what is
+    returned say what the recording lacks and what to do. The rest is for tables, not for the runs of agents.
 
-    Returns
-    -------
-    Written
-        What was written; its notes say what the recording lacks and what to do.
-
-    Raises
-    ------
-    UsageError
-        For an unknown format, columns where they are known, no file, or a place that is taken.
-    DataError
-        When a file is not what it must be, naming file, row and column.
+    ``columns`` has the file's columns by what they hold: names of the schema, ``passage_ids``,
+    ``passage_titles``, ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field within a column is
+    ``usage.in``, of each item of a list ``hits[].doc``. Seconds may be in smaller units, as ``latency_ms``:
+    what holds them, or the column, ends in the unit. Without a map every column with a name of the schema is
+    read, with one only ``question_id``, ``round``, ``question``, ``answer`` and ``gold_answers`` beside it.
+    ``rounds_from`` is the number of a question's first round; 1: a round 0 is the closed-book answer;
+    ``None``: 1, and an error where most questions have a round 0, or one retrieved something. ``duplicates``
+    says which of several rows of one round stands. ``skip_invalid`` leaves out questions that lack a round or
+    have a wrong cell, with a note.
     """
     kind = FORMATS.get(format)
     if kind is None:
@@ -133,22 +115,14 @@ def import_traces(
         )
     if columns and format != "columns":
         raise UsageError(f"the columns of {format} are known; --columns goes with --format columns")
-    unknown = [role for role in columns or {} if role not in ROLES and role[:8] != "signals."]
-    if unknown:
-        raise UsageError(
-            f"columns: {unknown[0]!r} is none of {', '.join(ROLES)}, signals.NAME"
-            f"{did_you_mean(unknown[0], ROLES)}"
-        )
+    check_roles(columns or {}, ROLES, free="signals.")
     if rounds_from not in (None, 0, 1) or duplicates not in ("refuse", "first", "last"):
         raise UsageError(
             "rounds_from is 0 or 1, duplicates 'refuse', 'first' or 'last'; "
             f"found {rounds_from!r:.40}, {duplicates!r:.40}"
         )
-    if format not in ("columns", "tasr") and (rounds_from, duplicates, skip_invalid) != (
-        None,
-        "refuse",
-        False,
-    ):
+    options = (rounds_from, duplicates, skip_invalid)
+    if format not in _TABLES and options != (None, "refuse", False):
         raise UsageError(
             f"the rounds of {format} are known; --rounds-from, --duplicates and --skip-invalid go with "
             "--format columns"
@@ -186,19 +160,14 @@ def import_traces(
         **({} if rounds_from is None else {"rounds_from": rounds_from}),
     }
     write_new(records.values(), Path(out), {"imported": came_from})
-    notes = tuple(_lacking(list(records.values()), out))
+    splits = Counter(r.question.split for r in records.values() if r.question.split is not None)
+    notes = [kind.note] if kind.note else []
     return Written(
         out=str(out),
         questions=len(records),
         rounds=sum(len(record.rounds) for record in records.values()),
-        splits={
-            name: sum(record.question.split == name for record in records.values())
-            for name in sorted(
-                {record.question.split for record in records.values()} - {None}, key=str
-            )
-            if name is not None
-        },
-        notes=(*([kind.note] if kind.note else []), *dict.fromkeys(layout.notes), *notes),
+        splits=dict(sorted(splits.items())),
+        notes=(*notes, *dict.fromkeys(layout.notes), *_lacking([*records.values()], out)),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from suffice.datasets.files import text_id
 from suffice.protocols import strict_json
-from suffice.trace.rounds.records import MOST_INT32, Passage, Round, Token, Usage
+from suffice.trace.rounds.records import Passage, Round, Token, Usage
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})
 """Tools by which agents hand in their answer: no searches."""
@@ -170,12 +170,6 @@ def _usage(
 def _summed(calls: Iterable[Call], name: str) -> int | None:
     known = [amount for call in calls if (amount := getattr(call, name)) is not None]
     return sum(known) if known else None
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a number of tokens or calls, or nothing."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value is None or (whole and 0 <= value <= MOST_INT32)
 
 
 # --- what tools take and give -----------------------------------------------------------------------

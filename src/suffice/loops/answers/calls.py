@@ -123,7 +123,6 @@ def ask_greedy(
             max_tokens=settings.max_tokens,
             top_logprobs=settings.top_logprobs,
             stop=_stop(settings, model),
-            soon=_sampling(model, call, settings, samples) if samples else None,
             tell=tell,
         )
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from suffice.concurrency import tallies_of
 from suffice.errors import UsageError
 from suffice.loops.planning.agent import PlanningAgent
-from suffice.loops.record.session import RecordSummary, SessionSettings, record_all
+from suffice.loops.record.session import Recorder, RecordSummary, SessionSettings, record_all
 from suffice.protocols import Judge
 from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.records import PlanGold, PlanKey, PlanRecord, PlanTask
@@ -61,34 +62,26 @@ def record_plans(
         counted = (tally for job in jobs for tally in tallies_of(job.agent.model))
         settings = replace(settings, tallies=tuple(dict.fromkeys(counted)))
     with plan_writer(out, run=settings.run) as writer:
-        return record_all(jobs, _Plans(settings.judge), writer, settings)
-
-
-class _Plans:
-    """Fulfils :class:`suffice.loops.record.session.Recorder`."""
-
-    noun = "runs"
-
-    def __init__(self, judge: Judge | None) -> None:
-        self._judge = judge
-
-    def key(self, task: PlanJob) -> PlanKey:
-        return task.key
-
-    def record(self, task: PlanJob, stop: threading.Event) -> PlanRecord | None:
-        ran = task.agent.run_unless(stop, task.task, seed=task.seed)
-        if ran is None:
-            return None
-        record = PlanRecord(
-            task=task.task,
-            agent=task.agent.control.name,
-            retriever=task.retriever,
-            seed=task.seed,
-            steps=ran.steps,
-            outcome=ran.outcome,
-            gold=task.gold,
+        recorder = Recorder(
+            noun="runs", key=lambda job: job.key, record=partial(_recorded, settings.judge)
         )
-        return _judged(record, self._judge)
+        return record_all(jobs, recorder, writer, settings)
+
+
+def _recorded(judge: Judge | None, job: PlanJob, stop: threading.Event) -> PlanRecord | None:
+    ran = job.agent.run_unless(stop, job.task, seed=job.seed)
+    if ran is None:
+        return None
+    record = PlanRecord(
+        task=job.task,
+        agent=job.agent.control.name,
+        retriever=job.retriever,
+        seed=job.seed,
+        steps=ran.steps,
+        outcome=ran.outcome,
+        gold=job.gold,
+    )
+    return _judged(record, judge)
 
 
 def _judged(record: PlanRecord, judge: Judge | None) -> PlanRecord:

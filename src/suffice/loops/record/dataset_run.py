@@ -20,8 +20,9 @@ from suffice.loops.record.recorder import (
     record,
 )
 from suffice.loops.record.session import Progress, RecordSummary
-from suffice.loops.registry import LOOPS, Pipeline, make_pipeline
+from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import SteppedLoop
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
@@ -221,7 +222,7 @@ def _found_in(known: frozenset[str] | None, gold: Gold) -> Gold:
 def _run_document(
     model: ChatModel,
     recording: Recording,
-    pipeline: Pipeline,
+    pipeline: SteppedLoop,
     passages: tuple[Passage, ...] | None,
 ) -> dict[str, Any]:
     retrieval = recording.retrieval

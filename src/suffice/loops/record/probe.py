@@ -19,6 +19,7 @@ from suffice.loops.answers.calls import AnswerSettings
 from suffice.loops.answers.drafts import answer_probe
 from suffice.loops.record.session import (
     Progress,
+    Recorder,
     RecordSummary,
     SessionSettings,
     record_all,
@@ -49,7 +50,6 @@ from suffice.trace.rounds.rows import (
 )
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import question_writer
-from suffice.trace.writer import RowSet
 
 LOOP_ANSWER = f"{OF_LOOP}answer"
 """The column of what the loop answered itself, where the model's answer stands in its place."""
@@ -185,7 +185,18 @@ def probe_traces(
     if shard is not None:
         tasks = [task for task in tasks if shard.holds(task.id)]
     connected: ChatModel = model() if callable(model) else model
-    prober = _Prober(connected, wanted, kind)
+    ask = answer_probe(connected, wanted)
+
+    def probed(task: QuestionRows, stop: threading.Event) -> Any:
+        answered: dict[int, Round] = {}
+        for place in np.flatnonzero(_asked(task, wanted)).tolist():
+            if stop.is_set():
+                return None
+            view = LoopView(task.question, task.rounds[: place + 1])
+            answered[place] = _redrafted(view.current, ask(view))
+        return task.filled(answered, kind.schema.arrow)
+
+    prober = Recorder(noun="questions", key=lambda task: (task.id,), record=probed)
     run = _run_document(inspection, connected, wanted, passages)
     session = SessionSettings(
         run=run, concurrency=width_of(connected), tallies=tallies_of(connected)
@@ -264,29 +275,6 @@ def _plan(
 
 
 # --- asking ---------------------------------------------------------------------------------------
-class _Prober:
-    """Fulfils :class:`suffice.loops.record.session.Recorder`; records are tables of rows."""
-
-    noun = "questions"
-
-    def __init__(self, model: ChatModel, settings: ProbeSettings, kind: RowSet[Any]) -> None:
-        self._ask = answer_probe(model, settings)
-        self._settings = settings
-        self._schema = kind.schema.arrow
-
-    def key(self, task: QuestionRows) -> tuple[str]:
-        return (task.id,)
-
-    def record(self, task: QuestionRows, stop: threading.Event) -> Any:
-        answered: dict[int, Round] = {}
-        for place in np.flatnonzero(_asked(task, self._settings)).tolist():
-            if stop.is_set():
-                return None
-            view = LoopView(task.question, task.rounds[: place + 1])
-            answered[place] = _redrafted(view.current, self._ask(view))
-        return task.filled(answered, self._schema)
-
-
 def _redrafted(asked: Round, draft: Draft) -> Round:
     """The round with the draft in place of an answer that it may have; one of unknown cost stays paid for."""
     if asked.answer is None or asked.usage.answer_calls is not None:

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from suffice.concurrency import Concurrency
 from suffice.errors import DataError
-from suffice.loops.record.session import RecordSummary, SessionSettings, record_all
+from suffice.loops.record.session import Recorder, RecordSummary, SessionSettings, record_all
 from suffice.protocols import Retriever
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
@@ -39,7 +39,7 @@ class Task:
 class RecorderSettings(SessionSettings):
     """How a recording runs."""
 
-    concurrency: Concurrency = 8
+    concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})
     rounds: int | None = None
@@ -67,7 +67,11 @@ def record(
     with question_writer(
         out, run=settings.run, may_differ=settings.may_differ, shard=shard
     ) as writer:
-        recorder = _Questions(pipeline, settings)
+        recorder = Recorder(
+            noun="questions",
+            key=lambda task: (task.question.id,),
+            record=partial(_recorded, pipeline, settings),
+        )
         return record_all(tasks, recorder, writer, settings)
 
 
@@ -81,37 +85,26 @@ def _check_ids(tasks: Sequence[Task]) -> None:
         seen.add(name)
 
 
-class _Questions:
-    """Fulfils :class:`suffice.loops.record.session.Recorder`."""
-
-    noun = "questions"
-
-    def __init__(self, pipeline: Recordable, settings: RecorderSettings) -> None:
-        self._pipeline = pipeline
-        self._closed_book = settings.closed_book
-        self._budget = settings.rounds
-
-    def key(self, task: Task) -> tuple[str]:
-        return (task.question.id,)
-
-    def record(self, task: Task, stop: threading.Event) -> QuestionRecord | None:
-        closed_book = None
-        if self._closed_book is not None:
-            closed_book = _ended_now(self._closed_book(task.question))
-        rounds: list[Round] = []
-        for finished in self._pipeline.rounds(task.question, task.retriever):
-            rounds.append(_ended_now(finished))
-            if stop.is_set():
-                return None
-        if not rounds:
-            raise DataError("the retriever returned no passage")
-        return QuestionRecord(
-            question=task.question,
-            gold=task.gold,
-            rounds=tuple(rounds),
-            closed_book=closed_book,
-            stopped_by="end" if len(rounds) < (self._budget or 0) else None,
-        )
+def _recorded(
+    pipeline: Recordable, settings: RecorderSettings, task: Task, stop: threading.Event
+) -> QuestionRecord | None:
+    closed_book = None
+    if settings.closed_book is not None:
+        closed_book = _ended_now(settings.closed_book(task.question))
+    rounds: list[Round] = []
+    for finished in pipeline.rounds(task.question, task.retriever):
+        rounds.append(_ended_now(finished))
+        if stop.is_set():
+            return None
+    if not rounds:
+        raise DataError("the retriever returned no passage")
+    return QuestionRecord(
+        question=task.question,
+        gold=task.gold,
+        rounds=tuple(rounds),
+        closed_book=closed_book,
+        stopped_by="end" if len(rounds) < (settings.rounds or 0) else None,
+    )
 
 
 def _ended_now(finished: Round) -> Round:

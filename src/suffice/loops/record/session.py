@@ -11,14 +11,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from suffice.concurrency import (
     CallCount,
     CallTally,
-    Concurrency,
     added,
-    at_once,
     side_by_side,
 )
 from suffice.errors import BackendError, DataError, StorageError
+from suffice.trace.parquet import RecordKey
 from suffice.trace.recording import RecordWriter, StoredRecord
-from suffice.trace.writer import RecordKey
 
 # a backend whose calls nobody counts is taken to be down after so many failures in a row before the first
 # success, or so many for each worker with the very same reason
@@ -34,9 +32,7 @@ _PAUSES_S = (
 )  # before what failed in passing is tried again, where nothing got better
 
 _Task = TypeVar("_Task")
-_Task_contra = TypeVar("_Task_contra", contravariant=True)
 _Record = TypeVar("_Record")
-_Record_co = TypeVar("_Record_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,28 +76,23 @@ class SessionSettings:
     """How a recording runs."""
 
     run: Mapping[str, Any]
-    concurrency: Concurrency = 1
+    concurrency: int = 1
     tallies: tuple[CallTally, ...] = ()
     kept: Kept | None = None
     on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = lambda _: None
 
 
-class Recorder(Protocol[_Task_contra, _Record_co]):
-    """Makes one record from one task."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder(Generic[_Task, _Record]):
+    """How tasks, such as ``questions``, become records.
 
-    @property
-    def noun(self) -> str:
-        """What the tasks are, for messages: ``questions``."""
-        ...
+    ``record`` runs in any thread and gives ``None`` when told to stop before it was finished.
+    """
 
-    def key(self, task: _Task_contra) -> RecordKey:
-        """The key of its record."""
-        ...
-
-    def record(self, task: _Task_contra, stop: threading.Event) -> _Record_co | None:
-        """The record, in any thread; ``None`` when told to stop before it was finished."""
-        ...
+    noun: str
+    key: Callable[[_Task], RecordKey]
+    record: Callable[[_Task, threading.Event], _Record | None]
 
 
 def record_all(
@@ -243,7 +234,7 @@ class _Session(Generic[_Task, _Record]):
         """Why it makes no sense to go on now."""
         if self._last.long:
             return self._last.reason
-        alike = self._same_in_a_row >= _GIVE_UP_AFTER * at_once(self._concurrency)
+        alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._concurrency
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
             what = f"all of the last {self._failed_in_a_row} {self._recorder.noun} failed"
             return f"{what}, the last with: {self._last.reason}"
@@ -289,7 +280,7 @@ class _Calls:
 
 
 def _until_nothing_is_left(
-    session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: Concurrency
+    session: _Session[_Task, _Record], tasks: Sequence[_Task], concurrency: int
 ) -> bool:
     """Do all tasks, and what failed in passing again; true when interrupted."""
     for pause_s in (*_PAUSES_S, 0.0):

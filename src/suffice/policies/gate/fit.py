@@ -19,8 +19,7 @@ from suffice.policies.gate.risk import RiskModel, remaining_share
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.samples import sample_counts
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.table import TraceSet
 
 _PENALTY = 1.0

@@ -17,7 +17,7 @@ from suffice.policies.method import FitRun, Fitted, Method, Preset
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
-    from suffice.trace.plans.plan_set import PlanSet
+    from suffice.trace.plans.records import PlanSet
 
 _WEIGHTS = ("disagreement", "contradiction", "remaining")
 _THRESHOLDS = ("tau_low", "tau_high", "kappa")

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
@@ -23,7 +22,7 @@ from suffice.numbers.conformal.order_statistics import (
 )
 from suffice.numbers.units import drawn_units
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fitting import CUT, FitQuestions, fit_questions, refuse_without_gold
+from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import (
@@ -109,11 +108,8 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         parts = chosen.take(first), chosen.take(~first)
         how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
     else:
-        lacking = f"neither splits {OPTIMIZE!r} and {CALIBRATE!r} nor {split!r}"
-        if split != FIT_SPLIT:
-            lacking = f"no split {split!r}"
         raise UsageError(
-            f"{traces.origin.source} has {lacking}; "
+            f"{traces.origin.source} has no split {split!r}; "
             f"splits found: {', '.join(traces.splits) or 'none'}; name one with --split, or "
             f"{traces.how_to_split(f'{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4')}"
         )
@@ -127,15 +123,15 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
                 f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
             )
+    counts = [part.stated[CUT] for part in read if part.stated]
+    cut = {name: sum(part[name] for part in counts) for name in counts[0]} if counts else {}
     return FitParts(
-        optimize=optimize, calibrate=calibration, splits=splits, how=how, cut=_cut_of(read)
+        optimize=optimize,
+        calibrate=calibration,
+        splits=splits,
+        how=how,
+        cut={CUT: cut} if cut else {},
     )
-
-
-def _cut_of(parts: Sequence[FitQuestions]) -> Mapping[str, Any]:
-    """What was left out of all parts together."""
-    counts = [part.stated[CUT] for part in parts if part.stated]
-    return {CUT: {name: sum(part[name] for part in counts) for name in counts[0]}} if counts else {}
 
 
 # --- fitting --------------------------------------------------------------------------------------
@@ -169,7 +165,8 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     )
     for warning in warned:
         warnings.warn(warning, SufficeWarning, stacklevel=3)
-    questions = data.n + held.n
+    questions, first = data.n + held.n, held.score[:, 0]
+    values, counts = np.unique(first[~np.isnan(first)], return_counts=True)
     return replace(
         draft,
         stops=thresholds.stops,
@@ -187,7 +184,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "loop": {name: run[name] for name in LOOP_FACTS if name in run},
             "optimize_questions": data.n,
             "calibration_questions": held.n,
-            "first_round_scores": _counted(held.score[:, 0]),
+            "first_round_scores": {"values": values.tolist(), "counts": counts.tolist()},
         },
         notes=(
             *warned,
@@ -272,15 +269,9 @@ def _levels(
 ) -> tuple[tuple[Fraction, ...], Allocation | None]:
     """The error levels of rounds 1..T-1, and the search that found them unless given by hand."""
     if settings.allocation is None:
-        allocation = search_allocation(
-            data,
-            alpha,
-            preset,
-            steps=settings.steps,
-            objective=settings.objective,
-            weight=settings.weight,
-            grid=settings.grid,
-        )
+        names = ("steps", "objective", "weight", "grid")
+        options = {name: getattr(settings, name) for name in names}
+        allocation = search_allocation(data, alpha, preset, **options)
         return allocation.levels, allocation
     if len(settings.allocation) != data.rounds - 1:
         raise UsageError(
@@ -320,12 +311,6 @@ def _budget(
         "on_optimize": allocation.objective,
         "tried": allocation.tried,
     }
-
-
-def _counted(scores: NDArray[np.float64]) -> dict[str, list[float] | list[int]]:
-    """Distinct defined values with their counts."""
-    values, counts = np.unique(scores[~np.isnan(scores)], return_counts=True)
-    return {"values": values.tolist(), "counts": counts.tolist()}
 
 
 # --- what whoever uses a fitted policy must know ---------------------------------------------------
@@ -428,20 +413,18 @@ def filter_notes(policy: MiCPPolicy) -> list[str]:
         ]
     if policy.filtered:
         return []
-    few = _few_values(chosen)
-    return [
-        *few,
+    notes = [
         "the passage filter is not used live yet, since the samples come from unfiltered passages: "
-        "record other questions with --filter POLICY, then fit on those",
+        "record other questions with --filter POLICY, then fit on those"
     ]
-
-
-def _few_values(chosen: RelevanceFilter) -> list[str]:
     needed = smallest_sample(Fraction(str(chosen.alpha)))
-    if chosen.values >= needed:
-        return []
-    units = "right passages" if chosen.preset == "published" else "questions with right passages"
-    return [
-        f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
-        f"needed for alpha_retrieval = {chosen.alpha:g}"
-    ]
+    if chosen.values < needed:
+        units = (
+            "right passages" if chosen.preset == "published" else "questions with right passages"
+        )
+        few = (
+            f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
+            f"needed for alpha_retrieval = {chosen.alpha:g}"
+        )
+        notes.insert(0, few)
+    return notes

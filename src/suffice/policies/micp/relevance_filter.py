@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.numbers.fields import Fields, number
+from suffice.numbers.tests.e_process import whole
 from suffice.policies.method import PRESETS, Preset
 from suffice.protocols import Retention
 from suffice.signals.columns.ragged import Ragged
@@ -90,24 +91,14 @@ class RelevanceFilter:
         threshold = fields.number_or_none("threshold")
         relevance = fields.one_of("relevance", get_args(Relevance))
         preset = fields.one_of("preset", PRESETS)
-        ids = document.get("question_ids", [])
-        if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-            raise DataError("must be a list of question ids", column="question_ids")
         return cls(
             threshold=-math.inf if threshold is None else threshold,
             relevance=relevance,
             alpha=number(document.get("alpha"), "alpha"),
             preset=preset,
-            values=_count(document.get("values"), "values"),
-            question_ids=tuple(ids),
+            values=whole(document.get("values"), "values"),
+            question_ids=fields.strings("question_ids") or (),
         )
-
-
-def _count(value: object, column: str) -> int:
-    count = number(value, column)
-    if not (count >= 0.0 and count.is_integer()):
-        raise DataError(f"must be a whole number from 0, found {value!r}", column=column)
-    return int(count)
 
 
 _NAMES: tuple[Relevance, ...] = ("rerank_score", "score")
@@ -132,19 +123,16 @@ def _parts(traces: TraceSet, *columns: str) -> Iterator[TraceSet]:
 
 def unrecorded_finds(traces: TraceSet) -> int:
     """How many questions were searched with several queries without a record of what was found again."""
-    if not traces.has("query"):
-        return 0
-    return sum(map(_unrecorded_finds, _parts(traces, "query", "refound")))
-
-
-def _unrecorded_finds(traces: TraceSet) -> int:
-    rounds = RoundColumns(traces)
-    queries = rounds.texts("query")
-    said, many = queries.codes != NONE, len(queries.distinct)
-    each_once = np.unique(rounds.question[said] * many + queries.codes[said])
-    several = np.bincount(each_once // max(1, many), minlength=traces.n_questions) > 1
-    untold = rounds.question[~rounds.lists("refound").valid & ~rounds.first]
-    return int((several & (np.bincount(untold, minlength=traces.n_questions) > 0)).sum())
+    count = 0
+    for block in _parts(traces, "query", "refound") if traces.has("query") else ():
+        rounds = RoundColumns(block)
+        queries = rounds.texts("query")
+        said, many = queries.codes != NONE, len(queries.distinct)
+        each_once = np.unique(rounds.question[said] * many + queries.codes[said])
+        several = np.bincount(each_once // max(1, many), minlength=block.n_questions) > 1
+        untold = rounds.question[~rounds.lists("refound").valid & ~rounds.first]
+        count += int((several & (np.bincount(untold, minlength=block.n_questions) > 0)).sum())
+    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

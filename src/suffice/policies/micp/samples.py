@@ -13,14 +13,13 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import (
-    RelevanceFilter,
     refound_notes,
     retention,
     scored_by,
     unrecorded_finds,
 )
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
-from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
+from suffice.protocols import AnswerSet, PolicyTable, RecordedSets
 from suffice.scoring import Match
 from suffice.signals.columns.answers import ScoredAnswers
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
@@ -153,7 +152,10 @@ def recorded_sets(
         worth = evaluate_stops(data, fired[answerable], policy.final, at_most=cut[answerable])
         covered = worth.covered
         objective = worth.composite(policy.weight)
-    kept = _retention(policy.filter, traces)
+    chosen, dropped = policy.filter, traces.origin.run.get("passage_filter")
+    kept = None
+    if chosen is not None and dropped is None and scored_by(traces) == chosen.relevance:
+        kept = retention(traces, chosen)
     return RecordedSets(
         sets=tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops))),
         covered=covered,
@@ -163,26 +165,6 @@ def recorded_sets(
             *_notes(policy, traces, table),
             *([] if kept is None else refound_notes(unrecorded_finds(traces))),
         ),
-    )
-
-
-def _retention(chosen: RelevanceFilter | None, traces: TraceSet) -> Retention | None:
-    """``None``: there is no filter, or its relevance or what it drops was not recorded."""
-    if chosen is None or _dropped(traces) or scored_by(traces) != chosen.relevance:
-        return None
-    return retention(traces, chosen)
-
-
-def _dropped(traces: TraceSet) -> bool:
-    """Whether a filter dropped passages when these rounds were recorded."""
-    return traces.origin.run.get("passage_filter") is not None
-
-
-def _dropped_by(traces: TraceSet, chosen: RelevanceFilter) -> bool:
-    """Whether it was this filter."""
-    stated, wanted = traces.origin.run.get("passage_filter"), chosen.to_json()
-    return isinstance(stated, dict) and all(
-        stated.get(name) == wanted[name] for name in ("threshold", "relevance")
     )
 
 
@@ -212,27 +194,26 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: PolicyTable) -> Iterator
         )
     for difference in policy.facts.differences(traces.origin.run):
         yield f"its promise may not hold here: {difference}"
+    dropped = traces.origin.run.get("passage_filter")
     if policy.filter is not None and policy.filtered:
-        if not _dropped_by(traces, policy.filter):
+        wanted, stated = policy.filter, dropped if isinstance(dropped, dict) else {}
+        limit = None if wanted.threshold == -np.inf else wanted.threshold
+        if (stated.get("threshold"), stated.get("relevance")) != (limit, wanted.relevance):
             yield (
                 "it was calibrated on filtered passages and these rounds were recorded without that "
                 "filter: its promise does not hold here"
             )
-    elif _dropped(traces):
+    elif dropped is not None:
         yield (
             "it was calibrated on unfiltered passages and these rounds were recorded with a filter: "
             "its promise does not hold here"
         )
-    tied = _ties(policy, table)
-    if policy.preset == "published" and tied:
-        yield f"ties prevented a stop in {tied} rounds: the published rule is strict"
-
-
-def _ties(policy: MiCPPolicy, table: PolicyTable) -> int:
-    """Rounds, before the stop, that lie exactly on their threshold."""
+    if policy.preset != "published":
+        return
     scores, fired = policy.scores(table), policy.fired(table)
-    count = 0
+    tied = 0
     for number, threshold in enumerate(policy.stops[: table.n_rounds], start=1):
         running = (fired == 0) | (fired >= number)
-        count += int((running & (scores[:, number - 1] == threshold.value)).sum())
-    return count
+        tied += int((running & (scores[:, number - 1] == threshold.value)).sum())
+    if tied:
+        yield f"ties prevented a stop in {tied} rounds: the published rule is strict"

@@ -45,8 +45,9 @@ def divisions(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
     >>> [[str(each) for each in shares] for shares in divisions(2, 2)]
     [['0', '0'], ['0', '1/2'], ['0', '1'], ['1/2', '0'], ['1/2', '1/2'], ['1', '0']]
     """
-    for counts in _counts(parts, steps):
-        yield tuple(Fraction(count, steps) for count in counts)
+    for bars in itertools.combinations(range(steps + parts), parts):
+        ends = (-1, *bars)
+        yield tuple(Fraction(bar - end - 1, steps) for end, bar in itertools.pairwise(ends))
 
 
 def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
@@ -58,15 +59,6 @@ def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
     most = max(int(_MOST_POINTS ** (1 / max(parts, 1)) + 1e-9) - 1, 1)
     steps = min(steps, most) if (steps + 1) ** parts > _MOST_POINTS else steps
     return itertools.product([Fraction(count, steps) for count in range(steps + 1)], repeat=parts)
-
-
-def _counts(parts: int, most: int) -> Iterator[tuple[int, ...]]:
-    if parts == 0:
-        yield ()
-        return
-    for first in range(most + 1):
-        for rest in _counts(parts - 1, most - first):
-            yield (first, *rest)
 
 
 def levels_of_shares(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Objective = Literal["rounds", "answer-rate", "composite", "composite-rates"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-_MOST_SCALINGS = 60
+_MOST_SCALINGS, _DECIMALS = 60, 10**9
 _NAMES = 50_000  # question ids held as objects at a time
 
 
@@ -125,23 +125,22 @@ def calibrate(
     and 16 as we read them): U_t holds those of them that no earlier rule stopped; the budget is sum
     (1 - a_t) alpha_t + rho alpha_f = alpha; stopping is strict.
     """
-    find = _BY_PRESET[preset]
     levels = tuple(min(max(level, Fraction(0)), Fraction(1)) for level in alpha_rounds)
     for scaled in range(_MOST_SCALINGS):
         # the scale depends on the questions: with it, whose rank is 0 would too
         give_back = preset == "published" or not scaled
-        thresholds, spent = find(data, alpha, levels, give_back=give_back)
+        thresholds, spent = _thresholds(data, alpha, levels, preset, give_back=give_back)
         if spent <= alpha:
             break
-        levels = tuple(_rounded(level * alpha / spent) for level in thresholds.alpha_rounds)
+        # cut to decimals: levels scaled again and again would grow without end
+        scale = alpha / spent * _DECIMALS
+        levels = tuple(
+            Fraction(math.floor(level * scale), _DECIMALS) for level in thresholds.alpha_rounds
+        )
     else:
-        thresholds, _ = find(data, alpha, (Fraction(0),) * len(levels), give_back=False)
+        none = (Fraction(0),) * len(levels)
+        thresholds, _ = _thresholds(data, alpha, none, preset, give_back=False)
     return thresholds
-
-
-def _rounded(level: Fraction) -> Fraction:
-    """At most the level, as a decimal: levels scaled again and again would grow without end."""
-    return Fraction(math.floor(level * 10**9), 10**9)
 
 
 def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -> Stage2:
@@ -149,77 +148,58 @@ def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -
     return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
 
 
-def _corrected(
-    data: Sampled, alpha: Fraction, levels: Sequence[Fraction], *, give_back: bool
+def _thresholds(
+    data: Sampled, alpha: Fraction, levels: Sequence[Fraction], preset: Preset, *, give_back: bool
 ) -> tuple[Stage2, Fraction]:
-    answerable = data.answerable
-    n_answerable = int(answerable[:, -1].sum())
-    sizes, stops, used, spent = [], [], [], Fraction(0)
+    """Thresholds at these levels, and what the rounds spend of ``alpha``."""
+    corrected, answerable = preset == "corrected", data.answerable
+    running, at = np.ones(data.n, bool), np.full(data.n, data.rounds - 1)
+    sizes: list[int] = []
+    stops, used, spent = [], [], Fraction(0)
     for t, level in enumerate(levels):
-        group = ~answerable[:, t]
+        group = ~answerable[:, t] & (corrected | running)
         sizes.append(int(group.sum()))
-        stops.append(tied_threshold(data.score[group, t], level, randomised=True))
-        used.append(Fraction(0) if give_back and stops[-1] == NEVER else level)
-        spent += used[-1] * Fraction(sizes[-1] + 1, data.n + 1)
-    left = max(alpha - spent, Fraction(0)) * Fraction(data.n + 1, n_answerable + 1)
-    thresholds = _with_answer_set(data.first_gold[answerable[:, -1]], left)
-    return replace(
-        thresholds, stops=tuple(stops), alpha_rounds=tuple(used), group_sizes=tuple(sizes)
-    ), spent
-
-
-def _published(
-    data: Sampled, alpha: Fraction, levels: Sequence[Fraction], *, give_back: bool
-) -> tuple[Stage2, Fraction]:
-    answerable = data.answerable
-    running = np.ones(data.n, bool)
-    at = np.full(data.n, data.rounds - 1)
-    sizes, stops, used, spent = [], [], [], Fraction(0)
-    for t, level in enumerate(levels):
-        group = running & ~answerable[:, t]
-        sizes.append(int(group.sum()))
-        threshold = tied_threshold(data.score[group, t], level, randomised=False)
-        fires = running & threshold.fires(data.score[:, t], data.draws[:, t])
-        idle = give_back and not fires.any()
-        threshold = NEVER if idle else threshold
+        threshold = tied_threshold(data.score[group, t], level, randomised=corrected)
+        if corrected:
+            idle, among = threshold == NEVER, Fraction(sizes[-1] + 1, data.n + 1)
+        else:
+            fires = running & threshold.fires(data.score[:, t], data.draws[:, t])
+            idle, among = not fires.any(), _share(sizes[-1], int(running.sum()))
+            at[fires] = t
+            running &= ~fires
+        idle = give_back and idle
+        stops.append(NEVER if idle else threshold)
         used.append(Fraction(0) if idle else level)
-        spent += used[-1] * _share(sizes[-1], int(running.sum()))
-        at[fires] = t
-        running &= ~fires
-        stops.append(threshold)
-    share = _share(int(answerable[:, -1].sum()), data.n)
-    left = max(alpha - spent, Fraction(0)) / share if share else Fraction(0)
-    confidence = data.best_gold[np.arange(data.n), at]
-    thresholds = _with_answer_set(confidence[confidence > -math.inf], left)
-    return replace(
-        thresholds, stops=tuple(stops), alpha_rounds=tuple(used), group_sizes=tuple(sizes)
-    ), spent
+        spent += used[-1] * among
+    left = max(alpha - spent, Fraction(0))
+    if corrected:
+        confidence = data.first_gold[answerable[:, -1]]
+        left *= Fraction(data.n + 1, len(confidence) + 1)
+    else:
+        confidence = data.best_gold[np.arange(data.n), at]
+        confidence = confidence[confidence > -math.inf]
+        share = _share(int(answerable[:, -1].sum()), data.n)
+        left = left / share if share else Fraction(0)
+    n = len(confidence)
+    left = min(left, Fraction(n, n + 1))
+    found = Stage2(
+        stops=tuple(stops),
+        final=lower_order_statistic(confidence, left) if n else -math.inf,
+        alpha_rounds=tuple(used),
+        alpha_final=left,
+        group_sizes=tuple(sizes),
+        answerable=n,
+    )
+    return found, spent
 
 
 def _share(part: int, whole: int) -> Fraction:
     return Fraction(part, whole) if whole else Fraction(0)
 
 
-def _with_answer_set(confidence: NDArray[np.float64], level: Fraction) -> Stage2:
-    """The part of the answer set; n_A = 0 keeps every cluster."""
-    n = len(confidence)
-    level = min(level, Fraction(n, n + 1))
-    return Stage2(
-        stops=(),
-        final=lower_order_statistic(confidence, level) if n else -math.inf,
-        alpha_rounds=(),
-        alpha_final=level,
-        group_sizes=(),
-        answerable=n,
-    )
-
-
-_BY_PRESET = {"corrected": _corrected, "published": _published}
-
-
 def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset) -> Fraction:
     """How much of the error budget these levels of rounds 1..T-1 spend on these questions."""
-    return _BY_PRESET[preset](data, Fraction(1), alpha_rounds, give_back=False)[1]
+    return _thresholds(data, Fraction(1), alpha_rounds, preset, give_back=False)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

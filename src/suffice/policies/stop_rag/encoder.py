@@ -1,10 +1,10 @@
-"""Any Hugging Face encoder as the network's trunk: loaded, identified, and run in two parts."""
+"""Any Hugging Face encoder as the network's trunk: loaded and identified."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +51,6 @@ class TextEncoder:
         tokenizer.model_max_length = int(1e30)  # longer texts are cut here, not warned of
         self._layers = _layers(body)
         self._typed = "token_type_ids" in tokenizer("a", "a")
-        self._outputs = 0  # known once :meth:`splits_at` has looked
 
     @classmethod
     def load(cls, name: str, *, device: str = "cpu") -> TextEncoder:
@@ -156,66 +155,6 @@ class TextEncoder:
         if self._typed:
             inputs["token_type_ids"] = batch.types
         return self.body(**inputs).last_hidden_state
-
-    def lower(self, batch: Batch, frozen: int) -> Any:
-        """What enters layer ``frozen`` (counted from 0), or what leaves the last one, (P, L, width)."""
-        if frozen == self.depth:
-            return self.tokens(batch)
-        entered: list[Any] = []
-
-        def keep(hidden: Any) -> Any:
-            entered.append(hidden)
-            return hidden
-
-        with _standing_in(self._layers[frozen:], keep, self._outputs):
-            self.tokens(batch)
-        return entered[0]
-
-    def upper(self, batch: Batch, lower: Any, frozen: int) -> Any:
-        """The tokens' vectors, from what :meth:`lower` gave; ``frozen`` is at least 1."""
-        if frozen == self.depth:
-            return lower
-        with _standing_in(self._layers[:frozen], lambda _: lower, self._outputs):
-            return self.tokens(batch)
-
-    def splits_at(self, frozen: int) -> bool:
-        """Whether running it in two parts gives what running it whole gives."""
-        torch = torch_module()
-        if not 1 <= frozen <= self.depth:
-            return False
-        words = [word for word in range(len(self.tokenizer)) if word >= 5][:7]
-        texts = [
-            Tokens(tuple(words[:size]), (0,) * size, (0, 1), (1, size), (0,) * size)
-            for size in (7, 4)
-        ]
-        batch = self.batch(texts)
-        outputs: list[Any] = []
-        watch = self._layers[0].register_forward_hook(lambda *call: outputs.append(call[2]))
-        with torch.inference_mode():
-            try:
-                whole = self.tokens(batch)[batch.mask]
-            finally:
-                watch.remove()
-            self._outputs = len(outputs[0]) if isinstance(outputs[0], tuple) else 0
-            parts = self.upper(batch, self.lower(batch, frozen), frozen)[batch.mask]
-        return bool(torch.allclose(whole, parts, rtol=1e-4, atol=1e-4))
-
-
-@contextmanager
-def _standing_in(layers: Sequence[Any], give: Callable[[Any], Any], outputs: int) -> Iterator[None]:
-    """Inside, these layers do no work: each hands on what ``give`` makes of its input."""
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        vectors = give(args[0] if args else kwargs["hidden_states"])
-        return (vectors, *[None] * (outputs - 1)) if outputs else vectors
-
-    for layer in layers:
-        layer.forward = forward
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward
 
 
 def _layers(body: Any) -> Sequence[Any]:

@@ -27,26 +27,20 @@ from suffice.policies.stop_rag.settings import (
     TrainSettings,
 )
 from suffice.policies.stop_rag.signal_network import (
-    SignalModel,
     SignalTrajectories,
     free_inputs,
     train_signal_network,
 )
 from suffice.policies.stop_rag.states import (
-    REWARDS,
-    Rewards,
     answer_rewards,
     read_rewards,
     texts_of_traces,
 )
 from suffice.policies.stop_rag.targets import (
-    binary_labels,
-    check_training,
-    check_validation,
     informative,
 )
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.policies.stop_rag.training import Trained
+from suffice.policies.stop_rag.training import Learned
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
@@ -74,12 +68,13 @@ def fit_stop_rag(
     dataset = measures.traces.origin.run.get("dataset")
     schedule = settings.schedule(preset, dataset)
     by_dataset = preset == "published" and settings.features == "text"
-    _check(training, validation, settings)  # before anything is read
-    learned = (
-        _learn_text(training, validation, schedule, run)
-        if isinstance(schedule, TrainSettings)
-        else _learn_signals(training, validation, schedule, (settings.inputs, run))
-    )
+    model: ValueModel
+    if isinstance(schedule, TrainSettings):
+        learned = _learn_text(training, validation, schedule, run)
+        model = TextModel.of(learned.network)
+    else:
+        learned = _learn_signals(training, validation, schedule, run, settings.inputs)
+        model = learned.network
     if run.checkpoint is not None:
         run.checkpoint.unlink(missing_ok=True)
     stated = {
@@ -92,7 +87,7 @@ def fit_stop_rag(
     }
     stated["training"]["seconds"] = round(time.monotonic() - started, 1)
     return StopRAGPolicy(
-        model=learned.model,
+        model=model,
         threshold=learned.fitted.best.choice.threshold,
         rounds=training.traces.n_rounds,
         target=settings.target,
@@ -166,16 +161,10 @@ def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[
     return training, whole.take(chosen, f"{_VALIDATION_SHARE:.0%} of {split}")
 
 
-def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> None:
-    known = informative(training.values, training.lengths)
-    labels = binary_labels(training.values, training.lengths)
-    check_training(training.lengths, settings.target, known, labels)
-    check_validation(validation.lengths)
-
-
 def _part(measures: Measures, split: str, reward: str) -> _Part:
     chosen = measures.only_split(split)
-    read = _rewards(chosen, reward)
+    sampled = chosen.traces.has("samples") and chosen.metric.gold
+    read = (read_rewards if sampled else answer_rewards)(chosen, reward)
     questions = fit_questions(chosen)
     part = _Part(
         name=split,
@@ -187,22 +176,7 @@ def _part(measures: Measures, split: str, reward: str) -> _Part:
     return replace(part.take(read.usable & questions.read, split), notes=read.notes)
 
 
-def _rewards(chosen: Measures, reward: str) -> Rewards:
-    """Of sampled answers, where the record holds any and no scores of its own are asked for."""
-    if chosen.traces.has("samples") and chosen.metric.gold:
-        return read_rewards(chosen, REWARDS[reward])
-    return answer_rewards(chosen, reward)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Learned:
-    model: ValueModel
-    fitted: Trained
-    truncation: Mapping[str, int] | None
-    notes: tuple[str, ...]
-
-
-def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[str, Any]:
+def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[str, Any]:
     """What the policy file says of the questions, the training and the choice."""
     best, count = learned.fitted.best, training.traces.n_questions + validation.traces.n_questions
     fitted_on: dict[str, Any] = {
@@ -222,7 +196,7 @@ def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[s
             "mean_rounds": best.choice.mean_rounds,
             "thresholds": best.choice.candidates,
         },
-        "truncation": learned.truncation,
+        "truncation": None if learned.truncation is None else asdict(learned.truncation),
     }
     if validation.name == VALIDATION_SPLIT:
         fitted_on["splits"] = [training.name, VALIDATION_SPLIT]
@@ -231,25 +205,13 @@ def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[s
 
 def _learn_text(
     training: _Part, validation: _Part, schedule: TrainSettings, run: FitRun
-) -> _Learned:
-    trained = train_network(
-        _trajectories(training),
-        _trajectories(validation),
-        schedule,
-        progress=run.progress,
-        checkpoint=run.checkpoint,
+) -> Learned:
+    learning, choosing = (
+        Trajectories(states=texts_of_traces(part.traces), rewards=part.values, lengths=part.lengths)
+        for part in (training, validation)
     )
-    return _Learned(
-        model=TextModel.of(trained.network),
-        fitted=trained.fitted,
-        truncation=asdict(trained.truncation),
-        notes=trained.notes,
-    )
-
-
-def _trajectories(part: _Part) -> Trajectories:
-    return Trajectories(
-        states=texts_of_traces(part.traces), rewards=part.values, lengths=part.lengths
+    return train_network(
+        learning, choosing, schedule, progress=run.progress, checkpoint=run.checkpoint
     )
 
 
@@ -257,25 +219,18 @@ def _learn_signals(
     training: _Part,
     validation: _Part,
     schedule: SignalTrainSettings,
-    asked: tuple[tuple[str, ...] | None, FitRun],
-) -> _Learned:
-    inputs, run = asked
+    run: FitRun,
+    inputs: tuple[str, ...] | None,
+) -> Learned:
     names = free_inputs(training.measures, inputs)
     if not names:
         raise UsageError(
             f"no signal varies over the questions of {training.name} without further calls; name some with "
             "--inputs, or learn from text"
         )
-    trained = train_signal_network(
-        names,
-        _columns(training, names),
-        _columns(validation, names),
-        schedule,
-        progress=run.progress,
-        checkpoint=run.checkpoint,
-    )
-    return _Learned(
-        model=SignalModel.of(trained.network), fitted=trained.fitted, truncation=None, notes=()
+    learning, choosing = (_columns(part, names) for part in (training, validation))
+    return train_signal_network(
+        names, learning, choosing, schedule, progress=run.progress, checkpoint=run.checkpoint
     )
 
 

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
 from suffice.policies.stop_rag.encoding import Tokens, Truncation
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import Precision, TrainSettings
-from suffice.policies.stop_rag.states import States, rounds_of
+from suffice.policies.stop_rag.states import States
+from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
-    BatchValues,
+    Learned,
     RewardTable,
-    Trained,
     TrainingProgress,
+    Values,
     train,
 )
 
@@ -54,10 +54,13 @@ class TextLearner:
         self.truncation: Truncation = self.encoded.truncation
         self._starts = (0, len(parts[0]))
         self._bfloat16 = precision == "bfloat16"
-        self._kept = _Activations(network, self.encoded.texts, cache_bytes, on_read)
+        self._kept = _Kept(network, self.encoded.texts, cache_bytes, on_read)
+        self.device = network.encoder.device
+        self.tokens = self._tokens()
+        self.parameters = network.parameters
+        self.tensors, self.load_tensors = network.tensors, network.load_tensors
         network.set_scale(self._sample())
 
-    @property
     def digest(self) -> str:
         """SHA-256 of the tokens learned from."""
         digest = hashlib.sha256()
@@ -66,9 +69,7 @@ class TextLearner:
         digest.update(repr(self.encoded.reads).encode())
         return digest.hexdigest()
 
-    @property
-    def tokens(self) -> float:
-        """Tokens of a training trajectory, on average."""
+    def _tokens(self) -> float:
         sizes = [len(text.ids) for text in self.encoded.texts]
         reads = self.encoded.reads[: self._starts[1]]
         whole = [
@@ -76,24 +77,9 @@ class TextLearner:
         ]
         return sum(whole) / max(1, len(whole))
 
-    @property
-    def device(self) -> Any:
-        """Where the network computes."""
-        return self.network.encoder.device
-
-    def parameters(self) -> tuple[list[Any], list[Any]]:
-        """What is trained, of the encoder and of the heads."""
-        return self.network.parameters()
-
-    def tensors(self) -> dict[str, Any]:
-        """The weights that training changes."""
-        return self.network.tensors()
-
-    def load_tensors(self, tensors: dict[str, Any]) -> None:
-        """Take weights over."""
-        self.network.load_tensors(tensors)
-
-    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+    def batch_values(
+        self, rows: NDArray[np.int64], shape: tuple[int, int]
+    ) -> tuple[Values, Values]:
         """Those of the training trajectories ``rows``; only the heads drop out, so they alone run twice."""
         torch = torch_module()
         heads = self.network.heads
@@ -102,7 +88,7 @@ class TextLearner:
         with torch.no_grad():
             estimates = self._values(pooled, decisions)
         heads.train()
-        return BatchValues(learned=self._values(pooled, decisions), estimates=estimates)
+        return self._values(pooled, decisions), estimates
 
     def validation_values(
         self, shape: tuple[int, int]
@@ -148,8 +134,7 @@ class TextLearner:
             decisions[row, : len(one)] = True
         return pooled, decisions.to(self.device)
 
-    def _values(self, pooled: Any, decisions: Any) -> tuple[Any, Any]:
-        """Values of stopping and of going on, each (b, T); 0 at no decision."""
+    def _values(self, pooled: Any, decisions: Any) -> Values:
         torch = torch_module()
         dense = [torch.zeros(decisions.shape, device=self.device) for _ in range(2)]
         for into, values in zip(dense, self.network.values(pooled), strict=True):
@@ -178,8 +163,8 @@ class TextLearner:
         return torch.cat(blocks) if blocks else self._features([])
 
 
-class _Activations:
-    """What enters the first trained layer, for every text, in float16, as far as memory is allowed."""
+class _Kept:
+    """The tokens' vectors of every text in float16, where the encoder stays as it is and memory allows."""
 
     def __init__(
         self,
@@ -188,11 +173,9 @@ class _Activations:
         cache_bytes: int,
         on_read: Callable[[int, int], None] | None,
     ) -> None:
-        self._network = network
-        self._texts = texts
-        self._frozen = network.splits
-        self._kept: dict[int, Any] = {}
-        if not self._frozen:
+        self._encoder, self._texts, self._fixed = network.encoder, texts, network.reads_alike
+        self._vectors: dict[int, Any] = {}
+        if not self._fixed:
             return
         room = cache_bytes // (2 * network.encoder.width)
         order = sorted(range(len(texts)), key=lambda place: len(texts[place].ids))
@@ -200,34 +183,30 @@ class _Activations:
         fitting = order[: int(np.searchsorted(ends, room, side="right"))]
         for start in range(0, len(fitting), _READ_AT_ONCE):
             places = fitting[start : start + _READ_AT_ONCE]
-            self._kept.update(zip(places, self._compute(places), strict=True))
+            self._vectors |= self._read(places)
             if on_read:
                 on_read(start + len(places), len(fitting))
 
-    def _compute(self, places: Sequence[int]) -> list[Any]:
-        torch = torch_module()
-        encoder = self._network.encoder
-        with torch.no_grad():
-            lower = encoder.lower(
-                encoder.batch([self._texts[place] for place in places]), self._frozen
-            ).half()
-        return [
-            lower[row, : len(self._texts[place].ids)].clone() for row, place in enumerate(places)
-        ]
+    def _read(self, places: Sequence[int]) -> dict[int, Any]:
+        texts = [self._texts[place] for place in places]
+        with torch_module().no_grad():
+            vectors = self._encoder.tokens(self._encoder.batch(texts)).half()
+        return {
+            place: vectors[row, : len(text.ids)].clone()
+            for row, (place, text) in enumerate(zip(places, texts, strict=True))
+        }
 
     def tokens(self, places: Sequence[int], batch: Batch) -> Any:
-        """The tokens' vectors after all layers, (P, L, width)."""
-        torch = torch_module()
-        encoder = self._network.encoder
-        if not self._frozen:
-            return encoder.tokens(batch)
-        absent = [place for place in places if place not in self._kept]
-        fresh = dict(zip(absent, self._compute(absent), strict=True)) if absent else {}
-        lower = torch.zeros((*batch.ids.shape, encoder.width), device=encoder.device)
+        """The tokens' vectors, (P, L, width)."""
+        if not self._fixed:
+            return self._encoder.tokens(batch)
+        absent = [place for place in places if place not in self._vectors]
+        held = self._vectors | self._read(absent) if absent else self._vectors
+        size = (*batch.ids.shape, self._encoder.width)
+        vectors = torch_module().zeros(size, device=self._encoder.device)
         for row, place in enumerate(places):
-            vectors = self._kept[place] if place in self._kept else fresh[place]
-            lower[row, : len(vectors)] = vectors
-        return encoder.upper(batch, lower, self._frozen)
+            vectors[row, : len(held[place])] = held[place]
+        return vectors
 
 
 def computes_in_bfloat16(device: Any) -> bool:
@@ -251,38 +230,10 @@ _PLACES = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectories:
+class Trajectories(RewardTable):
     """Recorded questions to learn from."""
 
     states: States
-    rewards: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        counts = rounds_of(self.states)
-        if counts != np.asarray(self.lengths).tolist() or len(counts) != len(self.rewards):
-            raise UsageError(
-                f"states, rewards and lengths must be of the same questions: found {len(counts)} "
-                f"states, {len(self.rewards)} rewards and {len(self.lengths)} lengths, or other rounds"
-            )
-
-    @property
-    def table(self) -> RewardTable:
-        """The rewards alone."""
-        return RewardTable(rewards=self.rewards, lengths=self.lengths)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedNetwork:
-    """A trained network, what validation found, and what did not fit its window.
-
-    ``notes`` are sentences for people.
-    """
-
-    network: QNetwork
-    fitted: Trained
-    truncation: Truncation
-    notes: tuple[str, ...]
 
 
 def train_network(
@@ -292,8 +243,9 @@ def train_network(
     *,
     progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
-) -> TrainedNetwork:
+) -> Learned:
     """Build a network and train it; the same inputs on the same machine give the same weights."""
+    check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
     torch = torch_module()
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
     device = automatic if settings.device == "auto" else settings.device
@@ -314,13 +266,13 @@ def train_network(
     run = {name: value for name, value in asdict(settings).items() if name not in _PLACES}
     fitted = train(
         learner,
-        (training.table, validation.table),
+        (training, validation),
         settings,
         run | {"encoder": encoder.identity},
         progress=progress,
         checkpoint=checkpoint,
     )
-    return TrainedNetwork(
+    return Learned(
         network=network,
         fitted=fitted,
         truncation=learner.truncation,

@@ -13,14 +13,14 @@ from suffice.numbers.fields import Fields
 from suffice.policies.method import FitRun, Method, Preset, read_told, weights_beside
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
-from suffice.policies.stop_rag.signal_network import SignalModel
+from suffice.policies.stop_rag.signal_network import SignalNetwork
 from suffice.policies.stop_rag.text_model import TextModel
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
 
 _MODELS: Mapping[str, Callable[[Fields, bytes], ValueModel]] = MappingProxyType(
-    {"text": TextModel.read, "signals": SignalModel.read}
+    {"text": TextModel.read, "signals": SignalNetwork.read}
 )
 
 

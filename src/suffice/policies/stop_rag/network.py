@@ -148,10 +148,9 @@ class QNetwork:
         self.spread = torch.ones(read, device=encoder.device)
 
     @property
-    def splits(self) -> int:
-        """Frozen layers whose activations may be kept; 0: the encoder must be run whole."""
-        frozen = self.shape.frozen or 0
-        return frozen if self.encoder.splits_at(frozen) else 0
+    def reads_alike(self) -> bool:
+        """Whether training leaves the encoder as it is, so that its vectors may be kept."""
+        return self.shape.frozen is not None and not self.parameters()[0]
 
     def features(self, batch: Batch, tokens: Any) -> Any:
         """What a text shows, (P, F), from its tokens' vectors (P, L, width)."""
@@ -230,9 +229,17 @@ class QNetwork:
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` gave."""
-        torch = torch_module()
-        own = self.tensors()
-        _check_tensors(own, tensors)
+        torch, own = torch_module(), self.tensors()
+        wrong = sorted(
+            name
+            for name in {*own, *tensors}
+            if name not in own
+            or name not in tensors
+            or own[name].shape != tensors[name].shape
+            or not bool(torch.isfinite(tensors[name]).all())
+        )
+        if wrong:
+            raise DataError(f"not the weights of this network: {', '.join(wrong[:3])}")
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(tensors[name])
@@ -253,19 +260,3 @@ def build_network(encoder: TextEncoder, settings: TrainSettings) -> QNetwork:
         reader_width=settings.reader_width,
     )
     return QNetwork(encoder, shape, dropout=settings.dropout)
-
-
-def _check_tensors(own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    torch = torch_module()
-    missing, foreign = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
-    if missing or foreign:
-        what = f"lacks {missing[0]}" if missing else f"holds {foreign[0]}, which it has not"
-        raise DataError(f"not the weights of this network: it {what}")
-    for name, tensor in own.items():
-        if tuple(tensors[name].shape) != tuple(tensor.shape):
-            raise DataError(
-                f"not the weights of this network: {name} has shape {tuple(tensors[name].shape)}, "
-                f"expected {tuple(tensor.shape)}"
-            )
-        if not bool(torch.isfinite(tensors[name]).all()):
-            raise DataError(f"{name} holds numbers that are not finite")

@@ -167,13 +167,9 @@ class StopRAGPolicy:
             "rounds": self.rounds,
             "target": self.target,
             "network": self.model.to_json(),
+            "first": self.first if self.first > 1 else None,
+            "preset": self.preset,
+            "fitted_on": dict(self.fitted_on) or None,
+            "notes": list(self.notes) or None,
         }
-        if self.first > 1:
-            body["first"] = self.first
-        if self.preset is not None:
-            body["preset"] = self.preset
-        if self.fitted_on:
-            body["fitted_on"] = dict(self.fitted_on)
-        if self.notes:
-            body["notes"] = list(self.notes)
-        return body
+        return {name: value for name, value in body.items() if value is not None}

@@ -17,11 +17,12 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.numbers.fields import Fields
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
+from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
-    BatchValues,
+    Learned,
     RewardTable,
-    Trained,
     TrainingProgress,
+    Values,
     train,
 )
 from suffice.protocols import Signal
@@ -33,9 +34,14 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
 
+ALL = "all"
+"""Names every signal that a record gives."""
+_PURPOSE = "Stop-RAG's network over signals"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round.
+    """Values of a state from the signals of its round; a ``suffice.policies.stop_rag.policy.ValueModel``.
 
     A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
     after the other, so that a state's values do not depend on what stands beside it.
@@ -43,6 +49,7 @@ class SignalNetwork:
 
     names: tuple[str, ...]
     tensors: Mapping[str, NDArray[np.float32]]
+    file: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -83,6 +90,49 @@ class SignalNetwork:
             total = total + inputs[:, column : column + 1] * weight[:, column]
         return total
 
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """The signals it was trained on."""
+        return tuple(resolve(name, also=self.names) for name in self.names)
+
+    @property
+    def summary(self) -> str:
+        """What it reads."""
+        return f"a small network over {len(self.names)} signals"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
+        return {
+            "features": "signals",
+            "signals": list(self.names),
+            "weights_sha256": hashlib.sha256(self.weights()).hexdigest(),
+        }
+
+    def weights(self) -> bytes:
+        """The weights as a safetensors file: the one that was read, else made."""
+        if self.file is not None:
+            return self.file
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()}
+        made: bytes = _safetensors().save(tensors)
+        return made
+
+    @classmethod
+    def read(cls, part: Fields, data: bytes) -> SignalNetwork:
+        """What :meth:`to_json` wrote, with its weights."""
+        names, column = part.strings("signals"), "network.weights_sha256"
+        if not names:
+            raise DataError("is missing", column=part.column("signals"))
+        errors = require("safetensors", extra="learn", purpose=_PURPOSE)
+        try:
+            tensors = _safetensors().load(data)
+        except errors.SafetensorError as error:
+            said = f"the weights are damaged ({first_line(error)})"
+            raise DataError(said, column=column) from error
+        for name, tensor in tensors.items():
+            if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+                raise DataError(f"{name} must hold finite float32 numbers", column=column)
+        return cls(names=names, tensors=tensors, file=data)
+
 
 def inputs_of(
     values: NDArray[np.float64], centre: NDArray[np.float32], spread: NDArray[np.float32]
@@ -102,74 +152,6 @@ def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
     for name, size in sizes.items():
         shapes |= {f"{name}.weight": size, f"{name}.bias": size[:1]}
     return shapes
-
-
-ALL = "all"
-"""Names every signal that a record gives."""
-_PURPOSE = "Stop-RAG's network over signals"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalModel:
-    """A network over signals; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
-
-    network: SignalNetwork
-    data: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, network: SignalNetwork) -> SignalModel:
-        """A trained network."""
-        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in network.tensors.items()}
-        return cls(network=network, data=_safetensors().save(tensors))
-
-    @property
-    def specs(self) -> tuple[Signal, ...]:
-        """The signals it was trained on."""
-        names = self.network.names
-        return tuple(resolve(name, also=names) for name in names)
-
-    @property
-    def summary(self) -> str:
-        """What it reads."""
-        return f"a small network over {len(self.network.names)} signals"
-
-    def values(
-        self, columns: Mapping[str, NDArray[np.float64]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of stopping and of going on, each of the columns' shape."""
-        return self.network.values(columns)
-
-    def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file."""
-        return {
-            "features": "signals",
-            "signals": list(self.network.names),
-            "weights_sha256": hashlib.sha256(self.data).hexdigest(),
-        }
-
-    @classmethod
-    def read(cls, part: Fields, data: bytes) -> SignalModel:
-        """What :meth:`to_json` wrote, with its weights."""
-        names = part.strings("signals")
-        if not names:
-            raise DataError("is missing", column=part.column("signals"))
-        errors = require("safetensors", extra="learn", purpose=_PURPOSE)
-        try:
-            tensors = _safetensors().load(data)
-        except errors.SafetensorError as error:
-            raise DataError(
-                f"the weights are damaged ({first_line(error)})", column="network.weights_sha256"
-            ) from error
-        for name, tensor in tensors.items():
-            if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-                raise DataError(
-                    f"{name} must hold finite float32 numbers", column="network.weights_sha256"
-                )
-        return cls(network=SignalNetwork(names=names, tensors=tensors), data=data)
-
-    def weights(self) -> bytes:
-        """The weights as a safetensors file."""
-        return self.data
 
 
 def _safetensors() -> Any:
@@ -208,33 +190,10 @@ def _varies(values: NDArray[np.float64]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTrajectories:
+class SignalTrajectories(RewardTable):
     """Recorded questions to learn from: signals (n, T, k), NaN undefined; rewards (n, T); lengths (n,)."""
 
     signals: NDArray[np.float64]
-    rewards: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        same = self.signals.ndim == 3 and self.signals.shape[:2] == self.rewards.shape
-        if not same or len(self.lengths) != len(self.rewards):
-            raise UsageError(
-                "signals (n, T, k), rewards (n, T) and lengths (n,) must be of the same questions, found "
-                f"{self.signals.shape}, {self.rewards.shape} and {self.lengths.shape}"
-            )
-
-    @property
-    def table(self) -> RewardTable:
-        """The rewards alone."""
-        return RewardTable(rewards=self.rewards, lengths=self.lengths)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedSignals:
-    """A trained network and what validation found."""
-
-    network: SignalNetwork
-    fitted: Trained
 
 
 def train_signal_network(
@@ -245,19 +204,20 @@ def train_signal_network(
     *,
     progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
-) -> TrainedSignals:
+) -> Learned:
     """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
+    check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
     learner = _SignalLearner(names, (training, validation), settings)
     with _on_one_thread():
         fitted = train(
             learner,
-            (training.table, validation.table),
+            (training, validation),
             settings,
             asdict(settings) | {"signals": list(names)},
             progress=progress,
             checkpoint=checkpoint,
         )
-    return TrainedSignals(network=learner.network(), fitted=fitted)
+    return Learned(network=learner.network(), fitted=fitted)
 
 
 @contextmanager
@@ -296,7 +256,6 @@ class _SignalLearner:
             if name not in ("centre", "spread")
         }
 
-    @property
     def digest(self) -> str:
         """SHA-256 of the signals learned from."""
         digest = hashlib.sha256(self._inputs.numpy().tobytes())
@@ -318,13 +277,15 @@ class _SignalLearner:
             for name, own in self._weights.items():
                 own.copy_(tensors[name])
 
-    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+    def batch_values(
+        self, rows: NDArray[np.int64], shape: tuple[int, int]
+    ) -> tuple[Values, Values]:
         """Those of the training trajectories ``rows``."""
         torch = torch_module()
         inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
         with torch.no_grad():
             estimates = self._values(inputs, dropout=0.0)
-        return BatchValues(learned=self._values(inputs, dropout=self._dropout), estimates=estimates)
+        return self._values(inputs, dropout=self._dropout), estimates
 
     def validation_values(
         self, shape: tuple[int, int]
@@ -349,7 +310,7 @@ class _SignalLearner:
         inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
         return inputs.reshape(*signals.shape[:2], -1)
 
-    def _values(self, inputs: Any, *, dropout: float) -> tuple[Any, Any]:
+    def _values(self, inputs: Any, *, dropout: float) -> Values:
         torch = torch_module()
         functional = torch.nn.functional
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.protocols import Score
-from suffice.scoring import F1Kind, ScoreName, accuracy, exact_match, f1_score
+from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
 from suffice.trace.loops import is_veiled
@@ -22,8 +21,6 @@ from suffice.trace.rounds.tokens import passage_text
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
-    from suffice.signals.columns.answers import GoldAnswers
-    from suffice.signals.columns.rounds import RoundColumns
     from suffice.trace.rounds.table import TraceSet
 
 
@@ -31,21 +28,8 @@ _AT_ONCE = 2_000  # questions whose texts are read together
 _RECORD = "record with suffice record --samples 8"
 
 
-def _squad_f1(prediction: str, gold_answers: Iterable[str]) -> float:
-    return f1_score(prediction, gold_answers, "squad")
-
-
-def _hotpotqa_f1(prediction: str, gold_answers: Iterable[str]) -> float:
-    return f1_score(prediction, gold_answers, "hotpotqa")
-
-
 # "f1" is the paper's; "f1-hotpotqa" scores 0 where yes, no or noanswer meets anything else
-REWARDS: Mapping[str, Score] = MappingProxyType(
-    {"f1": _squad_f1, "f1-hotpotqa": _hotpotqa_f1, "em": exact_match, "acc": accuracy}
-)
-
-
-_IN_COLUMNS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
+REWARDS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
     {
         "f1": ("f1", "squad"),
         "f1-hotpotqa": ("f1", "hotpotqa"),
@@ -53,7 +37,7 @@ _IN_COLUMNS: Mapping[str, tuple[ScoreName, F1Kind]] = MappingProxyType(
         "acc": ("acc", "hotpotqa"),
     }
 )
-"""What they are called where they are computed of columns."""
+"""How an answer is scored, by the name of the reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +53,12 @@ class Rewards:
     notes: tuple[str, ...]
 
 
-def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
-    """The rewards of stopping, by any score of an answer against gold answers.
+def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
+    """The rewards of stopping: the mean score of the answers sampled in each round.
 
-    Rounds with the same scores in another order have the same reward, to the bit. A sample that
-    occurs again for a question is scored once.
+    Rounds with the same scores in another order have the same reward, to the bit.
 
-    Paper 1, equations 13 and 14, as published; the paper's score is ``REWARDS["f1"]`` and it draws 8
-    samples a round.
+    Paper 1, equations 13 and 14, as published; the paper's reward is ``f1`` and it draws 8 samples a round.
     """
     from suffice.measures.measures import Measures  # deciding live loads no pyarrow
 
@@ -89,7 +71,9 @@ def read_rewards(questions: TraceSet | Measures, score: Score) -> Rewards:
             f"samples; {_RECORD}"
         )
     labelled = measures.labelled
-    counts, values = measures.derived(sample_counts, MeanScores(score))  # NaN where not recorded
+    counts, values = measures.derived(
+        sample_counts, MeanScores(*REWARDS[reward])
+    )  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
     usable = labelled & ~unsampled.any(axis=1)
@@ -112,7 +96,7 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
 
     measures = Measures.of(questions)
     traces, own = measures.traces, measures.metric.against == "scores"
-    values = measures.score(*_IN_COLUMNS["f1" if own else reward])
+    values = measures.score(*REWARDS["f1" if own else reward])
     unscored = np.asarray((traces.exists & np.isnan(values)).any(axis=1))
     said = "the record's own scores" if own else f"the {reward} of each round's own answer"
     mean = "" if own else f"; for the mean over sampled answers {_RECORD}"
@@ -129,68 +113,34 @@ def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
 class MeanScores:
     """The mean score of every round's samples, (n_questions, n_rounds); NaN: unlabelled, or none drawn."""
 
-    score: Score
+    score: ScoreName
+    kind: F1Kind
 
     def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
         """Those of a record."""
+        import pyarrow.compute as pc
+
         from suffice.measures.scores import gold_answers
+        from suffice.signals.columns.answers import ScoredAnswers
         from suffice.signals.columns.ragged import segment_means
         from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
+        from suffice.signals.columns.texts import Texts
 
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples")):
             rounds, gold = RoundColumns(block), gold_answers(block)
-            scores = _sample_scores(rounds, gold, self.score)
+            samples = rounds.lists("samples")
+            # a null sample says nothing, as records read it
+            said = Texts.of(pc.fill_null(samples.values, ""))
+            scored = ScoredAnswers(said, gold, rounds.question[samples.rows])
+            scores = scored.score(self.score, self.kind)
             # rounded once whatever the order: equal rounds must tie
-            of_rounds = segment_means(np.nan_to_num(scores), rounds.lists("samples").offsets)
+            of_rounds = segment_means(np.nan_to_num(scores), samples.offsets)
             of_rounds[~gold.labelled[rounds.question]] = np.nan
             means[start : start + block.n_questions, : block.n_rounds] = block.dense(of_rounds)
             start += block.n_questions
         return means
-
-
-def _sample_scores(rounds: RoundColumns, gold: GoldAnswers, score: Score) -> NDArray[np.float64]:
-    """The score of every sample, (n_samples,); NaN of those of unlabelled questions."""
-    import pyarrow.compute as pc
-
-    from suffice.signals.columns.answers import ScoredAnswers
-    from suffice.signals.columns.texts import Texts
-
-    samples = rounds.lists("samples")
-    # a null sample says nothing, as records read it
-    said = Texts.of(pc.fill_null(samples.values, ""))
-    question = rounds.question[samples.rows]
-    name = _name(score)
-    if score is REWARDS.get(name):
-        return ScoredAnswers(said, gold, question).score(*_IN_COLUMNS[name])
-    rows = np.flatnonzero(gold.labelled[question])
-    keys = question[rows] * len(said.distinct) + said.codes[rows]
-    _, firsts, which = np.unique(keys, return_index=True, return_inverse=True)
-    answers = gold.texts.distinct.take(gold.texts.codes).to_pylist()
-    texts = said.distinct.take(said.codes[rows[firsts]]).to_pylist()
-    spans = (gold.offsets[question[rows[firsts]] + end].tolist() for end in (0, 1))
-    of_pairs = np.array(
-        [score(text, tuple(answers[a:b])) for text, a, b in zip(texts, *spans, strict=True)],
-        np.float64,
-    )
-    outside = ~((of_pairs >= 0.0) & (of_pairs <= 1.0))
-    if outside.any():
-        first = int(firsts[outside].min())
-        row = samples.rows[rows[first]]
-        place = {name: rounds.traces.table.column(name)[row] for name in ("question_id", "round")}
-        raise UsageError(
-            f"score {name} gave {float(of_pairs[which[first]])!r} for a sample of question "
-            f"{place['question_id'].as_py()!r}, round {place['round']}; a reward needs a score from 0 to 1"
-        )
-    scores = np.full(len(samples.values), np.nan)
-    scores[rows] = of_pairs[which]
-    return scores
-
-
-def _name(score: Score) -> str:
-    known = [name for name, score_of in REWARDS.items() if score_of is score]
-    return known[0] if known else getattr(score, "__name__", type(score).__name__)
 
 
 def _notes(
@@ -272,11 +222,6 @@ class RecordedStates:
     def __len__(self) -> int:
         return self._traces.n_questions
 
-    @property
-    def rounds(self) -> list[int]:
-        """How many rounds each question has."""
-        return list(map(int, self._traces.last_rounds))
-
     def __iter__(self) -> Iterator[StateTexts]:
         from suffice.signals.columns.rounds import blocks, only_columns
 
@@ -286,13 +231,6 @@ class RecordedStates:
 
 States = Sequence[StateTexts] | RecordedStates
 """Of many questions, at hand or read when they are gone through."""
-
-
-def rounds_of(states: States) -> list[int]:
-    """How many rounds each of them has."""
-    if isinstance(states, RecordedStates):
-        return states.rounds
-    return [of_question.n_rounds for of_question in states]
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:

@@ -27,21 +27,7 @@ _BLOCK = 2048  # trajectories at a time: their arrays stay in a core's own cache
 
 def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """T_i - t for every state, of that shape (n, T): above 0 a decision, 0 the last, below 0 none."""
-    if len(shape) != 2:
-        raise UsageError(f"trajectories must be (n, T), found shape {shape}")
-    lengths = np.asarray(lengths)
-    if lengths.shape != shape[:1]:
-        raise UsageError(
-            f"lengths must be one a trajectory, ({shape[0]},), found shape {lengths.shape}"
-        )
-    if lengths.size and lengths.dtype.kind not in "iu":
-        raise UsageError(f"lengths must be whole numbers, found {lengths.dtype}")
-    if ((lengths < 1) | (lengths > shape[1])).any():
-        raise UsageError(
-            f"lengths must lie from 1 to the {shape[1]} rounds there are, found {lengths.min()} to "
-            f"{lengths.max()}"
-        )
-    return lengths.astype(np.int64)[:, None] - np.arange(1, shape[1] + 1)
+    return np.asarray(lengths, np.int64)[:, None] - np.arange(1, shape[1] + 1)
 
 
 def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
@@ -76,18 +62,10 @@ def q_lambda(
     >>> q_lambda([[0.5, 0.75, 1.0]], [3], estimate, estimate, 0.5).tolist()
     [[0.625, 1.0, nan]]
     """
-    lam = float(lam)
-    if not 0.0 <= lam <= 1.0:
-        raise UsageError(f"λ must lie from 0 to 1, found {lam}")
     rewards, q_stop, q_cont = (
         np.asarray(values, np.float64) for values in (rewards, q_stop, q_cont)
     )
     left = rounds_left(lengths, rewards.shape)
-    if q_stop.shape != rewards.shape or q_cont.shape != rewards.shape:
-        raise UsageError(
-            f"estimates must have the shape {rewards.shape} of the rewards, found {q_stop.shape} and "
-            f"{q_cont.shape}"
-        )
     targets = np.empty(rewards.shape)
     for start in range(0, len(targets), _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -177,36 +155,34 @@ def binary_loss(
     return torch.nn.functional.binary_cross_entropy_with_logits(logits[where], wanted)
 
 
-def check_training(
+def check_learnable(
+    rewards: NDArray[np.float64],
     lengths: NDArray[np.int64],
+    validation: NDArray[np.int64],
     target: Target,
-    known: NDArray[np.bool_],
-    labels: NDArray[np.float64],
 ) -> None:
-    """Refuse trajectories that leave nothing to learn."""
+    """Refuse trajectories that leave nothing to learn, and ``validation`` lengths with nothing to decide."""
     if not (lengths > 1).any():
         raise UsageError(
             "every training question has one round, so there is nothing to decide; record with "
             "--rounds 2 or more"
         )
+    known = informative(rewards, lengths)
     if not known.any():
         raise UsageError(
             "no state is left to learn from: the reward is 0 in every round of every training "
             "question; check the gold answers and samples, or score by another reward"
         )
-    if target == "binary" and len(np.unique(labels[known])) < 2:
-        kind = "better" if labels[known][0] else "never better"
+    labels = binary_labels(rewards, lengths)[known]
+    if target == "binary" and len(np.unique(labels)) < 2:
+        kind = "better" if labels[0] else "never better"
         raise UsageError(
-            f"target 'binary' needs both classes, and stopping is {kind} in all {int(known.sum())} "
+            f"target 'binary' needs both classes, and stopping is {kind} in all {len(labels)} "
             "training states; use target 'q-lambda' or 'mc', which learn how much better"
         )
-
-
-def check_validation(lengths: NDArray[np.int64]) -> None:
-    """Refuse validation trajectories (n,) that leave nothing to decide."""
-    if not (lengths > 1).any():
+    if not (validation > 1).any():
         raise UsageError(
-            f"none of the {len(lengths)} validation questions has two rounds, so no threshold "
+            f"none of the {len(validation)} validation questions has two rounds, so no threshold "
             "can be chosen; give more questions or a larger validation share"
         )
 
@@ -227,8 +203,6 @@ class Choice:
 
 def stop_rounds(differences: ArrayLike, lengths: ArrayLike, threshold: float) -> NDArray[np.int16]:
     """The first round whose difference exceeds ``threshold``, else the last, (n,), 1-based."""
-    if math.isnan(threshold):
-        raise UsageError("a threshold must be a number, found nan")
     differences = np.asarray(differences, np.float64)
     left = rounds_left(lengths, differences.shape)
     stops = (differences > threshold) | (left == 0)
@@ -255,10 +229,13 @@ def choose_threshold(
     """
     differences, rewards = (np.asarray(values, np.float64) for values in (differences, rewards))
     left = rounds_left(lengths, differences.shape)
-    observed = np.unique(_checked(differences, rewards, left))
+    observed = np.unique(differences[left > 0])
+    if not np.isfinite(observed).all():
+        raise UsageError("the network's values are not finite; choose lower learning rates")
     thresholds = _midpoints(observed)
     if ends or not len(thresholds):
-        thresholds = np.concatenate([_below(observed), thresholds, observed[-1:] + 1.0])
+        below = np.minimum(observed[:1] - 1.0, np.nextafter(observed[:1], -np.inf))
+        thresholds = np.concatenate([below, thresholds, observed[-1:] + 1.0])
     totals = _totals(differences, rewards, left, thresholds)
     tie = len(left) << (_UNIT_BITS - _TIE_BITS)
     # each raises the rounds of the one before, or changes nothing
@@ -273,48 +250,11 @@ def choose_threshold(
     )
 
 
-def _checked(
-    differences: NDArray[np.float64], rewards: NDArray[np.float64], left: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """The differences of all decisions, (n_decisions,)."""
-    if rewards.shape != differences.shape:
-        raise UsageError(
-            f"rewards must have the shape {differences.shape} of the differences, found {rewards.shape}"
-        )
-    decides = left > 0
-    if not decides.any():
-        raise UsageError(
-            "no trajectory has two rounds, so there is nothing to decide; choose a threshold on "
-            "questions recorded for at least 2 rounds"
-        )
-    # beyond the largest number itself no threshold is left
-    beyond = decides & ~(np.abs(differences) < np.finfo(np.float64).max)
-    if beyond.any():
-        row, column = np.argwhere(beyond)[0]
-        raise UsageError(
-            f"a difference must be finite, found {differences[row, column]} in round {column + 1} of "
-            f"trajectory {row} (counted from 0)"
-        )
-    outside = (left >= 0) & ~((rewards >= 0.0) & (rewards <= 1.0))
-    if outside.any():
-        row, column = np.argwhere(outside)[0]
-        raise UsageError(
-            f"a reward must lie in [0, 1], found {rewards[row, column]} in round {column + 1} of "
-            f"trajectory {row} (counted from 0); leave out questions that are not usable"
-        )
-    return differences[decides]
-
-
 def _midpoints(observed: NDArray[np.float64]) -> NDArray[np.float64]:
     """One threshold between each two neighbours of sorted distinct numbers: at or above the lower one."""
     low, high = observed[:-1], observed[1:]
     middle = low / 2 + high / 2  # the sum itself may overflow
     return np.where(middle < high, middle, low)
-
-
-def _below(observed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A finite threshold that the lowest of these exceeds, (1,)."""
-    return np.minimum(observed[:1] - 1.0, np.nextafter(observed[:1], -np.inf))
 
 
 def _totals(

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,11 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.numbers.fields import Fields
 from suffice.policies.stop_rag.encoder import PURPOSE, TextEncoder, torch_module
 from suffice.policies.stop_rag.network import NetworkShape, QNetwork
-from suffice.policies.stop_rag.states import StateTexts, texts_of_traces, texts_of_view
+from suffice.policies.stop_rag.states import StateTexts, texts_of_view
 from suffice.protocols import Signal
 from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
-
 
 _KEPT = 4096  # texts of a few dozen to a thousand numbers each
 
@@ -69,14 +65,6 @@ class TextScorer:
             seen = torch.tensor([float(len(documents))], device=device)
             stop, cont = network.values(network.pool(stacked, members, seen))
             return float(stop[0]), float(cont[0])
-
-    def values(self, traces: TraceSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Values of every recorded round, each (n_questions, n_rounds); NaN where none was recorded."""
-        values = np.full((2, traces.n_questions, traces.n_rounds), np.nan)
-        for row, states in enumerate(texts_of_traces(traces)):
-            for number in range(1, states.n_rounds + 1):
-                values[:, row, number - 1] = self.score_texts(states, number)
-        return values[0], values[1]
 
     def _read(self, question: str, documents: tuple[str, ...]) -> Any:
         """What the network keeps of a text, (R,); from memory where it was read before."""

@@ -22,8 +22,8 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.protocols import ConfidentPolicy, DelayedPolicy
+from suffice.replay.choose.bounds import Half
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
-from suffice.replay.choose.learn_then_test import Half, Paid
 from suffice.replay.choose.paths import budgets_below
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
@@ -214,7 +214,7 @@ def _variant(
 ) -> NamedPolicy:
     name, preset = fitted
     policy = fit_method(name, record, preset, FIT_SPLIT, **options)
-    return NamedPolicy(name=label, kind=policy.kind, preset=policy.preset, policy=policy)
+    return NamedPolicy.of(policy, label)
 
 
 # --- rules ---------------------------------------------------------------------------------------
@@ -369,22 +369,20 @@ class Kept:
 
     def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
         """Some of the questions; ``most_paid`` where a cost is bounded."""
-        stops = RuleStops.of_array(self.places[:, rows])
-        seen = None if self.seen is None else self.seen.take(rows)
-        paid = None
-        if most_paid is not None:
-            copies = self.scores.shape[1] // self.tables[0].shape[1]
-            tables = tuple(np.tile(table[rows], (1, copies)) for table in self.tables)
-            paid = Paid.by_round(stops, tables, self.paid_by, most_paid, seen)
+        copies = self.scores.shape[1] // self.tables[0].shape[1]
         units = numbered_units(self.units[rows])
         return Half(
-            stops=stops,
+            stops=RuleStops.of_array(self.places[:, rows]),
             scores=self.scores[rows],
             right=self.right[rows],
-            paid=paid,
+            tables=()
+            if most_paid is None
+            else [np.tile(table[rows], (1, copies)) for table in self.tables],
+            paid_by=self.paid_by,
+            most_paid=most_paid or 0.0,
             last=self.last[rows],
             costs=unit_means(self.costs[:, rows].T, units).mean(axis=0),
-            seen=seen,
+            seen=None if self.seen is None else self.seen.take(rows),
             reach=self.reach,
             units=units,
             orders=betting_orders([self.ids[row] for row in rows.tolist()], units),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,25 +19,23 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.replay.choose.candidates import Candidate, betting_orders
-from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
-from suffice.replay.choose.learn_then_test import (
+from suffice.protocols import StopPolicy
+from suffice.replay.choose.bounds import (
     Bound,
-    Certification,
     CertifySettings,
     Half,
-    Paid,
-    concluded,
-    describe,
+    OrderedTests,
     joined,
-    members_in_order,
+    mean_of,
     refuse_caps,
 )
-from suffice.replay.choose.parts import unit_notes, without_gaps
+from suffice.replay.choose.candidates import Candidate, betting_orders
+from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import POWER, Along, Learned, Row, prove
 from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.choose.splits import without_gaps
+from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import F1, ChoiceSettings, ComparedBy, CostName, WhichAnswer
 from suffice.results.table import Column, Table, Value
@@ -51,7 +51,7 @@ from suffice.signals.abstained import ABSTAINED, stated_phrases
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import given_by
 
-_FEWEST = 4
+_FEWEST, _MOST_LISTED = 4, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,31 +85,37 @@ class CertifiedSettings:
 class CertifiedPolicy(Tabular):
     """The policy with how it was found; ``notes`` are what a reader must know.
 
-    ``outcome`` is that of the family learned on half of the questions, ``row`` of all that was tested.
+    ``row`` is of all that was tested, ``rules`` the family learned on half of the questions, the full budget
+    at ``full``; ``members`` are the first of them that were tested, safest first.
     """
 
     policy: RulePolicy
     row: Row
-    outcome: Certification
     rules: tuple[str, ...]
+    full: int
+    members: tuple[Mapping[str, Any], ...]
     cost: CostAxis
     notes: tuple[str, ...]
 
+    @property
+    def tests(self) -> OrderedTests:
+        """Those of the family."""
+        if self.row.learned is None:
+            raise InternalError("the learned family was not tested")
+        return self.row.learned[0]
+
     def tables(self) -> tuple[Table]:
         """The members tested, safest first."""
-        columns: tuple[Column, ...] = (
+        # a cost has its column, and the first bound is the loss
+        bounds = self.row.promise.bounds[1:]
+        beside = [bound.of for bound in bounds if bound.of != "cost"]
+        columns = (
             Column(name="loss", kind="number", digits=4),
+            *(Column(name=of, kind="number", digits=4) for of in beside),
             Column(name="p_value", kind="significant", digits=3, head="p-value"),
             Column(name="cost", kind="number", head=self.cost.label),
             Column(name="certified"),
             Column(name="rule", whole=True),
-        )
-        # a cost has its column, and the first bound is the loss
-        beside = [part.bound.of for part in self.outcome.parts[1:] if part.bound.of != "cost"]
-        columns = (
-            columns[0],
-            *(Column(name=of, kind="number", digits=4) for of in beside),
-            *columns[1:],
         )
         rows: list[list[Value]] = [
             [
@@ -117,7 +123,7 @@ class CertifiedPolicy(Tabular):
                 *(member["p_value"], member["cost"]),
                 *("yes" if member["certified"] else "no", member["rule"]),
             ]
-            for member in members_in_order(self.outcome, self.rules)
+            for member in self.members
         ]
         notes = [f"Note: {note}" for note in self.notes]
         title = f"Chosen: {self.policy.rule}"
@@ -130,20 +136,13 @@ class CertifiedPolicy(Tabular):
         return {
             "rule": self.policy.rule,
             "guarantee": dict(self.policy.guarantee),
-            "members": members_in_order(self.outcome, self.rules),
+            "members": [dict(member) for member in self.members],
             "notes": list(self.notes),
         }
 
 
 def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> CertifiedPolicy:
     """The cheapest policy whose bounds are certified, of paths and of the family.
-
-    Parameters
-    ----------
-    traces
-        The recorded questions.
-    settings
-        What to promise, and of which family.
 
     Raises
     ------
@@ -178,27 +177,23 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     if settings.family.with_paths and promise.max_cost is None:
         along = _along(questions.take(labelled), axis, settings)
 
-    def policy(number: int) -> RulePolicy:
-        return _policy(family, number, questions)
-
-    def candidate(number: int) -> Candidate:
-        of = policy(number)
-        named = NamedPolicy(name=of.rule, kind=of.kind, preset=None, policy=of)
-        return Candidate(policy=named, group="rule")
-
+    candidate = partial(_member, family, questions)
     learned = Learned(candidate=candidate, rank=halves[0], prove=halves[1], full=family.full)
     row = prove(along, learned, [promise])[0]
     if row.learned is None:
         raise InternalError("the learned family was not tested")
-    outcome = concluded(*halves, family.full, promise, *row.learned)
+    tests, passed = row.learned
     best, first = row.proven, settings.family.min_rounds
-    found = policy(family.full)
-    if best is not None and isinstance(best.candidate.policy.policy, RulePolicy):
-        found = best.candidate.policy.policy
+    chosen_one = candidate(family.full) if best is None else best.candidate
+    found = chosen_one.policy.policy
+    if not isinstance(found, RulePolicy):
+        raise InternalError("what is certified is no rule")
     fits = family.calibrators or family.base_rates
     left_out = fit_questions(learn).stated if fits else {}
     guarantee = {
-        **describe(outcome),
+        "correction": promise.correction,
+        "members": len(family.rules),
+        "duplicates": tests.duplicates,
         **row.document(),
         **(
             {} if dearer is None else {"cost_counted_to": halves[1].most_paid, "cost_above": dearer}
@@ -209,8 +204,8 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         **({} if settings.answer == "latest" else {"answer": settings.answer}),
         "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
         "cost": axis.name,
-        "mean_cost": float(outcome.costs[family.full]) * (1.0 - (best.saved if best else 0.0)),
-        "full_budget_cost": float(outcome.costs[family.full]),
+        "mean_cost": float(tests.costs[family.full]) * (1.0 - (best.saved if best else 0.0)),
+        "full_budget_cost": float(tests.costs[family.full]),
         "seed": settings.seed,
         **cut_terms(questions, promise),
     }
@@ -227,17 +222,35 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
             },
         ),
         row=row,
-        outcome=outcome,
         rules=family.rules,
+        full=family.full,
+        members=tuple(_members(family.rules, halves[1], tests, passed, promise)),
         cost=axis,
         notes=(
-            *_notes(questions, len(labelled), outcome, settings),
+            *_notes(questions, len(labelled), tests.duplicates, settings),
             *([] if incomplete is None else [incomplete]),
-            *unit_notes(questions.take(labelled)),
+            *questions.take(labelled).unit_notes,
             *fit_notes(left_out),
             *family.notes,
         ),
     )
+
+
+def _members(
+    rules: Sequence[str], half: Half, tests: OrderedTests, passed: int, promise: CertifySettings
+) -> Iterator[dict[str, Any]]:
+    """The first members tested; of several bounds the means that each is of."""
+    means = {bound.of: mean_of(half, bound) for bound in promise.bounds}
+    p_values, (loss, *more) = tests.tested_at.max(axis=0), means.values()
+    for place, number in enumerate(tests.order[:_MOST_LISTED].tolist()):
+        yield {
+            "rule": rules[number],
+            "p_value": float(p_values[number]),
+            "certified": place < passed,
+            "loss": float(loss[number]),
+            "cost": float(tests.costs[number]),
+            **({"means": {of: float(mean[number]) for of, mean in means.items()}} if more else {}),
+        }
 
 
 def _along(labelled: Measures, axis: CostAxis, settings: CertifiedSettings) -> Along:
@@ -294,7 +307,9 @@ def _halves(
             costs=paid_by_rules(books[number], axis, stops, family.reads, part.seen),
             seen=seen,
             reach=1.0 if questions.seen is None else questions.seen.reach,
-            paid=Paid.by_round(stops, tables[number], of, most, seen) if capped else None,
+            tables=tables[number],
+            paid_by=of if capped else None,
+            most_paid=most,
             units=part.units,
             orders=betting_orders(part.traces.question_ids, part.units),
         )
@@ -302,12 +317,11 @@ def _halves(
     return axis, (half(0, family.learn_stops), half(1, family.test_stops)), dearer
 
 
-def _policy(family: Family, number: int, questions: Measures) -> RulePolicy:
-    """A member of the family."""
+def _member(family: Family, questions: Measures, number: int) -> Candidate:
     rule = family.rules[number]
     needs = rule_needs(rule)
     made_of = (given_by(resolve(name, also=family.own_signals)).name for name in needs.signals)
-    return RulePolicy(
+    policy = RulePolicy(
         rule=rule,
         calibrators={name: family.calibrators[name] for name in needs.calibrated},
         base_rates=family.base_rates if needs.base_rate else (),
@@ -317,6 +331,7 @@ def _policy(family: Family, number: int, questions: Measures) -> RulePolicy:
         if ABSTAINED.name in made_of
         else None,
     )
+    return Candidate(policy=NamedPolicy.of(policy, rule), group="rule")
 
 
 def cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
@@ -342,7 +357,7 @@ def cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
 
 
 def _notes(
-    questions: Measures, labelled: int, outcome: Certification, settings: CertifiedSettings
+    questions: Measures, labelled: int, duplicates: int, settings: CertifiedSettings
 ) -> list[str]:
     chosen = questions.traces
     notes = [*record_banners(chosen), *questions.notes(settings.metric)]
@@ -361,9 +376,9 @@ def _notes(
             f"{short} questions were recorded to fewer than {chosen.n_rounds} rounds: their full budget "
             "is their last recorded round"
         )
-    if outcome.duplicates:
+    if duplicates:
         notes.append(
-            f"{outcome.duplicates} members stop every question of the first half like another one "
+            f"{duplicates} members stop every question of the first half like another one "
             "and were not tested"
         )
     return notes
@@ -391,10 +406,9 @@ class Certified(RuleKind, Method):
         settings: Any,
         split: str,
         run: FitRun | None = None,
-    ) -> RulePolicy:
+    ) -> StopPolicy:
         """The policy of :func:`fit_certified`."""
-        del preset, run
-        return fit_certified(measures, replace(settings, split=split)).policy
+        return self.fit_told(measures, preset, settings, split, run).policy
 
     def fit_told(
         self,
@@ -405,8 +419,7 @@ class Certified(RuleKind, Method):
         run: FitRun | None = None,
     ) -> Fitted:
         """The same with the members tested; what goes to a folder is counted there."""
-        del preset
-        del run
+        del preset, run
         outcome = fit_certified(measures, replace(settings, split=split))
         return Fitted(
             policy=outcome.policy,
@@ -424,12 +437,12 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
     promise, row = outcome.policy.guarantee, outcome.row
     measured, at_least = ("at most ", "at least ") if promise.get("bounded") else ("", "")
     means = [0.0] * len(row.promise.bounds) if row.proven is None else row.proven.measured
-    bounds = [
+    told = [
         _bound_told(bound, outcome, mean)
         for bound, mean in zip(row.promise.bounds, means, strict=True)
     ]
-    together = f", {'both' if len(bounds) == 2 else 'all'} together," if len(bounds) > 1 else ""
-    promised = joined([bound.promised for bound in bounds])
+    together = f", {'both' if len(told) == 2 else 'all'} together," if len(told) > 1 else ""
+    promised = joined([bound for bound, _ in told])
     if row.proven is None:
         kept = (
             f"result   nothing cheaper is proven to keep: {promised}; {row.more} "
@@ -445,7 +458,7 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
         kept = (
             f"result   {row.proven.title}",
             f"promise  {promised}{together} with probability {promise['confidence']:g}; measured "
-            f"{measured}{joined([bound.measured for bound in bounds])} on {whose} questions, "
+            f"{measured}{joined([mean for _, mean in told])} on {whose} questions, "
             f"p = {row.proven.p_value:.2g}",
         )
     return (
@@ -461,37 +474,28 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _BoundTold:
+def _bound_told(bound: Bound, outcome: CertifiedPolicy, mean: float) -> tuple[str, str]:
     """A bound in words, and what it is of as measured."""
-
-    promised: str
-    measured: str
-
-
-def _bound_told(bound: Bound, outcome: CertifiedPolicy, mean: float) -> _BoundTold:
     promise = outcome.policy.guarantee
     if bound.of == "cost":
         label = outcome.cost.label
         above = promise["cost_above"]
         counted = f" (counted up to {promise['cost_counted_to']:.4g} a question, which "
         counted += f"{above or 'none'} of {promise['questions']['test']} passed)"
-        return _BoundTold(
-            f"at most {bound.most:g} {label} a question{counted}", f"{mean:.4g} {label}"
-        )
+        return (f"at most {bound.most:g} {label} a question{counted}", f"{mean:.4g} {label}")
     stated = outcome.policy.fitted_on.get(LABELS)
     if stated is not None and metric_of_labels(stated).agreement:
-        return _BoundTold(
+        return (
             f"the answer is another than the full budget's on at most {bound.most:.3g} of the "
             "questions, so EM and F1 fall by no more (no gold answer was read),",
             f"{mean:+.4f}",
         )
     if bound.of == promise["loss"]:
-        return _BoundTold(
+        return (
             f"expected {bound.of} loss in {promise['metric']} of at most {bound.most:g}",
             f"{mean:+.4f}",
         )
-    return _BoundTold(
+    return (
         f"at most {bound.most:.3g} of the questions answered wrong though the full budget is right",
         f"{mean:.4f}",
     )

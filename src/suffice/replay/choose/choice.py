@@ -14,10 +14,10 @@ from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.protocols import StopPolicy
+from suffice.replay.choose.bounds import Bound, joined
 from suffice.replay.choose.candidates import LATEST, Candidate
-from suffice.replay.choose.learn_then_test import Bound, joined
-from suffice.replay.choose.parts import PROVE, RANK
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
+from suffice.replay.choose.splits import PROVE, RANK
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import PolicyResult, ReplayResult
@@ -152,12 +152,11 @@ class Choice(Tabular):
         """The full budget on the questions that measure a candidate."""
         held = self.others.get(LATEST, self.comparison.result)
         where = self.whole if candidate.of_no_label else held
-        return next(one for one in where.policies if one.name == where.baseline)
+        return where.policy(where.baseline)
 
     def measured_of(self, candidate: Candidate) -> PolicyResult:
         """A candidate on all labelled questions, or a fitted one on those that prove."""
-        name = candidate.policy.name
-        return next(one for one in self._where(candidate).policies if one.name == name)
+        return self._where(candidate).policy(candidate.policy.name)
 
     @property
     def metric(self) -> Metric:
@@ -513,10 +512,7 @@ class Choice(Tabular):
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
-        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops.
-
-        ``top``: the first so many candidates alone.
-        """
+        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops."""
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from types import MappingProxyType
@@ -18,15 +18,12 @@ from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
-from suffice.policies.defaults import TEMPLATE
-from suffice.policies.fitting import fit_data, fitted_rule
+from suffice.policies.defaults import TEMPLATE, CalibratorKind
+from suffice.policies.fitting import FitData, fit_data, fitted_rule
 from suffice.policies.rules.meaning import RuleColumns
-from suffice.policies.rules.policy import not_before, rule_needs
+from suffice.policies.rules.policy import RulePolicy, not_before, rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
-from suffice.replay.choose.formulas import over_groups
-from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.choose.rules_as_bits import PackedConditions, pack
-from suffice.replay.choose.thresholded_signals import (
+from suffice.replay.choose.conditions import (
     Operand,
     both_ways,
     calibrators_of,
@@ -35,6 +32,7 @@ from suffice.replay.choose.thresholded_signals import (
     scoring_columns,
     tuning_columns,
 )
+from suffice.replay.choose.rule_stops import PackedConditions, RuleStops, over_groups, pack
 from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, signal_flags
 from suffice.signals.available import given_signals
 from suffice.signals.registry import own_among, resolve
@@ -42,6 +40,7 @@ from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.signals.table import first_stops
 from suffice.trace.rounds.table import TraceSet
 
+KINDS = ("rule", "thresholds", "fixed")
 _FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
 _MOST_MEMBERS = 200_000
 _CELLS = 1 << 25  # truth values of conditions held at a time
@@ -54,7 +53,7 @@ class FamilySettings:
     family: Annotated[
         str,
         Option(
-            choices=("rule", "thresholds", "fixed"),
+            choices=KINDS,
             help="rule: OR and AND rules over the trace's signals and, unless --signals are named, paths "
             "that prove on all questions; thresholds: one rule over a grid; fixed: every number of rounds "
             "(default: rule); each includes the full budget",
@@ -119,8 +118,8 @@ class FamilySettings:
         return self.family == "rule" and self.signals is None
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            raise UsageError(unknown_name("family", self.family, FAMILIES))
+        if self.family not in KINDS:
+            raise UsageError(unknown_name("family", self.family, KINDS))
         if self.min_rounds < 1:
             raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
         if self.levels < 1 or self.max_signals < 1:
@@ -149,18 +148,6 @@ class Family:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Halves:
-    learn: Measures
-    test: Measures
-    split: str
-
-    @property
-    def budget(self) -> int:
-        """The full budget, in rounds."""
-        return max(self.learn.traces.n_rounds, self.test.traces.n_rounds)
-
-
 def paid_by_rules(
     book: CostBook,
     axis: CostAxis,
@@ -182,21 +169,33 @@ def build_family(
     learn: TraceSet | Measures, test: TraceSet | Measures, split: str, settings: FamilySettings
 ) -> Family:
     """Fit on ``learn``, run every member on both halves (calibrated values of ``learn`` out of fold)."""
-    halves = _Halves(Measures.of(learn), Measures.of(test), split)
-    budget = halves.budget
+    halves = Measures.of(learn), Measures.of(test)
+    budget = max(part.traces.n_rounds for part in halves)
     if settings.min_rounds > budget:
         raise UsageError(
-            f"min_rounds is {settings.min_rounds} and the full budget of {halves.learn.traces.origin.source} "
+            f"min_rounds is {settings.min_rounds} and the full budget of {halves[0].traces.origin.source} "
             f"{budget} rounds; at most {budget} can be asked for"
         )
-    return FAMILIES[settings.family](halves, settings)
+    fixed = _fixed(halves, budget, settings)
+    if settings.family == "fixed":
+        return fixed
+    family = FAMILIES[settings.family](*halves, split, settings)
+    return replace(
+        family,
+        rules=(*family.rules, *fixed.rules),
+        full=len(family.rules) + fixed.full,
+        learn_stops=RuleStops.joined([family.learn_stops, fixed.learn_stops]),
+        test_stops=RuleStops.joined([family.test_stops, fixed.test_stops]),
+        reads=(*family.reads, *fixed.reads),
+    )
 
 
-def _fixed(halves: _Halves, settings: FamilySettings) -> Family:
-    parts, budget, first = (halves.learn, halves.test), halves.budget, settings.min_rounds
+def _fixed(halves: Sequence[Measures], budget: int, settings: FamilySettings) -> Family:
+    """Every fixed budget, the full one included."""
+    first = settings.min_rounds
     rules = tuple(f"round >= {k}" for k in range(first, budget + 1))
     learn_stops, test_stops = (
-        RuleStops.of_array(fixed_stops(part.ends, budget).T[first - 1 :]) for part in parts
+        RuleStops.of_array(fixed_stops(part.ends, budget).T[first - 1 :]) for part in halves
     )
     return Family(
         rules=rules,
@@ -210,94 +209,95 @@ def _fixed(halves: _Halves, settings: FamilySettings) -> Family:
     )
 
 
-def _with_fixed(family: Family, halves: _Halves, settings: FamilySettings) -> Family:
-    """The same with every fixed budget, the full one included."""
-    fixed = _fixed(halves, settings)
-    return replace(
-        family,
-        rules=(*family.rules, *fixed.rules),
-        full=len(family.rules) + fixed.full,
-        learn_stops=RuleStops.joined([family.learn_stops, fixed.learn_stops]),
-        test_stops=RuleStops.joined([family.test_stops, fixed.test_stops]),
-        reads=(*family.reads, *fixed.reads),
-    )
-
-
 # --- thresholds: one rule over a grid ------------------------------------------------------------
-def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
+def policies_at(
+    template: str,
+    thresholds: Sequence[float],
+    data: FitData,
+    held_out: Measures,
+    calibrator: CalibratorKind = "isotonic",
+) -> tuple[list[RulePolicy], list[NDArray[np.int16]]]:
+    """The rule with each of these numbers, its maps fitted on ``data``, and its stops on other questions."""
+    first = fill(template, thresholds[0])
+    own = own_among(rule_needs(first).signals, held_out.traces.signal_names)
+    fitted = fitted_rule(first, data, own_signals=own, calibrator=calibrator)
+    policies = [replace(fitted, rule=fill(template, threshold)) for threshold in thresholds]
+    table, ends = held_out.signals(fitted.specs), held_out.ends
+    return policies, [np.minimum(first_stops(policy, table), ends) for policy in policies]
+
+
+def _thresholds(learn: Measures, test: Measures, split: str, settings: FamilySettings) -> Family:
     grid = _FLOORS if settings.thresholds is None else settings.thresholds
     grid = tuple(sorted(set(grid)))
     if not grid:
         raise UsageError("the grid holds no threshold")
     template = not_before(settings.rule, settings.min_rounds)
     needs = rule_needs(fill(template, grid[0]))
-    data = fit_data(halves.learn, needs.signals, split=halves.split, fits=needs.fitting)
-    swept = sweep_rule(template, data, grid, ends=halves.learn.ends)
-    own = own_among(needs.signals, halves.learn.traces.signal_names)
-    fitted = fitted_rule(fill(template, grid[0]), data, own_signals=own)
-    policies = [replace(fitted, rule=fill(template, threshold)) for threshold in grid]
-    table, ends = halves.test.signals(fitted.specs), halves.test.ends
-    family = Family(
+    data = fit_data(learn, needs.signals, split=split, fits=needs.fitting)
+    swept = sweep_rule(template, data, grid, ends=learn.ends)
+    policies, stops = policies_at(template, grid, data, test)
+    return Family(
         rules=tuple(policy.rule for policy in policies),
         full=0,
         learn_stops=RuleStops.of_array(np.stack([score.stops for score in swept])),
-        test_stops=RuleStops.of_array(
-            np.stack([np.minimum(first_stops(policy, table), ends) for policy in policies])
-        ),
+        test_stops=RuleStops.of_array(np.stack(stops)),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
-        calibrators=fitted.calibrators,
-        base_rates=fitted.base_rates,
-        own_signals=own,
+        calibrators=policies[0].calibrators,
+        base_rates=policies[0].base_rates,
+        own_signals=policies[0].own_signals,
     )
-    return _with_fixed(family, halves, settings)
 
 
 # --- rule: OR and AND over the trace's signals ---------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """A condition's text, and the number of its operand."""
-
-    text: str
-    operand: int
-
-
-def _rules(halves: _Halves, settings: FamilySettings) -> Family:
-    operands, notes = _operands(halves, settings)
+def _rules(learn: Measures, test: Measures, split: str, settings: FamilySettings) -> Family:
+    operands, notes = _operands(learn, split, settings)
     names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
     fits = any(operand.calibrated for operand in operands)
-    data = fit_data(halves.learn, names, split=halves.split, fits=fits)
+    data = fit_data(learn, names, split=split, fits=fits)
     calibrators = calibrators_of(data, operands)
-    learn = tuning_columns(data, operands)
-    test = scoring_columns(halves.test.signals(names), calibrators)
-    conditions = _conditions(operands, learn, settings)
-    groups = _by_signal(conditions, operands)
-    _check_size(groups, settings.max_signals)
-    formulas = tuple(over_groups(groups, settings.max_signals))
-    texts = [condition.text for condition in conditions]
+    on_learn = tuning_columns(data, operands)
+    on_test = scoring_columns(test.signals(names), calibrators)
+    conditions = [
+        (text, operand) for operand in operands for text in _conditions(operand, on_learn, settings)
+    ]
+    groups: dict[str, list[int]] = {}
+    for number, (_, operand) in enumerate(conditions):
+        groups.setdefault(operand.text, []).append(number)
+    _check_size([*groups.values()], settings.max_signals)
+    formulas = tuple(over_groups([*groups.values()], settings.max_signals))
+    texts = [text for text, _ in conditions]
     learn_stops, test_stops = (
         RuleStops.of_formulas(
             _packed(texts, operands, columns).silent_before(settings.min_rounds),
             formulas,
             half.ends,
         )
-        for columns, half in ((learn, halves.learn), (test, halves.test))
+        for columns, half in ((on_learn, learn), (on_test, test))
     )
-    specs = [operands[condition.operand].spec for condition in conditions]
-    family = Family(
+    used = [operand for _, operand in conditions]
+    return Family(
         rules=tuple(not_before(formula.text(texts), settings.min_rounds) for formula in formulas),
         full=0,
         learn_stops=learn_stops,
         test_stops=test_stops,
         reads=tuple(
-            cost_reads(specs[number] for clause in formula.clauses for number in clause)
+            cost_reads(
+                conditions[number][1].spec for clause in formula.clauses for number in clause
+            )
             for formula in formulas
         ),
         calibrators=calibrators,
         base_rates=(),
-        own_signals=own_among(names, halves.learn.traces.signal_names),
-        notes=(*notes, *_without_condition(operands, conditions)),
+        own_signals=own_among(names, learn.traces.signal_names),
+        notes=(
+            *notes,
+            *(
+                f"left out: no quantile of {operand.text} on the first half is a threshold that can be passed"
+                for operand in operands
+                if operand not in used
+            ),
+        ),
     )
-    return _with_fixed(family, halves, settings)
 
 
 def _packed(
@@ -313,35 +313,18 @@ def _packed(
     return PackedConditions(words, packed[0].n_questions, packed[0].n_rounds)
 
 
-def _by_signal(conditions: Sequence[_Condition], operands: Sequence[Operand]) -> list[list[int]]:
-    """The numbers of the conditions, those over one signal together."""
-    groups: dict[str, list[int]] = {}
-    for number, condition in enumerate(conditions):
-        groups.setdefault(operands[condition.operand].text, []).append(number)
-    return list(groups.values())
-
-
-def _without_condition(operands: Sequence[Operand], conditions: Sequence[_Condition]) -> list[str]:
-    used = {condition.operand for condition in conditions}
-    return [
-        f"left out: no quantile of {operand.text} on the first half is a threshold that can be passed"
-        for number, operand in enumerate(operands)
-        if number not in used
-    ]
-
-
 def _operands(
-    halves: _Halves, settings: FamilySettings
+    learn: Measures, split: str, settings: FamilySettings
 ) -> tuple[tuple[Operand, ...], tuple[str, ...]]:
     """Signals to combine, and what a reader must know of those left out."""
-    record = halves.learn.traces
+    record = learn.traces
     if settings.signals is not None:
         operands = operands_of(settings.signals, record)
         named = (operand.spec.name for operand in operands)
-        refuse_unusable(halves.learn, named, tune_split=halves.split)
+        refuse_unusable(learn, named, tune_split=split)
         return both_ways(operands), ()
     names = [name for name in given_signals(record) if not _left_out(resolve(name, also=(name,)))]
-    flags = signal_flags(halves.learn, names, tune_split=halves.split)
+    flags = signal_flags(learn, names, tune_split=split)
     unusable = {name: [flag for flag in flags[name] if flag.kind in UNUSABLE] for name in names}
     varied = [name for name in names if not unusable[name]]
     if not varied:
@@ -362,29 +345,19 @@ def _left_out(spec: SignalSpec) -> bool:
     return VERDICTS in spec.charges or bool(spec.variant_of)
 
 
-def _conditions(
-    operands: Sequence[Operand], learn: RuleColumns, settings: FamilySettings
-) -> list[_Condition]:
-    conditions = []
-    for number, operand in enumerate(operands):
-        if operand.binary:
-            conditions.append(_Condition(operand.condition(), number))
-            continue
-        values = operand.values(learn)
-        values = values[np.isfinite(values)]
-        if not values.size:
-            continue
-        shares = np.arange(1, settings.levels + 1) / (settings.levels + 1)
-        quantiles = np.unique(np.quantile(values, shares)).tolist()
-        thresholds = {
-            operand.shortest(quantile, learn)
-            for quantile in quantiles
-            if operand.can_hold(quantile)
-        }
-        conditions += [
-            _Condition(operand.condition(threshold), number) for threshold in sorted(thresholds)
-        ]
-    return conditions
+def _conditions(operand: Operand, learn: RuleColumns, settings: FamilySettings) -> Iterator[str]:
+    """Those over one signal, by quantiles of its values."""
+    if operand.binary:
+        yield operand.condition()
+        return
+    values = operand.values(learn)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return
+    shares = np.arange(1, settings.levels + 1) / (settings.levels + 1)
+    quantiles = np.unique(np.quantile(values, shares)).tolist()
+    thresholds = {operand.shortest(one, learn) for one in quantiles if operand.can_hold(one)}
+    yield from map(operand.condition, sorted(thresholds))
 
 
 def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
@@ -401,6 +374,6 @@ def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
         )
 
 
-FAMILIES: Mapping[str, Callable[[_Halves, FamilySettings], Family]] = MappingProxyType(
-    {"rule": _rules, "thresholds": _thresholds, "fixed": _fixed}
+FAMILIES: Mapping[str, Callable[[Measures, Measures, str, FamilySettings], Family]] = (
+    MappingProxyType({"rule": _rules, "thresholds": _thresholds})
 )

@@ -19,6 +19,7 @@ from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.choose.bounds import CertifySettings, refuse_caps
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
@@ -29,21 +30,19 @@ from suffice.replay.choose.candidates import (
 )
 from suffice.replay.choose.certified import cut_terms
 from suffice.replay.choose.choice import Choice, Ranked, WronglyStopped
-from suffice.replay.choose.learn_then_test import CertifySettings, refuse_caps
-from suffice.replay.choose.parts import (
+from suffice.replay.choose.paths import OwnPath, paths_of
+from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
+from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
+from suffice.replay.choose.splits import (
     PROVE,
     RANK,
     in_parts,
     labelled_only,
     refuse_one_round,
     refuse_several_loops,
-    unit_notes,
     without_gaps,
 )
-from suffice.replay.choose.paths import OwnPath, paths_of
-from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
-from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
-from suffice.replay.run.answer_choice import answer_rounds
+from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
 from suffice.replay.run.replay import ReplaySettings, replay
@@ -64,14 +63,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     :mod:`suffice.replay.choose.proof`. Beside them methods, rules and learned values are fitted on the split
     ``tune`` and ordered by a third of the other questions; the rest of these proves them.
 
-    Parameters
-    ----------
-    traces
-        The recorded questions.
-    settings
-        What to choose by, and among what.
-    stated
-        Fields of the settings, as ``max_loss=0.02``.
+    ``stated`` are fields of the settings, as ``max_loss=0.02``.
 
     Raises
     ------
@@ -107,29 +99,33 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     promised = _promised(along, learned, promises, usual) if promises else None
     order, why = _order(estimates, promised, settings)
     ranked = _ranked(everyone.members, estimates, promised, order)
+    full = everyone.members[everyone.full]
     chosen, title = ranked[0].candidate, ranked[0].candidate.title
     if promised is not None and (best := promised.row.proven) is not None:
         chosen, title = best.candidate, best.title
-    elif chosen.policy.name == everyone.members[everyone.full].policy.name:
+    elif chosen.policy.name == full.policy.name:
         title = "run all rounds"
-    whole = _replayed(labelled, _on_all(everyone, chosen, promised), everyone, settings)
-    shown = _shown(everyone, ranked, chosen, promised)
-    comparison = Comparison(
-        measures=proving, result=_replayed(proving, shown, everyone, settings, split=PROVE)
-    )
-    others = _of_other_answers(proving, promised, everyone, chosen, settings)
+    on_all = _on_all(everyone, chosen, promised)
+    whole = _replayed(labelled, on_all, full, settings)
+    shown = {**on_all, **_shown(ranked, chosen, promised)}
+    result = _replayed(proving, shown, full, settings, split=PROVE)
+    comparison = Comparison(measures=proving, result=result)
+    others = {
+        answer: _replayed(proving, of_answer, full, settings, split=PROVE)
+        for answer, of_answer in _of_other_answers(full, chosen, promised).items()
+    }
     held = whole if chosen.of_no_label else others.get(LATEST, comparison.result)
     of = (labelled, whole) if chosen.of_no_label else (proving, comparison.result)
     wrong = _wrong(*of, chosen, settings)
-    if promised is not None and promised.row.proven is not None:
+    if promised is not None and (best := promised.row.proven) is not None:
         with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, along, settings))
         if with_it is chosen:
             notes.append(
                 "the promise stands in choice.json: this policy's file has no room for one"
             )
         chosen = with_it
-    if promised is not None and promised.row.proven is not None and not promised.row.proven.path:
-        notes.append(_on_other_divisions(labelled, along, promises, promised.at, settings))
+        if not best.path:
+            notes.append(_on_other_divisions(labelled, along, promises, promised.at, settings))
     if promises and (cut := cut_terms(labelled, promises[0])):
         notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
@@ -154,7 +150,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
             *record_banners(measures.traces),
             *measures.notes(settings.metric),
             *([] if incomplete is None else [incomplete]),
-            *unit_notes(labelled),
+            *labelled.unit_notes,
             *notes,
             *drawn,
             *everyone.notes,
@@ -179,17 +175,16 @@ def _against_tuned(
     if fit.seen is not None or comparison.measures.seen is not None or not chosen.policy.adaptive:
         return None
     shown = {one.policy.name: one for one in everyone.members if one.group == "fixed"}
-    tuned = _replayed(fit, {**shown, chosen.policy.name: chosen}, everyone, settings)
-    by_name = {one.name: one for one in tuned.policies}
-    own = by_name[chosen.policy.name]
-    named = [by_name[one.name] for one in budgets]
+    full = everyone.members[everyone.full]
+    tuned = _replayed(fit, {**shown, chosen.policy.name: chosen}, full, settings)
+    own, named = tuned.policy(chosen.policy.name), [tuned.policy(one.name) for one in budgets]
     paid = np.array([[one.costs[axis] for one in named]], np.float64)
     scores = np.array([[one.score for one in named]], np.float64)
     mix = best_mix(paid, scores, np.array([own.costs[axis]], np.float64))
     low, high = (budgets[int(of[0])] for of in (mix.low, mix.high))
     columns = [
         of
-        for one in (low, high, next(p for p in held.policies if p.name == chosen.policy.name))
+        for one in (low, high, held.policy(chosen.policy.name))
         for of in (one.at_stops.costs[axis], one.at_stops.scores[held.metric.score])
     ]
     if any(of is None for of in columns):
@@ -310,8 +305,7 @@ def _order(
     """All candidates by number, the one to run first if no path gives it, and why that one."""
     if promised is None:
         return by_aim(estimates, settings)
-    members = np.arange(len(estimates.loss))
-    order = in_order(estimates, np.zeros(len(members), np.bool_))
+    order = in_order(estimates)
     if promised.row.proven is not None:
         least = (
             "loses least of those" if settings.max_cost is not None else "is the cheapest that is"
@@ -354,41 +348,31 @@ def _on_all(
         for one in everyone.members
         if one.group == "fixed" and one.answer == LATEST
     }
-    found = [] if promised is None else [promised.guess, *(row.proven for row in promised.rows)]
-    paths = [chosen, *(one.candidate for one in found if one is not None)]
+    paths = [chosen, *([] if promised is None else promised.candidates)]
     return shown | {one.policy.name: one for one in paths if one.group == "path"}
 
 
 def _shown(
-    everyone: Candidates, ranked: Sequence[Ranked], chosen: Candidate, promised: Promised | None
+    ranked: Sequence[Ranked], chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
-    """The same with the best of what was learned, of one answer, for held-out questions."""
-    alike = chosen.answer
-    found = [] if promised is None else [row.proven for row in promised.rows]
-    learned = [chosen, *(one.candidate for one in found if one is not None)]
+    """The best of what was learned, of one answer, for held-out questions; and what is guessed."""
+    proven, guess = ((), None) if promised is None else (promised.proven, promised.guess)
+    learned = [chosen, *proven]
     learned += [one.candidate for one in ranked if one.candidate.group != "fixed"]
-    learned = [one for one in learned if one.answer == alike][: _MOST_SHOWN + 1]
-    return _on_all(everyone, chosen, promised) | {one.policy.name: one for one in learned}
+    learned = [one for one in learned if one.answer == chosen.answer][: _MOST_SHOWN + 1]
+    learned += [] if guess is None else [guess.candidate]
+    return {one.policy.name: one for one in learned if one.answer == chosen.answer}
 
 
 def _of_other_answers(
-    proving: Measures,
-    promised: Promised | None,
-    everyone: Candidates,
-    chosen: Candidate,
-    settings: ChoiceSettings,
-) -> dict[str, ReplayResult]:
+    full: Candidate, chosen: Candidate, promised: Promised | None
+) -> dict[str, dict[str, Candidate]]:
     """What is proven or guessed and returns another answer than the chosen one; the full budget's own."""
-    found = [] if promised is None else [promised.guess, *(row.proven for row in promised.rows)]
-    full = everyone.members[everyone.full]
     by_answer: dict[str, dict[str, Candidate]] = {}
-    for one in [full, *(one.candidate for one in found if one is not None)]:
+    for one in [full, *([] if promised is None else promised.candidates)]:
         if one.answer != chosen.answer:
             by_answer.setdefault(one.answer, {full.policy.name: full})[one.policy.name] = one
-    return {
-        answer: _replayed(proving, shown, everyone, settings, split=PROVE)
-        for answer, shown in by_answer.items()
-    }
+    return by_answer
 
 
 def _gain(
@@ -399,10 +383,10 @@ def _gain(
     settings: ChoiceSettings,
 ) -> Interval | None:
     """The chosen policy's score over that of the full budget's latest answer; ``None``: not known."""
-    own = next(one for one in result.policies if one.name == chosen.policy.name)
+    own = result.policy(chosen.policy.name)
     if held is result:
         return own.delta_full
-    full = next(one for one in held.policies if one.name == held.baseline)
+    full = held.policy(held.baseline)
     mine, theirs = (one.at_stops.scores.get(result.metric.score) for one in (own, full))
     if mine is None or theirs is None or measures.seen is not None:
         return None
@@ -413,7 +397,8 @@ def _mean_within(
     values: NDArray[np.float64], measures: Measures, settings: ChoiceSettings
 ) -> Interval:
     """The mean over units of labelled questions, with its interval."""
-    means = unit_means(values[measures.labelled], measures.units[measures.labelled])[:, None]
+    labelled = measures.scores(settings.f1_kind).labelled
+    means = unit_means(values[labelled], measures.units[labelled])[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
     return percentile_interval(float(means.mean()), draws[:, 0])
 
@@ -421,7 +406,7 @@ def _mean_within(
 def _replayed(
     measures: Measures,
     shown: Mapping[str, Candidate],
-    everyone: Candidates,
+    full: Candidate,
     settings: ChoiceSettings,
     split: str | None = None,
 ) -> ReplayResult:
@@ -430,7 +415,7 @@ def _replayed(
         measures,
         [candidate.policy for candidate in shown.values()],
         ReplaySettings(
-            baseline=everyone.members[everyone.full].policy.name,
+            baseline=full.policy.name,
             split=split,
             f1_kind=settings.f1_kind,
             resamples=settings.resamples,
@@ -448,7 +433,7 @@ def _wrong(
 ) -> list[WronglyStopped]:
     """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
-    policy = next(one for one in result.policies if one.name == chosen.policy.name)
+    policy = result.policy(chosen.policy.name)
     if measures.seen is not None:
         return []
     rows = np.arange(traces.n_questions)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import NormalDist
 from typing import Any
 
@@ -24,8 +24,7 @@ from suffice.measures.measures import Measures
 from suffice.numbers.units import unit_means
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.policies.rules.syntax import parse
-from suffice.replay.choose.candidates import Candidate, Kept
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     Bound,
     CertifySettings,
     Half,
@@ -36,6 +35,7 @@ from suffice.replay.choose.learn_then_test import (
     p_values_of,
     plain,
 )
+from suffice.replay.choose.candidates import Candidate, Kept
 from suffice.replay.choose.paths import COINS, Path, Step
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
@@ -139,6 +139,16 @@ class Promised:
         """That of the policy to run."""
         return self.rows[self.at]
 
+    @property
+    def proven(self) -> list[Candidate]:
+        """What is proven, from the strictest promise on."""
+        return [row.proven.candidate for row in self.rows if row.proven is not None]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """What is guessed, and what is proven."""
+        return [*([] if self.guess is None else [self.guess.candidate]), *self.proven]
+
 
 def walk(
     p_values: Sequence[Array], shares: Sequence[float], gives: Sequence[bool]
@@ -210,7 +220,7 @@ class Along:
         own = own_among(rule_needs(step.rule).signals, self._signals)
         rule = str(parse(step.rule))
         policy = RulePolicy(rule=rule, kind="certified", own_signals=own)
-        named = NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)
+        named = NamedPolicy.of(policy, rule)
         return Candidate(policy=named, group="path", answer=self._answer)
 
     def step(self, path: int, number: int) -> Step:
@@ -249,9 +259,11 @@ class Along:
             means += [(1 - c) * first + c * last for c in COINS]
         return np.array(means)
 
-    def cheapest(self, path: int, p_values: Array, promise: CertifySettings) -> Proven | None:
-        """Of the first hypotheses of a path, all rejected with these p-values, the cheapest."""
-        saved = 1.0 - self.costs(path)[: len(p_values)] / self.full_cost
+    def cheapest(
+        self, path: int, p_values: Array, promise: CertifySettings, count: int
+    ) -> Proven | None:
+        """The cheapest of the first ``count`` hypotheses of a path, which are rejected."""
+        saved = 1.0 - self.costs(path)[:count] / self.full_cost
         if not (saved > 0.0).any():
             return None
         number = int(saved.argmax())
@@ -291,10 +303,8 @@ class Along:
 
 
 def _needed(losses: Array, limit: float, level: float) -> float:
-    """Units after which all of these mean losses (n_units, n) are proven below the limit.
-
-    To those seen belong one that loses all and one that wins all, so that never having lost is no certainty.
-    """
+    """Units after which all of these mean losses (n_units, n) are proven below the limit."""
+    # one that loses all and one that wins all are added: never having lost is no certainty
     seen = np.vstack([losses, np.ones_like(losses[:1]), np.zeros_like(losses[:1])])
     gap = limit - seen.mean(axis=0)
     if (gap <= 0).any():
@@ -318,7 +328,7 @@ class Learned:
     full: int
     costs: Array | None = None
 
-    def cheapest(self, tested: OrderedTests, count: int, promise: CertifySettings) -> Proven | None:
+    def cheapest(self, tested: OrderedTests, promise: CertifySettings, count: int) -> Proven | None:
         """Of the first ``count`` members tested the cheapest; where a cost is bounded the best."""
         costs = tested.costs if self.costs is None else self.costs
         saved = 1.0 - costs / costs[self.full]
@@ -327,8 +337,11 @@ class Learned:
             passed = passed[saved[passed] > 0.0]
         if not len(passed):
             return None
-        wanted = saved[passed] if promise.max_cost is None else -tested.learned[0][passed]
-        chosen = int(passed[wanted.argmax()])
+        wanted = saved if promise.max_cost is None else -tested.learned[0]
+        if promise.caps_only:
+            signed, halves = Bound(of="signed", most=0.0), (self.rank, self.prove)
+            wanted = -np.sum([mean_of(half, signed) * len(half) for half in halves], axis=0)
+        chosen = int(passed[wanted[passed].argmax()])
         candidate = self.candidate(chosen)
         return Proven(
             candidate=candidate,
@@ -342,11 +355,11 @@ class Learned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chain:
-    """A sequence of hypotheses of one promise: a path by its number, or the tests of the learned family."""
+    """Hypotheses of one promise in order; ``tested``: those of the learned family, which gives nothing."""
 
     p_values: Array
     share: float
-    path: int | None = None
+    cheapest: Callable[[int], Proven | None]
     tested: OrderedTests | None = None
 
 
@@ -372,44 +385,32 @@ def prove(
         walk(
             [chain.p_values for chain in everyone],
             [chain.share for chain in everyone],
-            [chain.path is not None for chain in everyone],
+            [chain.tested is None for chain in everyone],
         )
     )
     rows: list[Row] = []
     for promise, of_promise in zip(promises, chains, strict=True):
-        rejected = [next(counts) for _ in of_promise]
+        passed = [(chain, next(counts)) for chain in of_promise]
         found = [rows[-1].proven if rows else None]
-        for chain, count in zip(of_promise, rejected, strict=True):
-            if chain.path is not None and along is not None:
-                found.append(along.cheapest(chain.path, chain.p_values[:count], promise))
-            elif chain.tested is not None and learned is not None:
-                found.append(learned.cheapest(chain.tested, count, promise))
-        best = max((one for one in found if one is not None), key=_saved, default=None)
-        needed = along.needed(promise.bounds, of_promise[0].share) if along and not best else None
+        found += [chain.cheapest(count) for chain, count in passed]
+        kept = [one for one in found if one is not None]
+        best = max(kept, key=lambda one: one.saved, default=None)
+        of_learned = [(chain.tested, count) for chain, count in passed if chain.tested]
         rows.append(
             Row(
                 promise=promise,
                 proven=best,
-                needed=needed,
+                needed=along.needed(promise.bounds, of_promise[0].share)
+                if along and not best
+                else None,
                 tested=sum(len(chain.p_values) for chain in of_promise),
-                rejected=sum(rejected),
-                units=sum(len(one.half) for one in (along,) if one) or _proving(learned),
+                rejected=sum(count for _, count in passed),
+                units=len(along.half) if along else len(learned.prove) if learned else 0,
                 walked=along is not None,
-                learned=next(
-                    ((c.tested, n) for c, n in zip(of_promise, rejected, strict=True) if c.tested),
-                    None,
-                ),
+                learned=of_learned[0] if of_learned else None,
             )
         )
     return tuple(rows)
-
-
-def _saved(proven: Proven) -> float:
-    return proven.saved
-
-
-def _proving(learned: Learned | None) -> int:
-    return 0 if learned is None else len(learned.prove)
 
 
 def _chains(
@@ -419,12 +420,21 @@ def _chains(
     if along is not None:
         share = error * (1.0 - of_learned) / len(along.names)
         for path in range(len(along.names)):
-            of_path = along.p_values(path, promise.bounds, share)
-            yield _Chain(p_values=of_path, share=share, path=path)
+            p_values = along.p_values(path, promise.bounds, share)
+            yield _Chain(
+                p_values=p_values,
+                share=share,
+                cheapest=partial(along.cheapest, path, p_values, promise),
+            )
     if learned is not None:
         share = error * of_learned
         tested = member_tests(learned.rank, learned.prove, learned.full, promise, share)
-        yield _Chain(p_values=tested.adjusted, share=share, tested=tested)
+        yield _Chain(
+            p_values=tested.adjusted,
+            share=share,
+            cheapest=partial(learned.cheapest, tested, promise),
+            tested=tested,
+        )
 
 
 def _divided(promises: Sequence[CertifySettings], error: float) -> list[float]:

@@ -13,12 +13,12 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import rule_needs
-from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept
-from suffice.replay.choose.learn_then_test import (
+from suffice.replay.choose.bounds import (
     Bound,
     Half,
     mean_of,
 )
+from suffice.replay.choose.candidates import LATEST, Candidate, Candidates, Kept
 from suffice.replay.settings import ChoiceSettings
 
 Array = NDArray[np.float64]
@@ -84,11 +84,10 @@ def _unfitted(member: Candidate) -> bool:
     return member.group == "fixed" or not rule_needs(member.policy.name).fitting
 
 
-def in_order(estimates: Estimates, proven: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """All candidates: proven ones first, then those that kept what was asked, the cheapest first."""
-    kept = estimates.kept
-    loss = np.where(kept, 0.0, estimates.loss)
-    return np.lexsort((estimates.cost, loss, ~kept, ~proven))
+def in_order(estimates: Estimates) -> NDArray[np.intp]:
+    """All candidates: those that kept what was asked first, the cheapest of them first."""
+    loss = np.where(estimates.kept, 0.0, estimates.loss)
+    return np.lexsort((estimates.cost, loss, ~estimates.kept))
 
 
 def within_cap(estimates: Estimates, most: float) -> tuple[int, str] | None:

@@ -1,17 +1,222 @@
-"""Stop rounds of many rules on many questions, of which no more is written out than is worked on."""
+"""Rules over conditions: all of a form, and the round at which each stops every question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain, combinations, product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.errors import UsageError, unknown_name
 from suffice.numbers.intervals.sums import from_sums, question_blocks
-from suffice.replay.choose.formulas import Formula
-from suffice.replay.choose.rules_as_bits import PackedConditions, stop_rounds_of_formulas
+
+_MOST = {"or": 16, "and": 16, "vote": 14, "dnf": 9}
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """At least ``votes`` of the clauses hold; a clause is an AND of conditions, by their numbers."""
+
+    clauses: tuple[tuple[int, ...], ...]
+    votes: int = 1
+
+    def text(self, conditions: Sequence[str]) -> str:
+        """The rule, as ``replay --stop-when`` takes it."""
+        clauses = [" and ".join(conditions[number] for number in clause) for clause in self.clauses]
+        if self.votes > 1:
+            return f"at_least({self.votes}, {', '.join(clauses)})"
+        if len(clauses) == 1:
+            return clauses[0]
+        return " or ".join(
+            f"({text})" if len(clause) > 1 else text
+            for text, clause in zip(clauses, self.clauses, strict=True)
+        )
+
+
+def _subsets(count: int) -> Iterator[tuple[int, ...]]:
+    for size in range(1, count + 1):
+        yield from combinations(range(count), size)
+
+
+def _or(count: int) -> Iterator[Formula]:
+    return (Formula(tuple((number,) for number in chosen)) for chosen in _subsets(count))
+
+
+def _and(count: int) -> Iterator[Formula]:
+    return (Formula((chosen,)) for chosen in _subsets(count))
+
+
+def _vote(count: int) -> Iterator[Formula]:
+    """K of every subset, k = 1 (OR) to its size (AND)."""
+    for chosen in _subsets(count):
+        for votes in range(1, len(chosen) + 1):
+            yield Formula(tuple((number,) for number in chosen), votes)
+
+
+def _dnf(count: int) -> Iterator[Formula]:
+    """Every way to split every subset into clauses: sum of C(count, k) Bell(k) (paper 0)."""
+    for chosen in _subsets(count):
+        yield from (Formula(clauses) for clauses in _partitions(chosen))
+
+
+def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    first, rest = items[0], items[1:]
+    if not rest:
+        yield ((first,),)
+        return
+    for part in _partitions(rest):
+        yield ((first,), *part)
+        for index, clause in enumerate(part):
+            yield (*part[:index], (first, *clause), *part[index + 1 :])
+
+
+def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]:
+    """ANDs and ORs of up to ``most`` conditions, each from another group: short ones and ANDs first.
+
+    >>> [formula.text("abc") for formula in over_groups([(0, 1), (2,)], 2)]
+    ['a', 'b', 'c', 'a and c', 'b and c', 'a or c', 'b or c']
+    """
+    for size in range(1, min(most, len(groups)) + 1):
+        rows = sorted(row for chosen in combinations(groups, size) for row in product(*chosen))
+        yield from (Formula((row,)) for row in rows)
+        if size > 1:
+            yield from (Formula(tuple((number,) for number in row)) for row in rows)
+
+
+_ENUMERATED: Mapping[str, Callable[[int], Iterator[Formula]]] = MappingProxyType(
+    {"or": _or, "and": _and, "dnf": _dnf, "vote": _vote}
+)
+
+
+def enumerate_formulas(form: str, count: int) -> tuple[Formula, ...]:
+    """Every formula of a form over ``count`` conditions, each used at most once."""
+    if form not in _ENUMERATED:
+        raise UsageError(unknown_name("form", form, _ENUMERATED))
+    if not 1 <= count <= _MOST[form]:
+        raise UsageError(f"form {form!r} takes 1 to {_MOST[form]} signals, found {count}")
+    return tuple(_ENUMERATED[form](count))
+
+
+_Words = NDArray[np.uint64]
+_CELLS = 1 << 14  # words of one condition in flight: what stays in cache
+
+
+@dataclass(frozen=True, slots=True)
+class PackedConditions:
+    """Truth values of conditions, a bit a question, so that one AND or OR serves 64 of them.
+
+    The last round is left out, since every rule stops there.
+
+    >>> packed = pack(np.array([[[True, True], [False, True], [True, True]]]))  # one condition, 3 questions
+    >>> packed.words.ravel()  # round 1: 0b101
+    array([5], dtype=uint64)
+    """
+
+    words: _Words  # (n_conditions, n_rounds - 1, n_words)
+    n_questions: int
+    n_rounds: int
+
+    def part(self, rows: slice) -> PackedConditions:
+        """Those of some questions, which begin at a multiple of 64."""
+        words = self.words[:, :, rows.start // 64 : -(-rows.stop // 64)]
+        return PackedConditions(words, rows.stop - rows.start, self.n_rounds)
+
+    def silent_before(self, round_number: int) -> PackedConditions:
+        """The same where nothing holds before a round, so that no rule without "not" does."""
+        if round_number == 1:
+            return self
+        words = self.words.copy()
+        words[:, : round_number - 1] = 0
+        return PackedConditions(words, self.n_questions, self.n_rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBatch:
+    """Rules of one shape."""
+
+    conditions: NDArray[np.intp]
+    sizes: tuple[int, ...]
+    votes: int = 1
+
+    def blocks(self, n_cells: int) -> Iterator[tuple[slice, RuleBatch]]:
+        """Parts of few enough rules that ``n_cells`` words a rule stay in cache."""
+        step = max(1, _CELLS // max(n_cells, 1))
+        for start in range(0, len(self.conditions), step):
+            rows = slice(start, start + step)
+            yield rows, RuleBatch(self.conditions[rows], self.sizes, self.votes)
+
+
+def pack(fires: NDArray[np.bool_]) -> PackedConditions:
+    """Pack truth values (n_conditions, n_questions, n_rounds)."""
+    n_conditions, n_questions, n_rounds = fires.shape
+    rounds_first = np.ascontiguousarray(fires[:, :, : n_rounds - 1].transpose(0, 2, 1))
+    packed = np.packbits(rounds_first, axis=2, bitorder="little")
+    n_words = -(-n_questions // 64)
+    padded = np.zeros((n_conditions, n_rounds - 1, n_words * 8), np.uint8)
+    padded[:, :, : packed.shape[2]] = packed
+    return PackedConditions(padded.view(np.uint64), n_questions, n_rounds)
+
+
+def fired_by(packed: PackedConditions, batch: RuleBatch) -> _Words:
+    """Whether each rule held in a round or before it, (n_rules, n_rounds - 1, n_words)."""
+    clauses = []
+    position = 0
+    for size in batch.sizes:
+        held = packed.words[batch.conditions[:, position]]
+        for offset in range(1, size):
+            held &= packed.words[batch.conditions[:, position + offset]]
+        clauses.append(held)
+        position += size
+    fired = _at_least(clauses, batch.votes)
+    for index in range(1, fired.shape[1]):
+        fired[:, index] |= fired[:, index - 1]
+    return fired
+
+
+def _at_least(clauses: list[_Words], votes: int) -> _Words:
+    """Where at least ``votes`` of the clauses hold: ``reached[k]`` counts to k + 1, bit by bit."""
+    reached = [clauses[0], *(np.zeros_like(clauses[0]) for _ in range(votes - 1))]
+    for clause in clauses[1:]:
+        for count in range(votes - 1, 0, -1):
+            reached[count] |= reached[count - 1] & clause
+        reached[0] |= clause
+    return reached[-1]
+
+
+def stop_rounds_of(
+    packed: PackedConditions, batch: RuleBatch, last: NDArray[np.int16]
+) -> NDArray[np.int16]:
+    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``."""
+    stops = np.empty((len(batch.conditions), packed.n_questions), np.int16)
+    for rows, part in batch.blocks(packed.words[0].size):
+        fired = fired_by(packed, part)
+        bits = np.unpackbits(
+            fired.view(np.uint8), axis=2, count=packed.n_questions, bitorder="little"
+        )
+        running = packed.n_rounds - bits.sum(axis=1, dtype=np.int16)
+        np.minimum(running, last, out=stops[rows])
+    return stops
+
+
+def stop_rounds_of_formulas(
+    packed: PackedConditions, formulas: Sequence[Formula], last: NDArray[np.int16]
+) -> NDArray[np.int16]:
+    """The same for formulas of any shapes, (n_formulas, n_questions)."""
+    stops = np.empty((len(formulas), packed.n_questions), np.int16)
+    shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    for number, formula in enumerate(formulas):
+        sizes = tuple(map(len, formula.clauses))
+        shapes.setdefault((sizes, formula.votes), []).append(number)
+    for (sizes, votes), numbers in shapes.items():
+        conditions = np.array([list(chain(*formulas[number].clauses)) for number in numbers])
+        stops[numbers] = stop_rounds_of(packed, RuleBatch(conditions, sizes, votes), last)
+    return stops
+
 
 Stops = NDArray[np.int16]
 _Compute = Callable[[NDArray[np.intp], slice], Stops]

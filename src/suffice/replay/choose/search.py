@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,10 @@ from suffice.numbers.units import unit_means, unit_weights
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
-from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.rule_scorer import RuleFigures, RuleScorer
-from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
-from suffice.replay.choose.thresholded_signals import (
+from suffice.replay.choose.conditions import (
     Operand,
+    RuleFigures,
+    RuleScorer,
     both_ways,
     calibrators_of,
     grid_of,
@@ -41,8 +39,11 @@ from suffice.replay.choose.thresholded_signals import (
     scoring_columns,
     tuning_columns,
 )
+from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas
+from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
+from suffice.replay.choose.splits import refuse_unscored
 from suffice.replay.diagnose.signal_flags import refuse_unusable
-from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
@@ -85,36 +86,30 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         f1_kind=settings.f1_kind,
         fits=any(operand.calibrated for operand in operands),
     )
-    if not on_eval.scores(settings.f1_kind).labelled.any():
-        raise UsageError(
-            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
-            f"suffice traces info {on_eval.traces.at}"
-        )
-    tune_answers, eval_answers = (
-        chosen_by_signal(part, settings.answer) for part in (on_tune, on_eval)
-    )
-    books = [part.costs(settings.cost_model, tune_answers.reads) for part in (on_tune, on_eval)]
+    refuse_unscored(on_eval, settings.eval_split, settings.f1_kind)
+    parts = (on_tune, on_eval)
+    answers = [chosen_by_signal(part, settings.answer) for part in parts]
+    books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
     axis = shared_axis(
         books,
         settings.cost,
         {operand.text: cost_reads((operand.spec,)) for operand in operands},
         capped=settings.max_cost is not None,
     )
-    tune = RuleScorer(
-        on_tune,
+    columns = (
         tuning_columns(data, operands),
-        scored=tune_answers.returned(on_tune.scores_throughout("a search", settings.f1_kind)),
-        book=books[0],
-        operands=operands,
-        axis=axis,
-    )
-    held_out = RuleScorer(
-        on_eval,
         scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
-        scored=eval_answers.returned(on_eval.scores_throughout("a search", settings.f1_kind)),
-        book=books[1],
-        operands=operands,
-        axis=axis,
+    )
+    tune, held_out = (
+        RuleScorer(
+            part,
+            of_part,
+            scored=returned.returned(part.scores_throughout("a search", settings.f1_kind)),
+            book=book,
+            operands=operands,
+            axis=axis,
+        )
+        for part, of_part, returned, book in zip(parts, columns, answers, books, strict=True)
     )
     budget = max(on_tune.traces.n_rounds, on_eval.traces.n_rounds)
     chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
@@ -142,6 +137,24 @@ class _Searched:
     formulas: tuple[Formula, ...]
     chosen: tuple[ChosenThreshold, ...]
     unknown: int  # formulas that go past what is known
+
+    @property
+    def texts(self) -> list[str]:
+        conditions = [threshold.condition for threshold in self.chosen]
+        return [formula.text(conditions) for formula in self.formulas]
+
+    @property
+    def reads(self) -> list[CostReads]:
+        """What each pays for; a condition that never holds does not name its signal."""
+        return [
+            cost_reads(
+                self.operands[number].spec
+                for clause in formula.clauses
+                for number in clause
+                if not self.chosen[number].never
+            )
+            for formula in self.formulas
+        ]
 
 
 def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tuple[Formula, ...]:
@@ -225,69 +238,25 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 
 
 # --- the result ----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class _OnTune:
-    """What rules are ordered by, each array (n_rules,)."""
-
-    scores: Array
-    costs: Array
-    objective: Array
-    within: NDArray[np.bool_]
-    front: NDArray[np.bool_]
-
-    @property
-    def order(self) -> list[int]:
-        """Those within the cap first, best objective first, then the cheaper, then the earlier."""
-        numbers = np.arange(len(self.costs))
-        keys = (
-            numbers,
-            np.round(self.costs, _DIGITS),
-            -np.round(self.objective, _DIGITS),
-            ~self.within,
-        )
-        return [int(number) for number in np.lexsort(keys)]
-
-
-def _on_tune(
-    searched: _Searched, family: _Family, reads: Sequence[CostReads], settings: SearchSettings
-) -> _OnTune:
-    tune = searched.tune
-    figures = family.figures(tune, reads, _ordered_by(tune, settings))
-    costs, scores = figures.costs, figures.scores[tune.scored.metric.score]
-    cap = np.inf if settings.max_cost is None else settings.max_cost
-    return _OnTune(
-        scores=scores,
-        costs=costs,
-        objective=tune.objective(_objective(tune, settings), figures),
-        within=costs <= cap,
-        front=pareto_front(costs, scores),
-    )
-
-
 class _Family:
-    """Rules on one split; where it is large, those that stop every question alike are worked on once."""
+    """Rules on one split; those that stop every question alike are worked on once."""
 
     def __init__(self, stops: RuleStops) -> None:
         self.digests = stops.digests()
-        self.large = from_sums(stops.shape[1])
         first: dict[bytes, int] = {}
         for number, digest in enumerate(self.digests):
             first.setdefault(digest, number)
-        place = {number: at for at, number in enumerate(first.values())}
-        self.stops = stops.take(np.array(list(place), np.intp)) if self.large else stops
-        """Of different rules, of a small split of all of them, (n, n_questions)."""
-        self.same = np.arange(len(stops))
+        place = {digest: at for at, digest in enumerate(first)}
+        self.stops = stops.take(np.array([*first.values()], np.intp))
+        """Of different rules, (n, n_questions)."""
+        self.same = np.array([place[digest] for digest in self.digests], np.intp)
         """For every rule the number of the one there that has its stops."""
-        if self.large:
-            self.same = np.array([place[first[digest]] for digest in self.digests], np.intp)
 
     def figures(
         self, scorer: RuleScorer, reads: Sequence[CostReads], scores: Iterable[ScoreName]
     ) -> RuleFigures:
         """What every rule scores and costs, the first ones of which pay for so much."""
         pairs = list(zip(self.same.tolist(), reads, strict=False))
-        if not self.large:
-            return scorer.figures(self.stops.take(self.same[: len(reads)]), reads, scores)
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
         rules = np.array([rule for rule, _ in distinct], np.intp)
         figures = scorer.figures(self.stops.take(rules), [kind for _, kind in distinct], scores)
@@ -295,26 +264,11 @@ class _Family:
 
 
 def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -> SearchResult:
-    reads = [
-        cost_reads(
-            searched.operands[number].spec
-            for clause in formula.clauses
-            for number in clause
-            if not searched.chosen[number].never  # its text does not name the signal
-        )
-        for formula in searched.formulas
-    ]
     tune, held_out = searched.tune, searched.held_out
     baseline_name, baseline = _baseline(measures, held_out, settings)
-    n_formulas = len(searched.formulas)
     family = _Family(RuleStops.joined([held_out.stops(searched.formulas), *_tried_stops(searched)]))
     bands, p_holm = _corrected(held_out, family, baseline, settings)
-    on_tune = _Family(tune.stops(searched.formulas))
-    ordered = _on_tune(searched, on_tune, reads, settings)
-    pairs = zip(on_tune.digests, family.digests[:n_formulas], strict=True)
-    alike = _alike(ordered.order, list(pairs), _texts(searched))
-    figures = family.figures(held_out, reads, _SCORES)
-    rules = _rules(searched, ordered, figures, (bands, p_holm), alike)
+    rules = _rules(searched, family, (bands, p_holm), settings)
     return SearchResult(
         rules=rules,
         evaluated=len(rules),
@@ -341,14 +295,29 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
 
 def _rules(
     searched: _Searched,
-    tune: _OnTune,
-    figures: RuleFigures,
+    family: _Family,
     corrected: tuple[tuple[SimultaneousBand, ...], Array],
-    alike: Mapping[int, tuple[int, str | None]],
+    settings: SearchSettings,
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
     (score, delta), p_holm = corrected
-    held_out, texts = searched.held_out, _texts(searched)
+    tune, held_out, texts = searched.tune, searched.held_out, searched.texts
+    on_tune, reads = _Family(tune.stops(searched.formulas)), searched.reads
+    known, figures = (
+        on_tune.figures(tune, reads, _ordered_by(tune, settings)),
+        family.figures(held_out, reads, _SCORES),
+    )
+    costs, scores = known.costs, known.scores[tune.scored.metric.score]
+    objective, front = (
+        tune.objective(_objective(tune, settings), known),
+        pareto_front(costs, scores),
+    )
+    within = costs <= (np.inf if settings.max_cost is None else settings.max_cost)
+    # those within the cap first, best objective first, then the cheaper, then the earlier
+    rounded = (np.round(costs, _DIGITS), -np.round(objective, _DIGITS))
+    order = np.lexsort((np.arange(len(texts)), *rounded, ~within)).tolist()
+    alike = [*zip(on_tune.digests, family.digests[: len(texts)], strict=True)]
+    first, ways = {alike[n]: n for n in reversed(order)}, Counter(alike)
     return tuple(
         SearchedRule(
             rule=texts[n],
@@ -361,35 +330,16 @@ def _rules(
             delta=delta.at_once(n),
             naive_delta=delta.alone(n),
             p_holm=float(p_holm[n]),
-            tune_score=float(tune.scores[n]),
-            tune_cost=float(tune.costs[n]),
-            tune_objective=float(tune.objective[n]),
-            within_cap=bool(tune.within[n]),
-            pareto=bool(tune.front[n]),
-            ways=alike[n][0],
-            like=alike[n][1],
+            tune_score=float(scores[n]),
+            tune_cost=float(costs[n]),
+            tune_objective=float(objective[n]),
+            within_cap=bool(within[n]),
+            pareto=bool(front[n]),
+            ways=ways[alike[n]],
+            like=None if first[alike[n]] == n else texts[first[alike[n]]],
         )
-        for n in tune.order
+        for n in order
     )
-
-
-def _texts(searched: _Searched) -> list[str]:
-    conditions = [threshold.condition for threshold in searched.chosen]
-    return [formula.text(conditions) for formula in searched.formulas]
-
-
-def _alike(
-    order: Sequence[int], digests: Sequence[Hashable], texts: Sequence[str]
-) -> dict[int, tuple[int, str | None]]:
-    """Of each rule how many stop every question alike, and the text of the first in order, if another."""
-    first: dict[Hashable, int] = {}
-    for n in order:
-        first.setdefault(digests[n], n)
-    ways = Counter(digests)
-    return {
-        n: (ways[digest], None if first[digest] == n else texts[first[digest]])
-        for n, digest in enumerate(digests)
-    }
 
 
 def _tried_stops(searched: _Searched) -> list[RuleStops]:
@@ -430,49 +380,51 @@ def _baseline(
 def _corrected(
     held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
 ) -> tuple[tuple[SimultaneousBand, ...], Array]:
-    if family.large:
-        return _corrected_from_sums(held_out, family, baseline, settings)
-    n_rules = len(family.digests)
-    columns: Callable[[slice], Array] = lambda part: unit_means(  # noqa: E731
-        held_out.at(held_out.scored.compared, family.stops[part]), held_out.units
-    )
-    baseline = unit_means(baseline, held_out.units)
-    bands = simultaneous_bands(
-        n_rules,
-        columns,
-        (None, baseline),
-        resamples=settings.resamples,
-        seed=settings.seed,
-    )
-    p_values = [
-        paired_p_values(columns(slice(start, start + _BLOCK)) - baseline[:, None])
-        for start in range(0, n_rules, _BLOCK)
-    ]
-    return bands, holm(np.concatenate(p_values))
+    """Of rules that differ, then of all."""
+    n_rules, scored = len(family.stops), held_out.scored.compared
+    if from_sums(family.stops.shape[1]):
+        sums = _sums(held_out, family.stops, baseline)
+        bands = bands_from_sums(
+            sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
+        )
+        p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
+    else:
+
+        def columns(part: slice) -> Array:
+            return unit_means(held_out.at(scored, family.stops[part]), held_out.units)
+
+        means = unit_means(baseline, held_out.units)
+        bands = simultaneous_bands(
+            n_rules,
+            columns,
+            (None, means),
+            resamples=settings.resamples,
+            seed=settings.seed,
+        )
+        p_values = np.concatenate(
+            [
+                paired_p_values(columns(slice(start, start + _BLOCK)) - means[:, None])
+                for start in range(0, n_rules, _BLOCK)
+            ]
+        )
+    return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
 
 
-def _corrected_from_sums(
-    held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
-) -> tuple[tuple[SimultaneousBand, ...], Array]:
-    """The same of so many questions that no rule's scores are held: of rules that differ, then of all."""
-    n_rules = len(family.stops)
-    sums, labelled = Sums.none(n_rules + 1), np.cumsum(held_out.labelled)
+def _sums(held_out: RuleScorer, stops: RuleStops, baseline: Array) -> Sums:
+    """Those of all rules' scores and the baseline's, of so many questions that no rule's scores are held."""
+    sums, labelled = Sums.none(len(stops) + 1), np.cumsum(held_out.labelled)
     repeated = unit_weights(held_out.units) < 1.0
     kept: list[Array] = []  # of units that may lie in several blocks
-    for rows, stops in family.stops.by_questions():
+    for rows, taken in stops.by_questions():
         before = int(labelled[rows.start - 1]) if rows.start else 0
-        scores = held_out.at(held_out.scored.compared, stops, rows)
+        scores = held_out.at(held_out.scored.compared, taken, rows)
         against = baseline[before : before + len(scores)]
         both, again = np.column_stack([scores, against]), repeated[before : before + len(scores)]
         sums = sums.add(Sums.of(both[~again]))
         kept.append(both[again])
     if repeated.any():
         sums = sums.add(Sums.of(unit_means(np.concatenate(kept), held_out.units[repeated])))
-    bands = bands_from_sums(
-        sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
-    )
-    p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
-    return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
+    return sums
 
 
 def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:

@@ -185,11 +185,7 @@ class SearchResult(Tabular):
         return document
 
     def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
-        """The first ``top`` rules in order (``None``: all), and the Pareto front.
-
-        Of rules that stop every question alike the first stands for all. ``naive``: also the intervals
-        that look at one rule alone.
-        """
+        """The first ``top`` rules in order (``None``: all), and the Pareto front."""
         settings, metric = self.settings, self.metric
         label = metric.label
         columns = [

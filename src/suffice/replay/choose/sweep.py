@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ from suffice.policies.thresholds import (
     open_rule,
     score_stops,
 )
-from suffice.replay.choose.thresholded_signals import grid_of
-from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.choose.conditions import grid_of
+from suffice.replay.choose.families import policies_at
+from suffice.replay.choose.splits import refuse_unscored
+from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import percent, points
@@ -245,11 +248,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None, **stated: Any) 
     scored = answers[1].returned(evaluated.scores(settings.f1_kind))
     for part, rows in ((tune, data.outcomes.labelled), (evaluated, scored.labelled)):
         _refuse_unseen(part, rows)
-    if not scored.labelled.any():
-        raise UsageError(
-            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
-            f"suffice traces info {evaluated.traces.at}"
-        )
+    refuse_unscored(evaluated, settings.eval_split, settings.f1_kind)
     evaluated.scores_throughout("a sweep", settings.f1_kind)
     if evaluated.seen is not None:
         scored = evaluated.seen.outcomes(scored)
@@ -362,17 +361,9 @@ def _on_eval(
     ends, rounds = evaluated.ends, np.cumsum(evaluated.traces.exists, axis=1, dtype=np.float64)
     if (seen := evaluated.seen) is not None:
         costs, rounds = seen.matrix(costs), seen.matrix(rounds)
-    fitted = fitted_rule(
-        fill(settings.rule, thresholds[0]),
-        data,
-        own_signals=evaluated.traces.signal_names,
-        calibrator=settings.calibrator,
-    )
-    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
-    table = evaluated.signals(fitted.specs)
+    _, stopped = policies_at(settings.rule, thresholds, data, evaluated, settings.calibrator)
     rows, scores = np.arange(len(ends)), []
-    for threshold, policy in zip(thresholds, policies, strict=True):
-        stops = np.minimum(first_stops(policy, table), ends)
+    for threshold, stops in zip(thresholds, stopped, strict=True):
         mean_rounds = float(rounds[rows, stops - 1][scored.labelled].mean())
         score = score_stops(threshold, stops, scored, costs)
         scores.append(replace(score, mean_rounds=mean_rounds))
@@ -431,18 +422,15 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
 
     if from_sums(len(labelled)):
         sums = Sums.by_blocks(len(labelled), 2 * count, columns)
-        means = sums.mean
+        means, drawn = sums.mean, sums.draws
     else:
         everything = columns(slice(None))
-        means = everything.mean(axis=0)
+        means, drawn = everything.mean(axis=0), partial(resampled_means, everything)
     bent = _bend(means[:count], means[count:])
     if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    if from_sums(len(labelled)):
-        draws = sums.draws(resamples=settings.resamples, seed=settings.seed)
-    else:
-        draws = resampled_means(everything, resamples=settings.resamples, seed=settings.seed)
+    draws = drawn(resamples=settings.resamples, seed=settings.seed)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
     near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
     share = near / len(bends)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from operator import attrgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -27,9 +28,9 @@ from suffice.policies.defaults import (
 from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
-from suffice.replay.diagnose.tables import calibrator_tables
+from suffice.replay.diagnose.signal_tables import Described, table_of
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
 from suffice.signals.table import first_stops
@@ -109,8 +110,61 @@ class CalibratorStudy(Tabular):
     notes: tuple[str, ...] = ()
 
     def tables(self) -> tuple[Table, ...]:
-        """The kinds by their probabilities, and by their rules."""
-        return tuple(calibrator_tables(self))
+        """The kinds by their probabilities, and by their rules, with the notes."""
+        first = self.results[0]
+
+        def against(of: str) -> Callable[[CalibratorScore], Value]:
+            return lambda score: (
+                Cell(None, "(the first)") if score is first else attrgetter(of)(score)
+            )
+
+        def number(name: str, digits: int, head: str | None = None, **more: bool) -> Column:
+            return Column(name=name, kind="number", digits=digits, head=head, **more)
+
+        head = f"against {first.kind}"
+        kind: Described = ("kind", Column(name="calibrator"))
+        probabilities = table_of(
+            "calibrators",
+            self.results,
+            (
+                kind,
+                ("tune.brier.estimate", number("tune", 4)),
+                ("eval.brier", number("eval", 4, "eval [95%]", interval=True)),
+                (
+                    against("eval.delta_brier"),
+                    number("delta", 4, head, interval=True, signed=True),
+                ),
+                ("tune.log_loss", number("tune_log_loss", 3, "log loss tune", in_text=False)),
+                ("eval.log_loss", number("log_loss", 3, "log loss")),
+                ("tune.ece", number("tune_ece", 3, "ECE tune", in_text=False)),
+                ("eval.ece", number("ece", 3, "ECE")),
+                (
+                    "eval.rows",
+                    Column(name="rows", kind="count", head="rounds scored", in_text=False),
+                ),
+            ),
+            title=f"Brier score of calibrators of {self.signal}, fitted on {self.tune_split} (out of fold "
+            f"there, {self.tune_questions} questions), and on {self.eval_split} ({self.eval_questions}); "
+            "log loss and ECE on eval; lower is better.",
+        )
+        rules = table_of(
+            "rules of calibrators",
+            self.results,
+            (
+                kind,
+                ("floor", Column(name="floor", kind="significant")),
+                ("f1", Column(name="f1", kind="percent", interval=True, head="F1 [95%]")),
+                (
+                    against("delta_f1"),
+                    Column(name="delta_f1", kind="points", interval=True, head=head),
+                ),
+                ("em", Column(name="em", kind="percent", head="EM")),
+                ("mean_rounds", number("mean_rounds", 2, "rounds")),
+            ),
+            title=f"The rule that reads them, F1 and EM in percent on eval: {self.rule}",
+            notes=[f"Note: {note}." for note in self.notes],
+        )
+        return probabilities, rules
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: both scores of every kind, and the notes."""
@@ -129,20 +183,15 @@ class CalibratorStudy(Tabular):
 def calibrator_study(
     traces: TraceSet | Measures,
     *,
-    signal: str = MARGIN,
-    rule: str = TEMPLATE,
     kinds: Sequence[CalibratorKind] = KINDS,
     tune_split: str = FIT_SPLIT,
     eval_split: str = EVAL_SPLIT,
 ) -> CalibratorStudy:
     """Fit every kind on tune, score its probabilities, then the rule that reads them."""
-    if not kinds or len(set(kinds)) < len(kinds):
-        raise UsageError(f"name each kind once, and at least one; found {', '.join(kinds)!r}")
+    signal, rule = MARGIN, TEMPLATE
     if tune_split == eval_split:
         raise UsageError(f"fitting and scoring need two splits, found {tune_split!r} for both")
     needs = rule_needs(fill(rule, 0.0))
-    if signal not in needs.calibrated:
-        raise UsageError(f"rule {rule!r} must read calibrated({signal}), which the study is about")
     measures = Measures.of(traces)
     tune = fit_data(measures, needs.signals, split=tune_split)
     held_out = fit_data(measures, needs.signals, split=eval_split)
@@ -233,15 +282,28 @@ def _probability_scores(
     scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
         ProbabilityScore(
-            brier=percentile_interval(float(scores[index]), drawn[:, index]),
-            delta_brier=percentile_interval(
-                float(scores[index] - scores[0]), drawn[:, index] - drawn[:, 0]
-            ),
+            brier=brier,
+            delta_brier=delta,
             log_loss=log_loss(predicted[usable], em[usable]),
             ece=expected_calibration_error(predicted[usable], em[usable]),
             rows=int(usable.sum()),
         )
-        for index, predicted in enumerate(predictions)
+        for predicted, (brier, delta) in zip(
+            predictions, _against_first(scores, drawn), strict=True
+        )
+    ]
+
+
+def _against_first(
+    values: NDArray[np.float64], draws: NDArray[np.float64]
+) -> list[tuple[Interval, Interval]]:
+    """Each value with its interval, and its difference from the first on the same draws."""
+    return [
+        (
+            percentile_interval(float(value), draws[:, number]),
+            percentile_interval(float(value - values[0]), draws[:, number] - draws[:, 0]),
+        )
+        for number, value in enumerate(values)
     ]
 
 
@@ -255,14 +317,7 @@ def _rule_f1(stops: Sequence[NDArray[np.int64]], data: FitData) -> list[tuple[In
     """F1 of each kind's rule, and its difference from the first kind's."""
     columns = np.stack([_at(data.outcomes.f1, stopped, data) for stopped in stops], axis=1)
     columns = unit_means(columns, data.units[data.outcomes.labelled])
-    means, draws = columns.mean(axis=0), resampled_means(columns)
-    return [
-        (
-            percentile_interval(float(means[index]), draws[:, index]),
-            percentile_interval(float(means[index] - means[0]), draws[:, index] - draws[:, 0]),
-        )
-        for index in range(len(stops))
-    ]
+    return _against_first(columns.mean(axis=0), resampled_means(columns))
 
 
 def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
@@ -275,12 +330,13 @@ def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
     ]
     if crossed:
         better, worse = max(crossed, key=lambda pair: pair[1].f1.estimate - pair[0].f1.estimate)
+        overlap = better.f1.low <= worse.f1.high and worse.f1.low <= better.f1.high
         notes.append(
             f"better probabilities do not make the better rule here: on eval {better.kind} has the lower "
             f"Brier score ({better.eval.brier.estimate:.4f} against {worse.eval.brier.estimate:.4f} for "
             f"{worse.kind}), and its rule the lower F1 ({better.f1.estimate:.3f} against "
             f"{worse.f1.estimate:.3f}, at {better.mean_rounds:.2f} and {worse.mean_rounds:.2f} rounds"
-            f"{', which may be chance: the intervals overlap' if _overlap(better.f1, worse.f1) else ''})"
+            f"{', which may be chance: the intervals overlap' if overlap else ''})"
         )
     others = results[1:]
     if others and all(
@@ -291,7 +347,3 @@ def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
             "questions drawn could explain (95% intervals hold 0)"
         )
     return tuple(notes)
-
-
-def _overlap(first: Interval, second: Interval) -> bool:
-    return first.low <= second.high and second.low <= first.high

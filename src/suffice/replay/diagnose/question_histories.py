@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from suffice.numbers.fields import known
 from suffice.protocols import AnswerSet, CalibratedPolicy, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
-from suffice.replay.run.references import CLOSED_BOOK
+from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
@@ -101,7 +101,7 @@ def report_data(
     record, scored = measures.traces, measures.scores(result.f1_kind)
     names = given_signals(record)
     table = measures.signals(names)
-    shown = [name for name in names if np.isfinite(table.signal(name)).any()]
+    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
     read = {
         policy.name: measures.signals(policy.policy.specs)
         for policy in result.policies
@@ -111,10 +111,18 @@ def report_data(
     turns = np.argsort(drawn).tolist()
     told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
     stories = tuple(
-        replace(
-            _story(index, question, result, _Shown(table, tuple(shown), scored, read)), turn=turn
+        QuestionStory(
+            id=one.question.id,
+            question=one.question.text,
+            type=one.question.type,
+            gold_answers=one.gold.answers if scored.metric.gold else (),
+            rounds=tuple(_rounds(index, one, scored, shown)),
+            stops=tuple(
+                _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
+            ),
+            turn=turn,
         )
-        for index, turn, question in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+        for index, turn, one in zip(np.sort(drawn).tolist(), turns, told, strict=True)
     )
     return ReportData(
         result=result,
@@ -131,16 +139,6 @@ def report_data(
         parts=ReportParts() if parts is None else parts,
         warnings=record_banners(record),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """Signals shown, scores, and for each policy by name the signals it read."""
-
-    table: SignalTable
-    names: tuple[str, ...]
-    scored: Outcomes
-    read: Mapping[str, SignalTable]
 
 
 _UNKNOWN = -1.0
@@ -173,43 +171,32 @@ def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return drawn[np.lexsort((kinds, turn))]
 
 
-def _story(
-    index: int, record: QuestionRecord, result: ReplayResult, shown: _Shown
-) -> QuestionStory:
-    gold = shown.scored.metric.gold
-    rounds = tuple(
-        RoundStory(
-            number=number,
+def _rounds(
+    index: int, record: QuestionRecord, scored: Outcomes, signals: Mapping[str, NDArray[np.float64]]
+) -> Iterator[RoundStory]:
+    gold = scored.metric.gold
+    for at, recorded in enumerate(record.rounds):
+        yield RoundStory(
+            number=at + 1,
             answer=recorded.answer,
-            em=known(shown.scored.em[index, number - 1]) if gold else None,
-            f1=known(shown.scored.f1[index, number - 1]) if gold else None,
+            em=known(scored.em[index, at]) if gold else None,
+            f1=known(scored.f1[index, at]) if gold else None,
             passages=recorded.passages or (),
-            signals={
-                name: known(shown.table.signal(name)[index, number - 1]) for name in shown.names
-            },
+            signals={name: known(values[index, at]) for name, values in signals.items()},
             usage=recorded.usage,
             parse_failure=recorded.parse_failure,
         )
-        for number, recorded in enumerate(record.rounds, start=1)
-    )
-    return QuestionStory(
-        id=record.question.id,
-        question=record.question.text,
-        type=record.question.type,
-        gold_answers=record.gold.answers if gold else (),
-        rounds=rounds,
-        stops=tuple(_stop(index, record, policy, shown) for policy in result.policies),
-    )
 
 
-def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Shown) -> PolicyStop:
+def _stop(
+    index: int, record: QuestionRecord, policy: PolicyResult, table: SignalTable | None
+) -> PolicyStop:
     stop = int(policy.stops[index])
     if policy.kind == CLOSED_BOOK:
         reason = "the answer without passages, round 0"
-    elif policy.policy is None:
+    elif policy.policy is None or table is None:
         reason = "the oracle knows the gold answers"
     else:
-        table = shown.read[policy.name]
         read = {name: table.signal(name)[index, :stop].tolist() for name in policy.policy.signals}
         reason = stop_reason(policy.policy, stop, read, record)
     if (returned := int(policy.answers[index])) != stop:

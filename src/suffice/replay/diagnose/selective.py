@@ -7,7 +7,7 @@ none, and the user may name a signal instead. Undefined confidences are answered
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,10 +23,17 @@ from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_cove
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.tables import selective_tables
-from suffice.replay.run.references import of_rounds, replayed
+from suffice.replay.diagnose.signal_tables import (
+    POLICY,
+    USE,
+    Described,
+    estimate_column,
+    table_of,
+    use_cell,
+)
+from suffice.replay.run.named_policies import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.results.table import Table
+from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.table import declared
@@ -46,10 +53,7 @@ def stop_confidence(
 
 
 def confidence_auroc(confidence: NDArray[np.float64], em: NDArray[np.float64]) -> float | None:
-    """AUROC of a confidence against exact match, ties half, both (n_questions,).
-
-    Over labelled questions with a defined confidence; ``None`` when all of them are right or wrong.
-    """
+    """AUROC of a confidence against exact match, ties half, both (n_questions,)."""
     usable = ~np.isnan(confidence) & ~np.isnan(em)
     area = auroc(confidence[usable], em[usable] == 1.0)
     return None if math.isnan(area) else area
@@ -138,7 +142,7 @@ class SelectiveResult(Tabular):
     @staticmethod
     def side_by_side(results: Sequence[SelectiveResult]) -> tuple[Table, ...]:
         """The same tables of several, a row each, and one of those that abstain."""
-        return tuple(selective_tables(results))
+        return tuple(_tables(results)) if results else ()
 
 
 def selective_prediction(
@@ -298,4 +302,55 @@ def _group(
         questions=count,
         em=Estimate(estimate=float(em.mean()), low=low, high=high),
         f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
+    )
+
+
+def _tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
+    """What confidences are worth, the answers above and below the threshold, abstentions."""
+    first = results[0]
+    whose = "its own" if first.confidence == "policy" else f"signal {first.confidence}"
+    caption = (
+        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
+        "all coverages; excess: above the best possible order. Above: confidence of at least the "
+        f"threshold{' (its median)' if first.threshold_is_median else ''}."
+    )
+    yield table_of(
+        "confidences",
+        results,
+        (
+            ("policy", POLICY),
+            ("auroc", estimate_column("auroc", "AUROC")),
+            (lambda result: use_cell(result.use), USE),
+            ("aurc", estimate_column("aurc", "AURC")),
+            ("excess_aurc", replace(estimate_column("excess_aurc", "excess AURC"), drop=2)),
+            (
+                lambda result: result.undefined or Cell(0, ""),
+                Column(name="undefined", kind="count", drop=1),
+            ),
+        ),
+        caption,
+    )
+    groups: list[Described] = []
+    for name in ("above", "below"):
+        groups += [
+            (f"{name}.questions", Column(name=f"{name}_n", kind="count", head=f"n {name}")),
+            *_scores(name, name, "EM [95%]", "F1"),
+        ]
+    threshold = Column(name="threshold", kind="significant", digits=3)
+    described: list[Described] = [("policy", POLICY), ("threshold", threshold), *groups]
+    yield table_of("above and below", results, described)
+    abstaining = [result for result in results if result.abstentions.count]
+    if abstaining:
+        share = Column(name="share", kind="percent", head="abstain, %")
+        of_all = _scores("answers", "all", "EM of all", "F1 of all")
+        without = _scores("abstentions.others", "without", "EM without", "F1 without")
+        described = [("policy", POLICY), ("abstentions.share", share), *of_all, *without]
+        yield table_of("abstentions", abstaining, described)
+
+
+def _scores(of: str, name: str, em: str, f1: str) -> tuple[Described, Described]:
+    """EM with its interval and F1 of a group of answers."""
+    return (
+        (f"{of}.em", Column(name=f"{name}_em", kind="percent", interval=True, head=em)),
+        (f"{of}.f1.estimate", Column(name=f"{name}_f1", kind="percent", head=f1)),
     )

@@ -17,7 +17,7 @@ from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import MARGIN
-from suffice.replay.diagnose.overconfidence import (
+from suffice.replay.diagnose.reliability import (
     STABLE,
     MarginMeans,
     WrongAndStable,
@@ -26,8 +26,8 @@ from suffice.replay.diagnose.overconfidence import (
     wrong_and_stable,
 )
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
-from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
-from suffice.replay.diagnose.tables import signal_tables
+from suffice.replay.diagnose.signal_separation import Rows, Separation, separations
+from suffice.replay.diagnose.signal_tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
@@ -177,11 +177,6 @@ class Diagnostics(Tabular):
         return "draws by sums" if by_sums else "resamples of the questions"
 
     @property
-    def flags(self) -> dict[str, tuple[Flag, ...]]:
-        """Flags by signal, as :func:`refuse_unusable` takes them."""
-        return {signal.name: signal.flags for signal in self.signals}
-
-    @property
     def by_use(self) -> tuple[SignalDiagnostics, ...]:
         """The signals, useful ones first, of these those of the highest AUROC."""
 
@@ -261,7 +256,12 @@ def diagnose(
     record = measures.traces
     if record.n_questions == 0:
         raise UsageError(f"{record.origin.source} holds no question; record some first")
-    names, skipped = signals_to_diagnose(record, settings.signals)
+    skipped: dict[str, str] = {}
+    names = tuple(dict.fromkeys(settings.signals or ()))
+    if settings.signals is None:
+        names = given_signals(record)
+        lacks = {name: lack(spec, record) for name, spec in SIGNALS.items()}
+        skipped = {name: why.why for name, why in lacks.items() if why is not None}
     table = measures.signals(names)
     if settings.signals is None:
         empty = [name for name in names if np.isnan(table.signal(name)).all()]
@@ -304,17 +304,6 @@ def diagnose(
     )
 
 
-def signals_to_diagnose(
-    traces: TraceSet, wanted: Sequence[str] | None = None
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The signals that the record holds or allows to compute, and why others are left out."""
-    if wanted is not None:
-        return tuple(dict.fromkeys(wanted)), {}
-    lacks = {name: lack(spec, traces) for name, spec in SIGNALS.items()}
-    skipped = {name: why.why for name, why in lacks.items() if why is not None}
-    return given_signals(traces), skipped
-
-
 def _choose_parts(
     traces: TraceSet, settings: DiagnosticsSettings
 ) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
@@ -351,7 +340,7 @@ def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
     )
 
 
-_PartAndDraws = tuple[SignalPart, SeparationDraws]
+_PartAndDraws = tuple[SignalPart, NDArray[np.float64]]
 
 
 def _diagnose_part(
@@ -452,13 +441,9 @@ def _signal(
     drift_auroc: Estimate | None = None
     if len(measured) == 2:
         (tune, tune_draws), (evaluated, eval_draws) = measured.values()
-        drift_d = difference(
-            (evaluated.pooled.d_signed, eval_draws.d_signed),
-            (tune.pooled.d_signed, tune_draws.d_signed),
-        )
-        drift_auroc = difference(
-            (evaluated.pooled.auroc, eval_draws.auroc), (tune.pooled.auroc, tune_draws.auroc)
-        )
+        late, early = evaluated.pooled, tune.pooled
+        drift_d = difference((late.d_signed, eval_draws[0]), (early.d_signed, tune_draws[0]))
+        drift_auroc = difference((late.auroc, eval_draws[2]), (early.auroc, tune_draws[2]))
     return SignalDiagnostics(
         name=name,
         summary=spec.summary,
@@ -486,10 +471,7 @@ def _correlated(first: NDArray[np.float64], second: NDArray[np.float64]) -> floa
 
 
 def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
-    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined.
-
-    Signals are ranked once for all pairs that are compared over the same rounds.
-    """
+    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined."""
     names = tuple(signals)
     flat = [signals[name].ravel() for name in names]
     defined = [~np.isnan(values) for values in flat]

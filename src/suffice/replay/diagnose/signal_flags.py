@@ -79,25 +79,14 @@ def signal_flags(
 
 
 def refuse_unusable(
-    traces: TraceSet | Measures | Mapping[str, Sequence[Flag]],
-    names: Iterable[str],
-    *,
-    tune_split: str = FIT_SPLIT,
+    traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
 ) -> None:
-    """Refuse signals that are undefined or constant on the tune split, or know later rounds.
-
-    ``traces`` may be the flags of a trace set.
-    """
-    names = tuple(dict.fromkeys(names))
-    flags: Mapping[str, Sequence[Flag]] = (
-        traces
-        if isinstance(traces, Mapping)
-        else signal_flags(traces, names, tune_split=tune_split)
-    )
+    """Refuse signals that are undefined or constant on the tune split, or know later rounds."""
+    flags = signal_flags(traces, names, tune_split=tune_split)
     told = [
         f"signal {name!r} {flag.message}"
-        for name in names
-        for flag in flags.get(name, ())
+        for name, against in flags.items()
+        for flag in against
         if flag.kind in UNUSABLE
     ]
     if told:
@@ -197,16 +186,6 @@ def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> I
     )
 
 
-def _next(values: Array) -> Array:
-    after = np.full(values.shape, np.nan)
-    after[:, :-1] = values[:, 1:]
-    return after
-
-
-def _running(values: Array, of: np.ufunc) -> Array:
-    return np.asarray(of.accumulate(values, axis=1), np.float64)
-
-
 def _running_mean(values: Array) -> Array:
     defined = ~np.isnan(values)
     counts = np.cumsum(defined, axis=1)
@@ -224,15 +203,16 @@ def _last_defined(values: Array) -> Array:
 
 _OVER_ALL_ROUNDS: Mapping[str, Callable[[Array], Array]] = {
     "last value": _last_defined,
-    "maximum over all rounds": lambda values: _running(values, np.fmax),
-    "minimum over all rounds": lambda values: _running(values, np.fmin),
+    "maximum over all rounds": lambda values: np.fmax.accumulate(values, axis=1),
+    "minimum over all rounds": lambda values: np.fmin.accumulate(values, axis=1),
     "mean over all rounds": _running_mean,
 }
 
 
 def _later_statistics(values: Array) -> Iterator[tuple[str, Array, Array]]:
     """(name, what later rounds give, what rounds 1..t give), each (n_questions, n_rounds)."""
-    yield "next value", _next(values), values
+    after = np.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
+    yield "next value", after, values
     for name, running in _OVER_ALL_ROUNDS.items():
         so_far = running(values)
         yield name, np.broadcast_to(so_far[:, -1:], values.shape), so_far

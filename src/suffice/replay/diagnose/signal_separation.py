@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.intervals.sums import Sums
 
+Figures = tuple[float, float, float]
+"""Signed d, Pearson's r and AUROC, NaN where undefined."""
 _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
 
 
@@ -56,15 +58,6 @@ class Separation:
     d_signed: Estimate
     pearson: Estimate
     auroc: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeparationDraws:
-    """Signed d, Pearson's r and AUROC of every resample, each (n_draws,), NaN where undefined."""
-
-    d_signed: NDArray[np.float64]
-    pearson: NDArray[np.float64]
-    auroc: NDArray[np.float64]
 
 
 def cohens_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
@@ -117,14 +110,10 @@ class ResampledD:
             for column in (np.ones(len(values)), scaled, scaled * scaled)
         ]
         self.sums = np.stack(moments) if usable else np.zeros((0, n_questions))
-        """(n_sums, n_questions): what :meth:`of` wants summed over the questions drawn."""
-
-    def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Signed d of every resample, (n_draws,), from ``counts`` (n_questions, n_draws)."""
-        return self.of(self.sums @ counts, counts)
+        """(n_sums, n_questions): what is summed over the questions drawn."""
 
     def of(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The same where ``self.sums @ counts`` (n_sums, n_draws) is at hand."""
+        """Signed d of every resample, (n_draws,), from ``self.sums @ counts``, (n_sums, n_draws)."""
         if len(sums) == 0:
             return np.full(counts.shape[1], np.nan)
         mean_right, sd_right = _mean_and_sd(*sums[:3])
@@ -165,23 +154,6 @@ def _mean_and_sd(
     return mean, np.where(enough, np.sqrt(variance), np.nan)
 
 
-@dataclass(frozen=True, slots=True)
-class _Figures:
-    """Those of the rows as they are, NaN where undefined."""
-
-    d_signed: float
-    pearson: float
-    auroc: float
-
-    @classmethod
-    def of(cls, rows: Rows) -> _Figures:
-        return cls(
-            cohens_d(rows.values, rows.right),
-            pearson(rows.values, rows.right),
-            auroc(rows.sign * rows.values, rows.right),
-        )
-
-
 def separations(
     parts: Sequence[Rows],
     n_questions: int,
@@ -189,26 +161,31 @@ def separations(
     resamples: int,
     seed: int,
     by_sums: bool = False,
-) -> list[tuple[Separation, SeparationDraws]]:
-    """The separation in every part, all from the same resamples of ``n_questions`` questions.
+) -> list[tuple[Separation, NDArray[np.float64]]]:
+    """The separation in every part and its :data:`Figures` in the same resamples, (3, resamples) each.
 
     ``by_sums``: from what each question adds instead, as of a large record.
     """
-    figures = [_Figures.of(rows) for rows in parts]
+    figures = [_figures(rows) for rows in parts]
     if n_questions == 0:
         drawn = np.full((3, len(parts), resamples), np.nan)
     elif by_sums:
         drawn = _from_sums(parts, figures, n_questions, resamples=resamples, seed=seed)
     else:
         drawn = _from_resamples(parts, n_questions, resamples=resamples, seed=seed)
-    draws = [
-        SeparationDraws(d_signed=d, pearson=r, auroc=area)
-        for d, r, area in drawn.transpose(1, 0, 2)
-    ]
     return [
         (_separation(rows, own, of_rows), own)
-        for rows, own, of_rows in zip(parts, draws, figures, strict=True)
+        for rows, own, of_rows in zip(parts, drawn.transpose(1, 0, 2), figures, strict=True)
     ]
+
+
+def _figures(rows: Rows) -> Figures:
+    """Those of the rows as they are."""
+    return (
+        cohens_d(rows.values, rows.right),
+        pearson(rows.values, rows.right),
+        auroc(rows.sign * rows.values, rows.right),
+    )
 
 
 def _from_resamples(
@@ -240,7 +217,7 @@ def _from_resamples(
 
 def _from_sums(
     parts: Sequence[Rows],
-    figures: Sequence[_Figures],
+    figures: Sequence[Figures],
     n_questions: int,
     *,
     resamples: int,
@@ -253,20 +230,16 @@ def _from_sums(
         for column in _influences(rows, of_rows, n_questions)
     ]
     off = Sums.of(np.column_stack(added)).draws(resamples=resamples, seed=seed)
-    plain = [figure for of_rows in figures for figure in astuple(of_rows)]
+    plain = [figure for of_rows in figures for figure in of_rows]
     drawn = (off + plain).T.reshape(len(parts), 3, resamples).transpose(1, 0, 2)
     return np.stack([drawn[0], np.clip(drawn[1], -1.0, 1.0), np.clip(drawn[2], 0.0, 1.0)])
 
 
-def _influences(rows: Rows, figures: _Figures, n_questions: int) -> tuple[NDArray[np.float64], ...]:
-    """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0.
-
-    To first order a resample's figure is that of all plus the mean of these over the questions drawn. NaN
-    where a figure is undefined.
-    """
+def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[NDArray[np.float64], ...]:
+    """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0."""
     undefined_everywhere = np.full(n_questions, math.nan)
     area = auroc_influence(rows.sign * rows.values, rows.right, rows.questions, n_questions)
-    r, d = figures.pearson, figures.d_signed
+    d, r, _ = figures
     if math.isnan(r):
         return undefined_everywhere, undefined_everywhere, area
 
@@ -291,25 +264,24 @@ def _influences(rows: Rows, figures: _Figures, n_questions: int) -> tuple[NDArra
     return of_questions((to_mean - d * to_spread) / spread), of_questions(to_r), area
 
 
-def _separation(rows: Rows, draws: SeparationDraws, figures: _Figures) -> Separation:
+def _separation(rows: Rows, draws: NDArray[np.float64], figures: Figures) -> Separation:
     of_right, of_wrong = rows.values[rows.right], rows.values[~rows.right]
     why = _why_undefined(rows)
     if why is not None:
         d = d_signed = r = area = undefined(why)
     else:
-        area = from_draws(figures.auroc, draws.auroc)
-        correlation = figures.pearson
+        signed, correlation, plain_area = figures
+        area = from_draws(plain_area, draws[2])
         r = (
             undefined("the signal is infinite in some of these rounds")
             if math.isnan(correlation)
-            else from_draws(correlation, draws.pearson)
+            else from_draws(correlation, draws[1])
         )
-        signed = figures.d_signed
         if math.isnan(signed):
             d = d_signed = undefined(_why_no_d(rows))
         else:
-            d_signed = from_draws(signed, draws.d_signed)
-            d = from_draws(abs(signed), np.abs(draws.d_signed))
+            d_signed = from_draws(signed, draws[0])
+            d = from_draws(abs(signed), np.abs(draws[0]))
     return Separation(
         right=len(of_right),
         wrong=len(of_wrong),

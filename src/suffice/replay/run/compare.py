@@ -39,13 +39,13 @@ from suffice.trace.rounds.table import TraceSet
 def transfer_notes(
     candidates: Sequence[NamedPolicy], fit_on: TraceSet, replayed: TraceSet
 ) -> list[str]:
-    """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach.
-
-    Says which questions, if any, are in both, and from which round on a per-round calibration was
-    never fitted.
-    """
+    """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach."""
     source = fit_on.origin.source
-    fitted = [candidate for candidate in candidates if _fitted_there(candidate, source)]
+    fitted = [
+        candidate
+        for candidate in candidates
+        if (on := _fitting(candidate)).get("source") == source and on.get("split") == FIT_SPLIT
+    ]
     if not fitted:
         return [f"nothing was fitted on {source}: no policy named needs fitting"]
     tune = fit_on.only_split(FIT_SPLIT)
@@ -54,7 +54,9 @@ def transfer_notes(
         f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), as asked by fit-on: "
         f"{names}"
     ]
-    shared = _keys(tune) & _keys(replayed)
+    # id and text: other data sets may count their questions alike
+    keys = ({(one.id, one.text) for one in part.questions} for part in (tune, replayed))
+    shared = next(keys) & next(keys)
     if shared:
         notes.append(
             f"{len(shared)} of the {replayed.n_questions} questions replayed are among those fitted on: "
@@ -63,19 +65,9 @@ def transfer_notes(
     return notes + _rounds_notes(fitted, replayed.n_rounds)
 
 
-def _fitted_there(candidate: NamedPolicy, source: str) -> bool:
-    fitted_on = _fitting(candidate)
-    return fitted_on.get("source") == source and fitted_on.get("split") == FIT_SPLIT
-
-
 def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
     """What its policy says it was fitted on; empty: nothing."""
     return {} if candidate.policy is None else candidate.policy.facts.fitted_on
-
-
-def _keys(traces: TraceSet) -> set[tuple[str, str]]:
-    """Id and text: other data sets may count their questions alike."""
-    return {(question.id, question.text) for question in traces.questions}
 
 
 def _rounds_notes(fitted: Sequence[NamedPolicy], n_rounds: int) -> list[str]:
@@ -167,7 +159,11 @@ def compare(
     built, baseline = _with_baseline(able, wanted, ask)
     source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
-        notes += _in_sample_notes(built, source, split)
+        notes += [
+            f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
+            for candidate in built
+            if _fitted_on(candidate, source, split)
+        ]
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
     notes += [candidate.note for candidate in built if candidate.note]
@@ -260,14 +256,6 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
         chosen = measures.only_split(EVAL_SPLIT)
         return chosen, EVAL_SPLIT, ["replayed on split eval, the default"]
     return measures, None, ["no split is named eval: all questions are replayed"]
-
-
-def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | None) -> list[str]:
-    return [
-        f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
-        for candidate in built
-        if _fitted_on(candidate, source, split)
-    ]
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Means over several trace sets, each counting the same, with intervals that know shared questions."""
+"""Several records side by side: means that count each the same, and signals by right and wrong answers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,113 @@ from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import numbered_units, unit_means
+from suffice.policies.defaults import MARGIN
+from suffice.replay.diagnose.reliability import ReliabilityBucket, buckets
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import interpolate
-from suffice.replay.run.references import CLOSED_BOOK
+from suffice.replay.run.named_policies import CLOSED_BOOK
+from suffice.replay.run.results import ReplayResult
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
+from suffice.signals.available import given_signals
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.records import Question
 from suffice.trace.units import keys_of, unit_keys
+
+CONFIDENCE = "verbalized_confidence"
+_EDGES = {MARGIN: (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, np.inf), CONFIDENCE: (1, 2, 3, 4, 5, np.inf)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByCorrectness:
+    """A signal of all labelled rounds of a cell, apart for right answers and wrong ones.
+
+    ``right`` and ``wrong`` count the rounds from each of ``starts`` to the next. ``buckets`` hold equally
+    many rounds each, in order of the signal.
+    """
+
+    signal: str
+    starts: tuple[float, ...]
+    right: tuple[int, ...]
+    wrong: tuple[int, ...]
+    mean_right: float | None
+    mean_wrong: float | None
+    entropy_nats: float
+    buckets: tuple[ReliabilityBucket, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """Replays of the same policies on several records, their means, the line through the mean fixed budgets
+    (mean rounds, mean score), and the signals of each record that has them.
+    """
+
+    results: tuple[ReplayResult, ...]
+    macro: MacroResult
+    frontier: tuple[tuple[float, float], ...]
+    signals: tuple[tuple[ByCorrectness, ...], ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Strict JSON; the replays stand in documents of their own."""
+        return {name: as_json(getattr(self, name)) for name in ("frontier", "signals")}
+
+
+def cells(comparisons: Sequence[Comparison]) -> Cells:
+    """Put comparisons of the same policies side by side."""
+    macro = macro_means(comparisons)
+    placed = zip(comparisons[0].result.policies, macro.policies, strict=True)
+    return Cells(
+        results=tuple(comparison.result for comparison in comparisons),
+        macro=macro,
+        frontier=tuple(
+            sorted(
+                (mean.mean_rounds, mean.score.estimate)
+                for policy, mean in placed
+                if policy.kind == "fixed"
+            )
+        ),
+        signals=tuple(_signals(comparison) for comparison in comparisons),
+    )
+
+
+def _signals(comparison: Comparison) -> tuple[ByCorrectness, ...]:
+    """Those of the paper's figures that are defined in some labelled round."""
+    measures = comparison.measures
+    if not measures.metric.gold:
+        return ()
+    em = measures.scores(comparison.result.f1_kind).em
+    given = given_signals(measures.traces)
+    table = measures.signals(tuple(name for name in _EDGES if name in given))
+    found = ((name, table.signal(name)) for name in _EDGES if name in given)
+    usable = ((name, values, np.isfinite(values) & np.isfinite(em)) for name, values in found)
+    return tuple(
+        _by_correctness(name, values[there], em[there])
+        for name, values, there in usable
+        if there.any()
+    )
+
+
+def _by_correctness(
+    signal: str, values: NDArray[np.float64], em: NDArray[np.float64]
+) -> ByCorrectness:
+    edges = _EDGES[signal]
+    bins = [(values >= low) & (values < high) for low, high in pairwise(edges)]
+    right, wrong = values[em == 1.0], values[em != 1.0]
+    shares = np.unique(values, return_counts=True)[1] / len(values)
+    return ByCorrectness(
+        signal=signal,
+        starts=edges[:-1],
+        right=tuple(int((inside & (em == 1.0)).sum()) for inside in bins),
+        wrong=tuple(int((inside & (em != 1.0)).sum()) for inside in bins),
+        mean_right=float(right.mean()) if len(right) else None,
+        mean_wrong=float(wrong.mean()) if len(wrong) else None,
+        entropy_nats=max(0.0, -float((shares * np.log(shares)).sum())),
+        buckets=buckets(values, em) if signal == MARGIN else (),
+    )
+
 
 Array = NDArray[np.float64]
 _NAME_WIDTH = 40
@@ -282,10 +379,7 @@ def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
 
 
 def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
-    """Resampled column means of each set of a group, (resamples, n_columns).
-
-    A set's share of the questions drawn varies with the draw, so that its means are ratios of sums.
-    """
+    """Resampled column means of each set of a group, (resamples, n_columns)."""
     names: dict[float, str] = {}
     for one in group:
         names |= {key: min(name, names.get(key, name)) for key, name in one.names.items()}

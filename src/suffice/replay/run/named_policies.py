@@ -1,19 +1,24 @@
-"""From what a user names to policies that can be replayed on a trace set."""
+"""From what a user names to policies that can be replayed, oracles and the closed book among them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suffice._version import VERSION
+from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.policies.fitting import fit_rule
@@ -26,12 +31,95 @@ from suffice.policies.registry import (
 )
 from suffice.policies.rules.policy import check_rule
 from suffice.protocols import StopPolicy
-from suffice.replay.run.references import CLOSED_BOOK, ORACLES, closed_book_rounds
+from suffice.replay.run.results import ReplayResult
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
 from suffice.signals.available import refuse_lacking
 from suffice.signals.registry import is_usual
 from suffice.trace.rounds.table import TraceSet
+
+CLOSED_BOOK = "closed-book"
+
+
+def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
+    """The answers without passages, measured as one round a question under the same gold."""
+    measures = Measures.of(traces)
+    asked, closed_book = measures.traces, measures.closed_book()
+    missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
+    if missing:
+        raise UsageError(
+            f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages, which "
+            f"{len(missing)} of {asked.n_questions} questions of {asked.origin.source} lack (the first: "
+            f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
+        )
+    return closed_book
+
+
+def closed_book_costs(
+    rounds: Measures, model: CostModel, axis: str | None
+) -> Mapping[str, NDArray[np.float64] | None]:
+    """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval."""
+    paid = rounds.costs(model).at_stops(CostReads())
+    costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
+    if axis is not None and costs[axis] is None:
+        known = ", ".join(name for name, values in costs.items() if values is not None)
+        raise UsageError(
+            f"policy {CLOSED_BOOK!r}: cost {axis!r} is not recorded in every round 0; compare at "
+            f"another (--cost, in Python cost=), known here: {known}"
+        )
+    return costs
+
+
+def of_rounds(result: ReplayResult) -> ReplayResult:
+    """The replay without policies that answer before round 1, whose scores are of no round."""
+    kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
+    if result.baseline not in (policy.name for policy in kept):
+        raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
+    return replace(result, policies=kept)
+
+
+def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
+    """The measures of the traces, which must be those of the replay."""
+    measures = Measures.of(traces).by(result.metric.name)
+    if measures.traces.question_ids != tuple(result.question_ids):
+        raise UsageError(
+            f"the replay has {result.questions} questions and these traces "
+            f"{measures.traces.n_questions} others; pass the traces that were replayed"
+        )
+    return measures
+
+
+def oracle_em(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The earliest round with an exact match, else the last recorded one (paper 0, text)."""
+    right = outcomes.em == 1.0
+    return np.where(right.any(axis=1), right.argmax(axis=1) + 1, last).astype(np.int16)
+
+
+def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The first round that reaches the question's best F1 (paper 0, tables).
+
+    An all-wrong question stops at round 1; an unlabelled one at its last round.
+    """
+    scored = np.where(np.isnan(outcomes.f1), -1.0, outcomes.f1)
+    return np.where(outcomes.labelled, scored.argmax(axis=1) + 1, last).astype(np.int16)
+
+
+ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = (
+    MappingProxyType({"oracle-em": oracle_em, "oracle-f1": oracle_f1})
+)
+
+
+def settled(name: str, outcomes: Outcomes, seen: Seen) -> NDArray[np.bool_]:
+    """Questions of which an oracle knows its stop there, whatever lies past, (n_questions,).
+
+    The first of the greatest F1 is known where that is 1; every stop of ``oracle-em`` is.
+    """
+    if name != "oracle-f1":
+        return np.ones(len(seen.last), bool)
+    until = np.minimum(seen.until, seen.last)[:, None]
+    known = np.arange(outcomes.f1.shape[1]) < until
+    return np.asarray((known & (outcomes.f1 == 1.0)).any(axis=1))
+
 
 Wanted = str | Path | StopPolicy | PolicyFile
 """What a policy is asked for by: its name, its file's path, or itself."""
@@ -58,6 +146,13 @@ class NamedPolicy:
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.name)
+
+    @classmethod
+    def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:
+        """A policy as it is."""
+        return cls(
+            name=name, kind=policy.kind, preset=policy.preset, policy=policy, max_rounds=max_rounds
+        )
 
     @property
     def adaptive(self) -> bool:
@@ -86,15 +181,6 @@ class AskedPolicy:
 
     name: str
     build: Callable[[], NamedPolicy]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fitting:
-    """What methods are fitted on, which F1 they choose by, and who watches."""
-
-    measures: Measures
-    f1_kind: F1Kind
-    run: FitRun | None
 
 
 def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
@@ -140,8 +226,8 @@ def asked_policies(
     """What :func:`named_policies` is to build, each still to be fitted."""
     measures = Measures.of(traces)
     fit_measures = measures if fit_on is None else Measures.of(fit_on)
-    fitting = _Fitting(measures=fit_measures, f1_kind=f1_kind, run=run)
-    asked = [_asked(measures, name, fitting) for name in names]
+    fitted = partial(_fitted, measures, fit_measures, f1_kind, run)
+    asked = [_asked(measures, name, fitted) for name in names]
     for rule in rules:
         check_rule(rule, measures.traces.signal_names)
         asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
@@ -151,10 +237,7 @@ def asked_policies(
 def runnable(
     asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
 ) -> tuple[list[NamedPolicy], list[LeftOut]]:
-    """Those that can be built and that decide every question of these measures, and why others cannot.
-
-    What the answers score is measured with what the policies read.
-    """
+    """Those that can be built and that decide every question of these measures, and why others cannot."""
     built, left_out = [], []
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
@@ -237,7 +320,7 @@ def with_number(name: str, count: int) -> str:
 
 
 # --- what a name says ----------------------------------------------------------------------------
-def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
+def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy]) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)
     if not isinstance(name, str):
@@ -245,13 +328,14 @@ def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
         return AskedPolicy(name=given.name, build=lambda: given)
     if name in ORACLES:
         return AskedPolicy(name=name, build=partial(_oracle, measures, name))
-    ready = _ready(name)
-    if ready is not None:
-        return AskedPolicy(name=name, build=lambda: ready)
+    ready = None if name == CLOSED_BOOK else unfitted_policy(name)
+    if name == CLOSED_BOOK or ready is not None:
+        kind = CLOSED_BOOK if ready is None else ready.kind
+        of_name = NamedPolicy(name=name, kind=kind, preset=None, policy=ready)
+        return AskedPolicy(name=name, build=lambda: of_name)
     fittable = method_and_preset(name)
     if fittable is not None:
-        build = partial(_fitted, measures, name, *fittable, fitting)
-        return AskedPolicy(name=name, build=build)
+        return AskedPolicy(name=name, build=partial(fitted, name, *fittable))
     if names_policy_file(name):
         read = replace(_of_policy(load_policy(name)), file=name, label=Path(name).name)
         return AskedPolicy(name=read.label, build=lambda: read)
@@ -266,16 +350,6 @@ def _oracle(measures: Measures, name: str) -> NamedPolicy:
     return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
 
 
-def _ready(name: str) -> NamedPolicy | None:
-    """What needs no fitting and no file."""
-    if name == CLOSED_BOOK:
-        return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
-    ready = unfitted_policy(name)
-    if ready is None:
-        return None
-    return NamedPolicy(name=name, kind=ready.kind, preset=None, policy=ready)
-
-
 def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
     """A policy as it is, or as it was read."""
     policy = given.policy if isinstance(given, PolicyFile) else given
@@ -284,26 +358,25 @@ def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
             "a policy is named by a text or given as itself, such as suffice.FixedPolicy(2); found "
             f"{type(policy).__name__}: {shorten(repr(policy), 60)}"
         )
-    return NamedPolicy(
-        name=policy.facts.name or policy.kind,
-        kind=policy.kind,
-        preset=policy.preset,
-        policy=policy,
-        max_rounds=given.max_rounds if isinstance(given, PolicyFile) else None,
-    )
+    most = given.max_rounds if isinstance(given, PolicyFile) else None
+    return NamedPolicy.of(policy, policy.facts.name or policy.kind, most)
 
 
 def _fitted(
-    measures: Measures, name: str, method: Method, preset: Preset, fitting: _Fitting
+    measures: Measures,
+    fit_on: Measures,
+    f1_kind: F1Kind,
+    run: FitRun | None,
+    name: str,
+    method: Method,
+    preset: Preset,
 ) -> NamedPolicy:
     if preset in method.fitted:
-        measures = fitting.measures
+        measures = fit_on
         _require_splits(measures.traces, method)
     takes = {field.name for field in fields(method.settings(preset))}
-    chosen_by = fitting.f1_kind if "f1_kind" in takes else None
-    fitted = fit_method(
-        method.name, measures, preset, FIT_SPLIT, run=fitting.run, f1_kind=chosen_by
-    )
+    chosen_by = f1_kind if "f1_kind" in takes else None
+    fitted = fit_method(method.name, measures, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
     note = ""
     if name == method.name and len(method.presets) > 1:
         others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)
@@ -333,7 +406,7 @@ def _require_splits(traces: TraceSet, method: Method) -> None:
 
 def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
     policy = fit_rule(rule, measures, fit_on=fitting)
-    return NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)
+    return NamedPolicy.of(policy, rule)
 
 
 def _unknown(name: str) -> str:

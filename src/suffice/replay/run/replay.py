@@ -12,7 +12,6 @@ from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
-from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen
 from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
@@ -20,9 +19,14 @@ from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
-from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
-from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import (
+from suffice.replay.run.answers import (
+    AnswerRounds,
+    Resampling,
+    answer_notes,
+    answer_rounds,
+    answer_sets,
+)
+from suffice.replay.run.censoring import (
     SCORES,
     AtStops,
     CutRecord,
@@ -31,23 +35,23 @@ from suffice.replay.run.cuts import (
     cut_notes,
     seen_beside,
 )
-from suffice.replay.run.frontier import EQUAL_COSTS
-from suffice.replay.run.named_policies import NamedPolicy, measure_together
-from suffice.replay.run.paired import Layout, PairedIntervals
-from suffice.replay.run.references import (
+from suffice.replay.run.frontier import EQUAL_COSTS, Layout, PairedIntervals
+from suffice.replay.run.named_policies import (
     CLOSED_BOOK,
     ORACLES,
+    NamedPolicy,
     closed_book_costs,
     closed_book_rounds,
+    measure_together,
     settled,
 )
 from suffice.replay.run.results import (
     PolicyResult,
     ReplayResult,
-    Taken,
     policy_notes,
     unscored_notes,
 )
+from suffice.replay.settings import refuse_draws
 from suffice.scoring import AnswerChoice, F1Kind, Weights
 from suffice.trace.rounds.table import QuestionIds, TraceSet
 
@@ -77,11 +81,7 @@ class ReplaySettings:
     weights: Weights = "augmented"
 
     def __post_init__(self) -> None:
-        if self.resamples < 1 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
+        refuse_draws(self.resamples, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Runner:
         candidates: Sequence[NamedPolicy],
         settings: ReplaySettings,
     ) -> None:
-        self._measures, self._settings = measures, settings
+        self.measures, self._settings = measures, settings
         self.candidates = candidates
         measure_together(measures, candidates, settings.f1_kind)
         self.scored = measures.scores(settings.f1_kind)
@@ -145,20 +145,20 @@ class Runner:
         """The costs of the closed book, where it is among the candidates."""
         if all(candidate.kind != CLOSED_BOOK for candidate in self.candidates):
             return None
-        return closed_book_rounds(self._measures).costs(self._settings.cost_model)
+        return closed_book_rounds(self.measures).costs(self._settings.cost_model)
 
     def run(self, candidate: NamedPolicy, axis: str | None) -> Run:
         """One candidate's stops, scores and costs; ``axis`` is the cost that must be known."""
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate, axis)
-        last, seen, reader = self._measures.traces.last_rounds, self.seen, self.reader
+        last, seen, reader = self.measures.traces.last_rounds, self.seen, self.reader
         if candidate.policy is None:
             name = candidate.name.partition("#")[0]
             ends = np.where(seen.cut | seen.explored, seen.budget, last).astype(np.int16)
             wanted = ORACLES[name](self.returned, ends)
             reader = reader.looking_ahead(settled(name, self.returned, seen))
         else:
-            wanted = self._measures.wanted_rounds(candidate.policy)
+            wanted = self.measures.wanted_rounds(candidate.policy)
         if candidate.max_rounds is not None:
             most = min(candidate.max_rounds, np.iinfo(np.int16).max)
             wanted = np.minimum(wanted, most).astype(np.int16)
@@ -169,10 +169,10 @@ class Runner:
         return Run(candidate, wanted, stops, answers.at(stops), read)
 
     def _closed_book(self, candidate: NamedPolicy, axis: str | None) -> Run:
-        rounds = closed_book_rounds(self._measures)
+        rounds = closed_book_rounds(self.measures)
         costs = closed_book_costs(rounds, self._settings.cost_model, axis)
         at = rounds.traces.last_rounds
-        none = np.zeros(self._measures.traces.n_questions, np.int16)
+        none = np.zeros(self.measures.traces.n_questions, np.int16)
         scored = rounds.scores(self._settings.f1_kind)
         read = AtStops(
             scores={name: at_stop(getattr(scored, name), at) for name in SCORES},
@@ -184,7 +184,7 @@ class Runner:
 
     def _reads(self, candidate: NamedPolicy) -> CostReads:
         """What a candidate pays for; an oracle must have seen the answers that it chooses among."""
-        n_rounds = self._measures.traces.n_rounds
+        n_rounds = self.measures.traces.n_rounds
         budget = min(candidate.max_rounds or n_rounds, n_rounds)
         if candidate.policy is None:
             return CostReads(answers=True, until=budget)
@@ -233,11 +233,7 @@ def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.i
 def replay(
     traces: TraceSet | Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
 ) -> ReplayResult:
-    """Score the candidates on every question of ``traces``, by the metric of their measures.
-
-    A candidate that wants a round past a question's last recorded one takes that last one; how often
-    is counted in ``beyond_record``.
-    """
+    """Score the candidates on every question of ``traces``, by the metric of their measures."""
     names = [candidate.name for candidate in candidates]
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
@@ -248,14 +244,7 @@ def replay(
     axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
     runs = [runner.run(candidate, axis.name) for candidate in candidates]
     intervals = _intervals(runner, runs, axis, settings)
-    policies = tuple(
-        _with_sets(
-            _with_retrieval(_with_confidence(result, measures, scored), measures),
-            measures,
-            runner.draws,
-        )
-        for result in (_result(run, runner, intervals) for run in runs)
-    )
+    policies = tuple(_completed(_result(run, runner, intervals), runner) for run in runs)
     cut = CutRecord.of(measures, reader.seen, settings.weights)
     unscored = {run.candidate.label: runner.unscored(run) for run in runs}
     labelled = int(scored.labelled.sum())
@@ -303,11 +292,15 @@ def _intervals(
     runner: Runner, runs: Sequence[Run], axis: CostAxis, settings: ReplaySettings
 ) -> PairedIntervals:
     """From the questions themselves; past cuts as wide as what a few of great weight leave open."""
-    fixed = {name: runner.fixed_cost(name) for name in dict.fromkeys((axis.name, *EQUAL_COSTS))}
+    fixed = {
+        name: paid
+        for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
+        if (paid := runner.fixed_cost(name)) is not None
+    }
     layout = Layout(
         candidates=tuple(run.candidate.name for run in runs),
         n_rounds=runner.seen.budget,
-        costs=tuple(name for name, paid in fixed.items() if paid is not None),
+        costs=tuple(fixed),
     )
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
     of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
@@ -315,17 +308,14 @@ def _intervals(
 
     def columns(some: slice) -> NDArray[np.float64]:
         rows = chosen[some]
-
-        def some_of(values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-            return None if values is None else values[rows]
-
-        costs = {
-            name: ([some_of(run.read.costs[name]) for run in runs], some_of(fixed[name]))
-            for name in layout.costs
-        }
-        return layout.columns(
-            ([run.read.scores[score][rows] for run in runs], of_fixed[rows]), costs
-        )
+        parts = [np.stack([run.read.scores[score][rows] for run in runs], axis=1), of_fixed[rows]]
+        # an unknown value leaves its column unknown, also in draws without its question
+        unknown = np.full(len(rows), np.nan)
+        for name in layout.costs:
+            paid = [run.read.costs[name] for run in runs]
+            own = [unknown if of is None else of[rows] for of in paid]
+            parts += [np.stack(own, axis=1), fixed[name][rows]]
+        return np.hstack(parts)
 
     units = runner.reader.units[labelled]
     if from_sums(len(chosen)) and not seen.cut.any() and len(np.unique(units)) == len(units):
@@ -393,7 +383,6 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     rounds = read.costs["rounds"]
     weights = unit_weights(runner.reader.units)
     weights = weights if read.past is None else weights * read.past.weights
-    taken = Taken(stops=run.stops, answers=run.answers, weights=weights)
     return PolicyResult(
         name=name,
         kind=candidate.kind,
@@ -406,7 +395,9 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         costs={
             name: None if paid is None else known(mean(paid)) for name, paid in read.costs.items()
         },
-        taken=taken,
+        stops=run.stops,
+        answers=run.answers,
+        weights=weights,
         beyond_record=runner.beyond(run),
         metric=scored.metric,
         interval=intervals.score(name),
@@ -415,7 +406,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
-        p95_rounds=_p95(taken, read.past),
+        p95_rounds=_p95(run.stops, weights, read.past),
         policy=candidate.policy,
         label=candidate.label,
         max_rounds=candidate.max_rounds,
@@ -423,42 +414,35 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     )
 
 
-def _p95(taken: Taken, past: PastCuts | None) -> float:
+def _p95(stops: NDArray[np.int16], weights: NDArray[np.float64], past: PastCuts | None) -> float:
     """The 95th percentile of stop rounds; of weighted ones the first that so much weight stops by."""
-    if past is None and (taken.weights == 1.0).all():
-        return float(np.percentile(taken.stops, 95))
+    if past is None and (weights == 1.0).all():
+        return float(np.percentile(stops, 95))
     if past is not None and past.unseen:
         return np.nan
-    order = np.argsort(taken.stops, kind="stable")
-    passed = np.cumsum(taken.weights[order])
-    return float(taken.stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
+    order = np.argsort(stops, kind="stable")
+    passed = np.cumsum(weights[order])
+    return float(stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
 
 
-def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes) -> PolicyResult:
-    if result.policy is None:
-        return result
-    table = measures.signals(result.policy.specs)
-    confidence = stop_confidence(result.policy, table, result.answers)
-    if confidence is None:
-        return result
-    past = result.at_stops.past
+def _completed(result: PolicyResult, runner: Runner) -> PolicyResult:
+    """With its confidence, what it retrieved and its answer sets, where its stops were seen."""
+    measures, scored = runner.measures, runner.scored
+    policy, past = result.policy, result.at_stops.past
+    confidence = None
+    if policy is not None:
+        confidence = stop_confidence(policy, measures.signals(policy.specs), result.answers)
     if past is not None:
-        return replace(result, confidence=np.where(past.weights > 0, confidence, np.nan))
-    area = None
-    if scored.metric.gold:
-        area = confidence_auroc(confidence, at_stop(scored.em, result.answers))
-    return replace(result, confidence=confidence, auroc=area)
-
-
-def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
-    if result.kind == CLOSED_BOOK or result.at_stops.past is not None:
-        return result
-    precision, recall = measures.retrieval().at(result.stops, unit_weights(measures.units))
-    return replace(result, precision=precision, recall=recall)
-
-
-def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> PolicyResult:
-    policy = result.policy
-    if not isinstance(policy, CoveragePolicy) or result.at_stops.past is not None:
-        return result
-    return replace(result, sets=answer_sets(policy, measures, result.stops, draws))
+        if confidence is not None:
+            confidence = np.where(past.weights > 0, confidence, np.nan)
+        return replace(result, confidence=confidence)
+    if confidence is not None:
+        em = at_stop(scored.em, result.answers)
+        area = confidence_auroc(confidence, em) if scored.metric.gold else None
+        result = replace(result, confidence=confidence, auroc=area)
+    if result.kind != CLOSED_BOOK:
+        precision, recall = measures.retrieval().at(result.stops, unit_weights(measures.units))
+        result = replace(result, precision=precision, recall=recall)
+    if isinstance(policy, CoveragePolicy):
+        result = replace(result, sets=answer_sets(policy, measures, result.stops, runner.draws))
+    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.sums import draws_in_words
 from suffice.protocols import StopPolicy
-from suffice.replay.run.answer_sets import AnswerSetResult
-from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, PastCuts, cut_table
+from suffice.replay.run.answers import AnswerSetResult
+from suffice.replay.run.censoring import SCORES, AtStops, CutRecord, PastCuts, cut_table
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, count, decimal, percent, points
@@ -33,25 +33,14 @@ _MOST_WITH_DECIMALS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """The rounds of every question, (n_questions,) each, see :class:`PolicyResult`, and what it counts.
-
-    ``weights`` are 1 over the size of its unit, times its weight where questions were cut (NaN: not seen).
-    """
-
-    stops: NDArray[np.int16]
-    answers: NDArray[np.int16]
-    weights: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
     """One policy's scores and costs.
 
     Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
     :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
-    ``answers`` the round whose answer is returned there: the same, unless one is chosen;
+    ``answers`` the round whose answer is returned there: the same, unless one is chosen; ``weights`` what
+    a question counts: 1 over the size of its unit, times its weight where questions were cut (NaN: not seen);
     ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
     call it: the name, or of a policy file the file's name.
 
@@ -76,7 +65,9 @@ class PolicyResult:
     mean_rounds: float
     costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
     beyond_record: int
-    taken: Taken = field(metadata=_ELSEWHERE)
+    stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    weights: NDArray[np.float64] = field(metadata=_ELSEWHERE)
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
@@ -111,16 +102,6 @@ class PolicyResult:
         return value
 
     @property
-    def stops(self) -> NDArray[np.int16]:
-        """The round taken, (n_questions,)."""
-        return self.taken.stops
-
-    @property
-    def answers(self) -> NDArray[np.int16]:
-        """The round whose answer is returned, (n_questions,)."""
-        return self.taken.answers
-
-    @property
     def undefined(self) -> int | None:
         """Questions at whose stop its confidence is undefined; ``None``: it has none."""
         return None if self.confidence is None else int(np.isnan(self.confidence).sum())
@@ -134,13 +115,12 @@ class PolicyResult:
 
     @property
     def stop_counts(self) -> dict[int, float]:
-        """How many units stop at each round at which any does, estimated where questions were cut.
-
-        Those whose stop was not seen are not among them.
-        """
+        """How many units stop at each round at which any does, estimated where questions were cut."""
         rounds, at = np.unique(self.stops, return_inverse=True)
-        weights = np.nan_to_num(self.taken.weights)
-        return counts_by_round(rounds, np.bincount(at, weights, len(rounds)).astype(np.float64))
+        weights = np.nan_to_num(self.weights)
+        counts = np.bincount(at, weights, len(rounds)).astype(np.float64)
+        told = zip(rounds.tolist(), counts.round(9).tolist(), strict=True)
+        return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
     def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -209,6 +189,10 @@ class ReplayResult(Tabular):
     banners: tuple[str, ...] = ()
     answer: str = "latest"
     cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
+
+    def policy(self, name: str) -> PolicyResult:
+        """The one of this name."""
+        return next(policy for policy in self.policies if policy.name == name)
 
     @property
     def draws(self) -> str:
@@ -296,19 +280,15 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth.
-
-        Scores, the score kept (of the full budget's) and differences are in percent. Where a line is
-        too short for every column, the less important ones are left out and named.
-        """
+        """Banners, whether looping pays, the policies side by side, what answer sets are worth."""
         giving = [policy for policy in self.policies if policy.sets is not None]
         notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
-        columns = self._columns()
+        described = [*self._columns()]
         policies = Table(
             name="policies",
-            columns=[_POLICY, *(_headed(column, self.metric) for column in columns)],
+            columns=[_POLICY, *(column for _, column in described)],
             rows=[
-                [policy.label, *(_value(self, policy, column) for column in columns)]
+                [policy.label, *(self._value(policy, name, column) for name, column in described)]
                 for policy in self.policies
             ],
             notes=notes,
@@ -325,28 +305,52 @@ class ReplayResult(Tabular):
         """The table of this name, or the policies."""
         return Tabular.table(self, name or "policies")
 
-    def _columns(self) -> list[Column]:
-        """The columns, among them that of the cost asked for, which goes after all others but the score."""
-        columns = [
-            replace(column, drop=0 if column.name == self.metric.score else _DROPPED[column.name])
-            if column.name in _DROPPED
-            else column
-            for column in _COLUMNS
-            if not self.metric.agreement
-            or column.name != "retained"  # the full budget agrees with itself
-        ]
-        if self.cost.name in (_CALLS, _ROUNDS):
-            return columns
-        if any(column.name == self.cost.name for column in columns):
-            return [
-                replace(column, drop=1) if column.name == self.cost.name else column
-                for column in columns
-            ]
-        own = Column(
-            name=self.cost.name, kind="number", head="\n".join(self.cost.head).strip(), drop=1
+    def _columns(self) -> Iterator[tuple[str, Column]]:
+        """The columns, each behind what it shows; that of the cost asked for is left out last."""
+        metric, label, cost = self.metric, self.metric.label, self.cost.name
+        for score, rank in _SCORES.items():
+            head = metric.head(score).replace(" ", "\n")
+            drop = 0 if score == metric.score else rank
+            yield score, Column(name=metric.key(score), kind="percent", head=head, drop=drop)
+        yield (
+            "mean_rounds",
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
         )
-        after = [column.name for column in columns].index(_CALLS) + 1
-        return [*columns[:after], own, *columns[after:]]
+        yield _CALLS, Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4)
+        if cost not in (_ROUNDS, _CALLS, *_TOKENS):
+            yield (
+                cost,
+                Column(name=cost, kind="number", head="\n".join(self.cost.head).strip(), drop=1),
+            )
+        for name, (head, drop) in _TOKENS.items():
+            yield name, Column(name=name, kind="count", head=head, drop=1 if name == cost else drop)
+        head = f"delta {label}\n[95%]"
+        yield (
+            "delta",
+            Column(name=f"delta_{metric.name}", kind="points", head=head, interval=True, drop=5),
+        )
+        if not metric.agreement:  # the full budget agrees with itself
+            name, head = f"retained_{metric.name}", f"{label}\nkept"
+            yield "retained", Column(name=name, kind="percent", head=head, drop=9)
+        head = "gain over\nfixed-k [95%]"
+        yield (
+            "frontier_gain",
+            Column(name="frontier_gain", kind="points", head=head, interval=True, drop=6),
+        )
+
+    def _value(self, policy: PolicyResult, name: str, column: Column) -> Value:
+        if name == "delta" and policy.name == self.baseline and policy.delta is not None:
+            return Cell(policy.delta, "(baseline)")
+        if name == self.metric.score and policy.score is not None and policy.interval is not None:
+            return replace(policy.interval, estimate=policy.score)
+        past = policy.at_stops.past
+        asked = "rounds" if name == "mean_rounds" else name
+        ranged = None if past is None else past.ranges.get(asked)
+        if ranged is not None:
+            return Cell(ranged, ranged.shown(share=column.kind == "percent"))
+        if name in policy.costs:
+            return policy.costs[name]
+        return getattr(policy, name, None)
 
     def _explained(self) -> tuple[str, str]:
         split = "all splits" if self.split is None else f"split {self.split}"
@@ -358,7 +362,7 @@ class ReplayResult(Tabular):
             return first, (
                 f"No question {self.metric.unscored}, so scores and differences are unknown (-)."
             )
-        named = any(self.cost.name in (column.name, _ROUNDS) for column in _COLUMNS)
+        named = self.cost.name in (_ROUNDS, _CALLS, *_TOKENS)
         spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
         baseline = shorten(self.baseline_label, _NAME_WIDTH, "...")
         label, head = self.metric.label, self.metric.head
@@ -382,14 +386,6 @@ class ReplayResult(Tabular):
         ]
         if told:
             yield f"Policy files: {'; '.join(told)}."
-
-
-def counts_by_round(
-    rounds: NDArray[np.integer[Any]], counts: NDArray[np.float64]
-) -> dict[int, float]:
-    """How many stop at each round, of those at which any does; whole numbers as such."""
-    told = zip(rounds.tolist(), counts.round(9).tolist(), strict=True)
-    return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
 
 
 # --- what a reader must know -------------------------------------------------------------------------
@@ -445,54 +441,9 @@ def short_cost(cost: float) -> str:
 
 
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
-_COLUMNS = (
-    Column(name="em", kind="percent", head="EM"),
-    Column(name="f1", kind="percent", head="F1"),
-    Column(name="acc", kind="percent", head="Acc"),
-    Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
-    Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4),
-    Column(name="prompt_tokens", kind="count", head="prompt\ntokens", drop=7),
-    Column(name="completion_tokens", kind="count", head="compl.\ntokens", drop=10),
-    Column(name="delta", kind="points", head="delta {label}\n[95%]", interval=True, drop=5),
-    Column(name="retained", kind="percent", head="{label}\nkept", drop=9),
-    Column(
-        name="frontier_gain", kind="points", head="gain over\nfixed-k [95%]", interval=True, drop=6
-    ),
-)
-
-
-_DROPPED = {"em": 3, "f1": 3, "acc": 8}
+_SCORES: Mapping[ScoreName, int] = {"em": 3, "f1": 3, "acc": 8}
 """The scores, and when those that policies are not compared by are left out of a narrow table."""
-
-
-def _headed(column: Column, metric: Metric) -> Column:
-    """The column as it is called beside this metric: its name in files, its head for people."""
-    if column.name in _DROPPED:
-        score = cast("ScoreName", column.name)
-        return replace(column, name=metric.key(score), head=metric.head(score).replace(" ", "\n"))
-    if column.name in ("delta", "retained"):
-        head = (column.head or "").format(label=metric.label)
-        return replace(column, name=f"{column.name}_{metric.name}", head=head)
-    return column
-
-
-def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
-    if column.name == "delta" and policy.name == result.baseline and policy.delta is not None:
-        return Cell(policy.delta, "(baseline)")
-    if (
-        column.name == result.metric.score
-        and policy.score is not None
-        and policy.interval is not None
-    ):
-        return replace(policy.interval, estimate=policy.score)
-    past = policy.at_stops.past
-    if past is not None:
-        ranged = past.ranges.get("rounds" if column.name == "mean_rounds" else column.name)
-        if ranged is not None:
-            return Cell(ranged, ranged.shown(share=column.kind == "percent"))
-    if column.name in policy.costs:
-        return policy.costs[column.name]
-    return getattr(policy, column.name, None)
+_TOKENS = {"prompt_tokens": ("prompt\ntokens", 7), "completion_tokens": ("compl.\ntokens", 10)}
 
 
 def looping_table(policies: Sequence[PolicyResult]) -> Table | None:

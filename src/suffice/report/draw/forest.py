@@ -9,7 +9,6 @@ from suffice.report.draw.svg import (
     Family,
     Scale,
     Span,
-    bar,
     canvas,
     dot,
     line,
@@ -27,75 +26,50 @@ _LONGEST = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated:
-    """A value, ``None`` where it is undefined; with ``wide`` the interval is drawn thick inside it."""
+    """A value, ``None`` where it is undefined."""
 
     family: Family
     value: float | None
     hint: str
     interval: Span | None = None
-    wide: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForestRow:
-    """A name and its estimates, one below the other."""
-
-    name: str
-    estimates: Sequence[Estimated]
+Row = tuple[str, Sequence[Estimated]]  # a name and its estimates, one below the other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forest:
-    """Rows over one axis; ``none`` is the value of no effect, with its name."""
-
-    title: str
-    description: str
-    rows: Sequence[ForestRow]
-    none: tuple[float, str]
-    x_name: str = ""
-
-
-def forest(chart: Forest) -> Html:
-    """Names on the left, estimates over the axis on the right."""
-    nothing, name = chart.none
-    marked = ticks(*_ends(chart))
-    names = _LETTER * min(_LONGEST, max((len(row.name) for row in chart.rows), default=0))
+def forest(title: str, description: str, rows: Sequence[Row], none: tuple[float, str]) -> Html:
+    """Names on the left, estimates over the axis on the right; ``none`` is the value of no effect, named."""
+    nothing, said = none
+    marked = ticks(*_ends(rows, nothing))
+    names = _LETTER * min(_LONGEST, max((len(name) for name, _ in rows), default=0))
     x = Scale(marked[0], marked[-1], names + 12, _WIDTH - 12)
-    bottom = _TOP + _ROW * len(chart.rows)
+    bottom = _TOP + _ROW * len(rows)
     drawn = [line((x(value), _TOP - 6), (x(value), bottom), "grid") for value in marked]
     drawn += [text((x(value), bottom + 16), tick(value), "tick mid") for value in marked]
     drawn.append(line((x(nothing), _TOP - 6), (x(nothing), bottom), "diagonal"))
-    drawn.append(text((x(nothing), _TOP - 12), name, "tick mid"))
-    for number, row in enumerate(chart.rows):
+    drawn.append(text((x(nothing), _TOP - 12), said, "tick mid"))
+    for number, (name, estimates) in enumerate(rows):
         middle = _TOP + _ROW * (number + 0.5)
-        titled = join([element("title", visible(row.name)), shorten(visible(row.name), _LONGEST)])
+        titled = join([element("title", visible(name)), shorten(visible(name), _LONGEST)])
         drawn.append(text((names, middle + 4), titled, "row-name end"))
-        drawn += _row(row, x, middle, x(nothing))
-    if chart.x_name:
-        centre = (x.start + x.end) / 2
-        drawn.append(text((centre, bottom + 36), chart.x_name, "axis-name mid"))
-    size = (_WIDTH, bottom + (44 if chart.x_name else 26))
-    return canvas(size, chart.title, chart.description, drawn)
+        drawn += _row(estimates, x, middle, x(nothing))
+    return canvas((_WIDTH, bottom + 26), title, description, drawn)
 
 
-def _ends(chart: Forest) -> tuple[float, float]:
-    ends = [chart.none[0]]
-    for estimated in (estimated for row in chart.rows for estimated in row.estimates):
+def _ends(rows: Sequence[Row], nothing: float) -> tuple[float, float]:
+    ends = [nothing]
+    for estimated in (estimated for _, estimates in rows for estimated in estimates):
         known = () if estimated.value is None else (estimated.value,)
-        ends += [*known, *(estimated.interval or ()), *(estimated.wide or ())]
+        ends += [*known, *(estimated.interval or ())]
     return min(ends), max(ends)
 
 
-def _row(row: ForestRow, x: Scale, middle: float, nothing: float) -> Iterator[Html]:
-    for number, estimated in enumerate(row.estimates):
-        height = middle + 11 * (number - (len(row.estimates) - 1) / 2)
-        thin = estimated.wide or estimated.interval
-        if thin is not None:
-            ends = ((x(thin[0]), height), (x(thin[1]), height))
-            yield whisker(ends, f"whisker {estimated.family}")
-        if estimated.wide is not None and estimated.interval is not None:
+def _row(estimates: Sequence[Estimated], x: Scale, middle: float, nothing: float) -> Iterator[Html]:
+    for number, estimated in enumerate(estimates):
+        height = middle + 11 * (number - (len(estimates) - 1) / 2)
+        if estimated.interval is not None:
             low, high = map(x, estimated.interval)
-            yield bar((low, height - 2), (high - low, 4), f"bar {estimated.family}")
+            yield whisker(((low, height), (high, height)), f"whisker {estimated.family}")
         if estimated.value is None:
             yield text((nothing + 6, height + 4), UNKNOWN, "value")
         else:

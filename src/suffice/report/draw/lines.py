@@ -11,7 +11,6 @@ from suffice.report.draw.svg import (
     SIZE,
     Axes,
     Family,
-    Scale,
     Span,
     area,
     canvas,
@@ -47,8 +46,7 @@ class Line:
 class Lines:
     """Lines that share axes; ``shares``: heights are shown in percent.
 
-    ``uprights`` are named places on the axis, ``guide`` the two ends of a dashed line, ``ticks`` all
-    marked places of the axis where they are not to be chosen; the axes also hold the heights ``held``.
+    ``uprights`` are named places on the axis; the axes also hold the heights ``held``.
     """
 
     title: str
@@ -58,8 +56,6 @@ class Lines:
     lines: Sequence[Line]
     shares: bool = True
     uprights: Sequence[tuple[float, str]] = ()
-    guide: Sequence[tuple[float, float]] = ()
-    ticks: Sequence[float] = ()
     held: Sequence[float] = ()
 
 
@@ -67,9 +63,6 @@ def lines(chart: Lines) -> Html:
     """Bands below named places below lines."""
     axes = _axes(chart)
     drawn = axes.drawn(chart.x_name, chart.y_name, shares=chart.shares)
-    if chart.guide:
-        start, end = ((axes.x(across), axes.y(up)) for across, up in chart.guide)
-        drawn.append(line(start, end, "diagonal"))
     drawn += [_band(curve, axes) for curve in chart.lines if curve.band]
     drawn += chain.from_iterable(
         _upright(axes.x(at), name, row) for row, (at, name) in enumerate(chart.uprights)
@@ -80,15 +73,10 @@ def lines(chart: Lines) -> Html:
 
 
 def _axes(chart: Lines) -> Axes:
-    heights = [*chart.held, *(up for _, up in chart.guide)]
+    heights = [*chart.held]
     for curve in chart.lines:
         heights += [*curve.values, *chain.from_iterable((*curve.band, *curve.intervals))]
-    across = chart.ticks or [at for curve in chart.lines for at in curve.at]
-    axes = enclosing(across, heights)
-    if not chart.ticks:
-        return axes
-    x = Scale(chart.ticks[0], chart.ticks[-1], axes.x.start, axes.x.end)
-    return Axes(x=x, y=axes.y, x_ticks=chart.ticks, y_ticks=axes.y_ticks)
+    return enclosing([at for curve in chart.lines for at in curve.at], heights)
 
 
 def _band(curve: Line, axes: Axes) -> Html:

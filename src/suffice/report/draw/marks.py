@@ -95,18 +95,10 @@ def short_name_of(name: str, policies: Sequence[Marked]) -> str:
 
 def legend(colours: Iterable[tuple[str, str]]) -> Html:
     """What the colours mean: (class, name) each."""
-    return _keys((element("i", class_=f"swatch {class_}"), name) for class_, name in colours)
-
-
-def key(marks: Iterable[tuple[str, Family, str]]) -> Html:
-    """What the marks mean: (mark, family, name) each."""
-    return _keys(
-        (element("span", mark, class_=f"mark {family}"), name) for mark, family, name in marks
+    keys = (
+        element("span", element("i", class_=f"swatch {class_}"), name, class_="key")
+        for class_, name in colours
     )
-
-
-def _keys(pairs: Iterable[tuple[Html, str]]) -> Html:
-    keys = (element("span", sign, name, class_="key") for sign, name in pairs)
     return element("span", *keys, class_="keys")
 
 

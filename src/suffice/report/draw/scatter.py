@@ -109,8 +109,7 @@ _MOST_BADGES = 40  # as many as can be read
 class Point:
     """A marked point that shows ``name`` and what is ``said`` of it under a pointer.
 
-    Without a ``mark`` it has no badge. ``interval`` is of its height, ``narrow`` another one beside it;
-    ``around`` are small points tied to it.
+    Without a ``mark`` it has no badge. ``interval`` is of its height, ``narrow`` another one beside it.
     """
 
     mark: str
@@ -121,7 +120,6 @@ class Point:
     y: float
     interval: Span | None = None
     narrow: Span | None = None
-    around: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +127,7 @@ class Scatter:
     """Shares against an amount.
 
     ``frontier`` is a dashed line through places, ``level`` one at a height with its name; ``specks`` are
-    a crowd without names; the axes also hold the places ``held``. With ``log`` the level axis is
-    logarithmic: every amount is above 0 there.
+    a crowd without names. With ``log`` the level axis is logarithmic: every amount is above 0 there.
     """
 
     title: str
@@ -141,7 +138,6 @@ class Scatter:
     frontier: Sequence[tuple[float, float]] = ()
     specks: Sequence[tuple[float, float]] = ()
     level: tuple[float, str] | None = None
-    held: Sequence[tuple[float, float]] = ()
     log: bool = False
 
 
@@ -169,10 +165,10 @@ def scatter(chart: Scatter) -> Html:
 
 
 def _axes(chart: Scatter) -> Axes:
-    places = [*chart.frontier, *chart.specks, *chart.held]
+    places = [*chart.frontier, *chart.specks]
     for point in chart.points:
         heights = (point.y, *(point.interval or ()))
-        places += [*((point.x, height) for height in heights), *point.around]
+        places += [(point.x, height) for height in heights]
     levels = () if chart.level is None else (chart.level[0],)
     upwards = [*(up for _, up in places), *levels]
     return enclosing([across for across, _ in places], upwards, log=chart.log)
@@ -201,10 +197,6 @@ def _points(
         if point.narrow is not None:
             low, high = ((place[0] + 4, y(end)) for end in point.narrow)
             yield line(low, high, "alone")
-        for across, up in point.around:
-            small = (x(across), y(up))
-            yield line(place, small, f"whisker {point.family}")
-            yield speck(small, point.family)
     badged = _badged(points)
     badges = label_places(
         at, [*whiskers, *pairwise(path)], wanted=badged, frame=astuple(FRAME), radius=BADGE_RADIUS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 
@@ -16,38 +15,19 @@ def asset(name: str) -> Html:
     return Html(files("suffice.report.page").joinpath(name).read_text(encoding="utf-8"))
 
 
-def page(title: str, *content: object, script: Html | None = None) -> str:
+def markup(name: str) -> Html:
+    """A file of markup, without the breaks and spaces between its lines."""
+    return Html("".join(line.strip() for line in asset(name).splitlines()))
+
+
+def page(title: str, *content: object, script: Html) -> str:
     """The whole document in the report's style, with ``script`` at its end."""
     style = asset("page.css")
-    running = () if script is None else (element("script", script),)
-    footer = element("footer", f"Suffice {VERSION}. This file loads nothing from anywhere.")
-    body = element("body", *content, footer, *running)
-    html = element("html", _head(title, style, script), body, lang="en")
-    return f"<!DOCTYPE html>\n{html}\n"
-
-
-def study_page(
-    title: str, eyebrow: str, heading: str, *intro: object, main: Sequence[object]
-) -> str:
-    """A published experiment as one document that runs no script."""
-    return page(
-        title,
-        element("header", element("p", eyebrow, class_="eyebrow"), element("h1", heading), *intro),
-        element("main", *main),
-    )
-
-
-def _hashed(content: str) -> str:
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
-
-
-def _head(title: str, style: Html, script: Html | None) -> Html:
-    allowed = "'none'" if script is None else _hashed(script)
     security = (
-        f"default-src 'none'; style-src {_hashed(style)}; script-src {allowed}; "
+        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(script)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return element(
+    head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=Html(security)),
@@ -56,3 +36,10 @@ def _head(title: str, style: Html, script: Html | None) -> Html:
         element("link", rel="icon", href="data:,"),
         element("style", style),
     )
+    footer = element("footer", f"Suffice {VERSION}. This file loads nothing from anywhere.")
+    body = element("body", *content, footer, element("script", script))
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _hashed(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from suffice.replay.run.answer_sets import AnswerSetResult
+from suffice.replay.run.answers import AnswerSetResult
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, labelled, short_name
 from suffice.report.page.section import Section, Shown, listed, plain, sentence

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from suffice.replay.diagnose.cells import CONFIDENCE, ByCorrectness, Cells
+from suffice.replay.run.macro import CONFIDENCE, ByCorrectness, Cells
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import Marked, legend, marked

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from suffice.replay.choose.guarantees import BoundTerms, Guarantee
+from suffice.replay.diagnose.report_parts import BoundTerms, Guarantee
 from suffice.report.draw.marks import Marked, label, label_of, short_name_of
 from suffice.report.page.section import Section, Shown, plain, sentence
 from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed

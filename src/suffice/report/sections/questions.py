@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,6 +14,7 @@ from suffice.replay.diagnose.question_histories import (
     RoundStory,
 )
 from suffice.report.draw.marks import Marked, short_name
+from suffice.report.page.frame import markup
 from suffice.report.page.section import Material, Section, Shown, listed, plain
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join, json_for_script, visible
@@ -42,7 +43,7 @@ class Explorer:
         data = element(
             "script", json_for_script(self.document), type="application/json", id="report-data"
         )
-        return join([_SHELL, listed(self.cuts, small=True), data])
+        return join([markup("explorer.html"), listed(self.cuts, small=True), data])
 
 
 def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
@@ -214,68 +215,6 @@ def _text_cap(passages: Sequence[tuple[str, str | None]] | dict[Any, int], room:
         if sum(_bytes([title, _cut(text, cap)]) for title, text in passages) <= room:
             return cap
     return 0
-
-
-def _field(label: str, control: Callable[[str], Html], name: str) -> Html:
-    return element("div", element("label", label, for_=name), control(name), class_="field")
-
-
-def _select(name: str) -> Html:
-    return element("select", id=name)
-
-
-def _page_button(name: str, label: str) -> Html:
-    return element("button", label, id=name, type="button", aria_label=f"{label} page")
-
-
-_SHELL = join(
-    [
-        element(
-            "noscript",
-            plain("The question explorer needs JavaScript; everything above works without it."),
-        ),
-        element(
-            "div",
-            element(
-                "div",
-                _field(
-                    "Search",
-                    lambda name: element(
-                        "input", id=name, type="search", autocomplete="off", spellcheck="false"
-                    ),
-                    "find",
-                ),
-                _field("For policy", _select, "by-policy"),
-                _field("Show", _select, "by-outcome"),
-                _field("Type", _select, "by-type"),
-                _field("Order", _select, "by-order"),
-                class_="filters",
-                role="search",
-                aria_label="Filter questions",
-            ),
-            element("p", id="found", role="status"),
-            element(
-                "div",
-                element(
-                    "div",
-                    element("ul", id="question-list", aria_label="Questions"),
-                    element(
-                        "div",
-                        _page_button("page-back", "Previous"),
-                        element("span", id="page"),
-                        _page_button("page-on", "Next"),
-                        class_="pager",
-                    ),
-                    class_="list",
-                ),
-                element("div", id="detail"),
-                class_="panes",
-            ),
-            id="explorer",
-            hidden=True,
-        ),
-    ]
-)
 
 
 def _show(material: Material) -> Shown:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from suffice.replay.diagnose.breakdown import TypeBreakdown
+from suffice.replay.diagnose.diagnosis import TypeBreakdown
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
-from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
+from suffice.report.draw.forest import Estimated, forest
 from suffice.report.draw.marks import Marked, labelled, legend
 from suffice.report.draw.svg import Family
 from suffice.report.page.section import Chart, Section, Shown, folded, listed, plain
@@ -102,24 +102,24 @@ def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
     parts = [part.name for part in diagnostics.parts]
     families = dict(zip(parts, _FAMILIES[-len(parts) :], strict=True))
     drawn = diagnostics.by_use[:_MOST_ROWS]
-    chart = Forest(
-        title="AUROC of every signal",
-        description=f"One row a signal, {counted(len(drawn), 'row')}: AUROC with its interval.",
-        rows=[
-            ForestRow(
-                name=_name(signal.name),
-                estimates=[_estimated(signal, part, family) for part, family in families.items()],
+    picture = forest(
+        "AUROC of every signal",
+        f"One row a signal, {counted(len(drawn), 'row')}: AUROC with its interval.",
+        [
+            (
+                _name(signal.name),
+                [_estimated(signal, part, family) for part, family in families.items()],
             )
             for signal in drawn
         ],
-        none=(0.5, "chance"),
+        (0.5, "chance"),
     )
     keys = legend((family, part) for part, family in families.items())
     more = len(diagnostics.signals) - len(drawn)
     cut = f" {counted(more, 'more signal')} in the table only." if more else ""
     return Chart(
         heading="AUROC",
-        pictures=[forest(chart)],
+        pictures=[picture],
         caption=join([keys, f"All rounds pooled; whiskers: 95% intervals.{cut}"]),
         table=join(_html(tables[f"rounds on {part}"]) for part in parts),
     )

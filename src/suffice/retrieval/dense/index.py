@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from suffice.errors import DataError, UsageError, first_line
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.protocols import Encoder
-from suffice.retrieval.dense.passage_vectors import encode_checked, encode_passages
-from suffice.retrieval.dense.vector_index import (
-    LARGEST_DIMENSION,
-    DenseSettings,
-    VectorIndex,
-)
-from suffice.retrieval.index_folder import StoredIndex, load_index, save_index
-from suffice.retrieval.ranking import check_ids, check_k, corpus_changes, corpus_fingerprint
+from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
+from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
+from suffice.trace.durable import replace_file
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.tokens import passage_text
 
-_VECTORS = "vectors.faiss"
+BLOCK = 256
+"""Texts that are encoded at once: what an interrupted run loses at most."""
+_UNIT = 1e-3
 
 
 class DenseIndex:
@@ -35,51 +34,41 @@ class DenseIndex:
     """
 
     def __init__(
-        self,
-        passages: tuple[Passage, ...],
-        encoder: Encoder,
-        vectors: VectorIndex,
-        settings: DenseSettings,
+        self, passages: tuple[Passage, ...], encoder: Encoder, vectors: NDArray[np.float32]
     ) -> None:
         self.passages = passages
-        self.settings = settings
         self.encoder = encoder
-        self._vectors = vectors
-        kept = _with_text(passages)
-        self._rows = kept if len(kept) < len(passages) else None
+        self._vectors = vectors  # (n_passages_with_text, dimension)
+        self._rows = _with_text(passages)
 
     @classmethod
     def build(
         cls,
         passages: Iterable[Passage],
         encoder: Encoder,
-        settings: DenseSettings | None = None,
         *,
         work: Path | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], None] = lambda *_: None,
     ) -> DenseIndex:
-        """Embed and index passages."""
-        kept, settings = tuple(passages), settings or DenseSettings()
+        """Embed and index passages; a build that was cut goes on with the vectors it kept in ``work``."""
+        kept = tuple(passages)
         check_ids(kept)
         texts = [passage_text(kept[row]).strip() for row in _with_text(kept)]
-        fingerprint = corpus_fingerprint(kept) if work is not None else ""
-        vectors = encode_passages(texts, encoder, fingerprint, work=work, on_progress=on_progress)
-        return cls(kept, encoder, VectorIndex.build(vectors, settings), settings)
+        if work is not None:  # named by what is encoded with what: other vectors are never taken
+            made_of = f"{encoder.name}\n{corpus_fingerprint(kept)}"
+            work = work / hashlib.sha256(made_of.encode()).hexdigest()[:12]
+        return cls(kept, encoder, encode_passages(texts, encoder, work, on_progress))
 
     @classmethod
     def from_vectors(
-        cls,
-        passages: Iterable[Passage],
-        vectors: ArrayLike,
-        encoder: Encoder,
-        settings: DenseSettings | None = None,
+        cls, passages: Iterable[Passage], vectors: ArrayLike, encoder: Encoder
     ) -> DenseIndex:
-        """Index passages whose vectors are at hand."""
-        kept, settings = tuple(passages), settings or DenseSettings()
+        """Index passages whose vectors are at hand; they are scaled to length 1."""
+        kept = tuple(passages)
         check_ids(kept)
         unit = _scaled(vectors, len(kept), _with_text(kept))
-        _check_dimension(encoder, unit.shape[1], None)
-        return cls(kept, encoder, VectorIndex.build(unit, settings), settings)
+        _check_dimension(encoder, unit.shape[1])
+        return cls(kept, encoder, unit)
 
     @property
     def fingerprint(self) -> str:
@@ -90,88 +79,64 @@ class DenseIndex:
         return len(self.passages)
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` nearest passages with their scores, best first; ties keep passage order.
-
-        All passages with text when there are fewer than ``k``; ``hnsw`` and ``ivf`` may find fewer.
-        """
+        """The ``k`` nearest passages with text and their scores, best first; ties keep passage order."""
         check_k(k)
         if not len(self._vectors):
             return ()
-        vector = encode_checked(self.encoder, [query], "query")[0]
-        scores, rows = self.search(vector, k)
-        return tuple(
-            replace(self.passages[row], score=score)
-            for score, row in zip(scores.tolist(), rows.tolist(), strict=True)
-        )
+        scores, rows = self.search(encode_checked(self.encoder, [query], "query")[0], k)
+        return scored(self.passages, scores, rows)
 
     def search(
         self, vector: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
         """Scores and positions in :attr:`passages` of the ``k`` nearest to a unit vector, best first."""
-        if vector.shape != (self._vectors.dimension,):
+        if vector.shape != self._vectors.shape[1:]:
             raise DataError(
                 f"a query vector of shape {vector.shape}, but the index holds vectors of "
-                f"{self._vectors.dimension} numbers; use the encoder that made them"
+                f"{self._vectors.shape[1]} numbers; use the encoder that made them"
             )
-        scores, rows = self._vectors.search(vector, k)
-        return scores, rows if self._rows is None else self._rows[rows]
-
-    def check_matches(self, passages: Iterable[Passage]) -> None:
-        """Refuse to stand in for an index of other passages."""
-        wanted = tuple(passages)
-        if corpus_fingerprint(wanted) == self.fingerprint:
-            return
-        raise DataError(
-            f"the index was built of another corpus: {corpus_changes(self.passages, wanted)}; "
-            "build the index again"
-        )
+        # not a matrix product, which may round equal rows in two ways
+        scores: NDArray[np.float32] = np.einsum("ij,j->i", self._vectors, vector)
+        best = best_first(scores, k)
+        return scores[best], self._rows[best]
 
     def save(self, folder: str | Path) -> None:
         """Write the index to ``folder``; an index already there is replaced in one step."""
-        settings = {
-            "encoder": self.encoder.name,
-            "dimension": self._vectors.dimension,
-            "index": asdict(self.settings),
-        }
-
-        def write(data: Path) -> None:
-            self._vectors.write(data / _VECTORS)
-
-        save_index(Path(folder), "dense", self.passages, settings, write)
+        settings, arrays = {"encoder": self.encoder.name}, {"vectors": self._vectors}
+        save_index(Path(folder), "dense", self.passages, settings, arrays)
 
     @classmethod
     def load(cls, folder: str | Path, encoder: Encoder) -> DenseIndex:
         """Read an index that :meth:`save` wrote."""
         stored = load_index(Path(folder), "dense")
-        made_by, dimension, settings = _header(stored)
+        made_by, vectors = stored.settings.get("encoder"), stored.arrays.get("vectors")
         if encoder.name != made_by:
-            raise DataError(
-                f"the index was built with the encoder {made_by!r}, this one is {encoder.name!r}; "
-                "load it with the first, or build the index again with the second",
-                file=str(stored.header),
-                column="encoder",
+            raise stored.error(
+                f"the index was built with the encoder {made_by!r:.200}, this one is {encoder.name!r}; "
+                "load it with the first, or build it with the second",
+                "encoder",
             )
-        stored.need(_VECTORS)
-        path = stored.data / _VECTORS
-        vectors = VectorIndex.read(path, settings)
-        shape = (len(vectors), vectors.dimension)
-        if shape != (len(_with_text(stored.passages)), dimension):
-            raise DataError(
-                f"{shape[0]} vectors of {shape[1]} numbers do not fit the passages; build the index "
-                "again",
-                file=str(path),
-            )
-        _check_dimension(encoder, dimension, str(stored.header))
-        return cls(stored.passages, encoder, vectors, settings)
+        count = len(_with_text(stored.passages))
+        if vectors is None or vectors.ndim != 2 or len(vectors) != count:
+            raise stored.error("its vectors do not fit its passages")
+        if (
+            wrong := "numbers that are no float32"
+            if vectors.dtype != np.float32
+            else _wrong(vectors)
+        ):
+            raise stored.error(f"its vectors are not what was saved: {wrong}")
+        if count:
+            _check_dimension(encoder, vectors.shape[1], str(stored.file))
+        return cls(stored.passages, encoder, vectors)
 
 
-def _with_text(passages: Sequence[Passage]) -> NDArray[np.int64]:
+def _with_text(passages: Sequence[Passage]) -> NDArray[np.intp]:
     """Positions of the passages that have something to embed."""
     rows = [row for row, passage in enumerate(passages) if passage_text(passage).strip()]
-    return np.array(rows, dtype=np.int64)
+    return np.array(rows, dtype=np.intp)
 
 
-def _scaled(vectors: ArrayLike, n: int, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _scaled(vectors: ArrayLike, n: int, rows: NDArray[np.intp]) -> NDArray[np.float32]:
     try:
         with np.errstate(over="ignore"):  # an infinite number is refused below
             matrix = np.asarray(vectors, dtype=np.float32)
@@ -195,7 +160,34 @@ def _scaled(vectors: ArrayLike, n: int, rows: NDArray[np.int64]) -> NDArray[np.f
     return unit
 
 
-def _check_dimension(encoder: Encoder, dimension: int, file: str | None) -> None:
+# --- encoding ---------------------------------------------------------------------------------------
+def _wrong(vectors: NDArray[np.float32]) -> str:
+    """What is wrong with rows that should be unit vectors; empty when nothing is."""
+    if not np.isfinite(vectors).all():
+        row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+        return f"NaN or infinite numbers in vector {row}"
+    with np.errstate(over="ignore"):  # an infinite length is wrong too
+        lengths = np.linalg.norm(vectors, axis=1)
+    wrong = np.flatnonzero(np.abs(lengths - 1) > _UNIT)
+    return f"vector {wrong[0]} of length {lengths[wrong[0]]:.4g} instead of 1" if len(wrong) else ""
+
+
+def encode_checked(
+    encoder: Encoder, texts: Sequence[str], role: Literal["query", "passage"]
+) -> NDArray[np.float32]:
+    """The encoder's unit vectors (len(texts), dimension)."""
+    vectors = np.asarray(encoder.encode(texts, role=role), dtype=np.float32)
+    problem = ""
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
+        problem = f"an array of shape {vectors.shape} for {len(texts)} texts"
+    if problem := problem or _wrong(vectors):
+        raise BackendError(
+            f"the encoder {encoder.name!r} gave {problem}; it must give a unit vector for every text"
+        )
+    return vectors
+
+
+def _check_dimension(encoder: Encoder, dimension: int, file: str | None = None) -> None:
     length = encode_checked(encoder, ["dimension"], "query").shape[1]
     if length != dimension:
         raise DataError(
@@ -205,26 +197,49 @@ def _check_dimension(encoder: Encoder, dimension: int, file: str | None) -> None
         )
 
 
-def _header(stored: StoredIndex) -> tuple[str, int, DenseSettings]:
-    encoder, dimension = (stored.settings.get(name) for name in ("encoder", "dimension"))
+def encode_passages(
+    texts: Sequence[str],
+    encoder: Encoder,
+    work: Path | None = None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+) -> NDArray[np.float32]:
+    """Unit vectors of all texts (len(texts), dimension); finished blocks are kept in ``work``."""
+    if not texts:
+        return np.asarray(encoder.encode([], role="passage"), dtype=np.float32)
     try:
-        settings = DenseSettings(**stored.settings["index"])
-    except (KeyError, TypeError, UsageError) as error:
-        raise _no_header(stored, "index", first_line(error)) from error
-    if not isinstance(encoder, str):
-        raise _no_header(stored, "encoder", f"must be a text, found {encoder!r:.60}")
-    if type(dimension) is not int or not 1 <= dimension <= LARGEST_DIMENSION:
-        raise _no_header(
-            stored,
-            "dimension",
-            f"must be a whole number in 1..{LARGEST_DIMENSION}, found {dimension!r:.60}",
-        )
-    return encoder, dimension, settings
+        if work is not None:
+            work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"finished vectors cannot be kept in {work} ({error.strerror or error}); name a place "
+            "that can be written"
+        ) from error
+    blocks: list[NDArray[np.float32]] = []
+    for start in range(0, len(texts), BLOCK):
+        part = texts[start : start + BLOCK]
+        path = None if work is None else work / f"vectors-{start // BLOCK:07d}.npy"
+        block = None if path is None else _kept(path, len(part))
+        if block is None:
+            block = encode_checked(encoder, part, "passage")
+            if path is not None:
+                content = io.BytesIO()
+                np.save(content, block, allow_pickle=False)
+                replace_file(path, content.getvalue())
+        blocks.append(block)
+        if block.shape[1] != blocks[0].shape[1]:
+            raise BackendError(
+                f"the encoder {encoder.name!r} gave vectors of {blocks[0].shape[1]} numbers, then of "
+                f"{block.shape[1]}"
+            )
+        on_progress(start + len(part), len(texts))
+    return np.concatenate(blocks)
 
 
-def _no_header(stored: StoredIndex, column: str, wrong: str) -> DataError:
-    return DataError(
-        f"not the header of a dense index: {wrong}; build the index again",
-        file=str(stored.header),
-        column=column,
-    )
+def _kept(path: Path, n: int) -> NDArray[np.float32] | None:
+    """A finished block; ``None`` when there is none that is whole."""
+    try:
+        vectors = np.load(path, allow_pickle=False)
+    except UNREADABLE:
+        return None
+    whole = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.ndim == 2
+    return vectors if whole and len(vectors) == n and not _wrong(vectors) else None

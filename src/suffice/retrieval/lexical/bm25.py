@@ -8,6 +8,7 @@ each word once when the index is built.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import sys
@@ -22,12 +23,13 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.concurrency import room_for_a_thread
-from suffice.errors import DataError, UsageError, first_line
-from suffice.retrieval.index_folder import UNREADABLE, load_index, save_index
-from suffice.retrieval.ranking import ScoredIndex, check_ids
+from suffice.errors import UsageError, first_line
+from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
+from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
+_ARRAYS = ("data", "indices", "indptr")
 _EPSILON = 0.25
 """A word in more than half of the passages gets this share of the mean IDF."""
 
@@ -137,12 +139,6 @@ class _EagerScorer:
         return scores
 
 
-_ENGINE_FILES = (  # written by bm25s unless there is no word to index
-    *("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"),
-    *("params.index.json", "vocab.index.json"),
-)
-
-
 def load_bm25s() -> Any:
     """Import ``bm25s`` and put back the level of its logger, which its import sets to DEBUG."""
     logger = logging.getLogger("bm25s")
@@ -152,8 +148,12 @@ def load_bm25s() -> Any:
     return module
 
 
+def _engine(settings: BM25Settings) -> Any:
+    return load_bm25s().BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
+
+
 def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _EagerScorer:
-    module = load_bm25s()
+    load_bm25s()  # what is missing is told before anything is counted
     vocabulary: dict[str, int] = {}
     # numbered one passage at a time: the words of a large corpus are never held all at once
     ids = [
@@ -162,13 +162,13 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
     ]
     if not vocabulary:
         return _EagerScorer(engine=None, n_passages=len(passages))
-    engine = module.BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
+    engine = _engine(settings)
     with room_for_a_thread():  # which watches a progress bar, shown or not
         engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
     return _EagerScorer(engine=engine, n_passages=len(passages))
 
 
-class BM25Index(ScoredIndex):
+class BM25Index:
     """A ranked-retrieval index; fulfils :class:`suffice.protocols.Retriever`.
 
     Build one with :meth:`build` or :meth:`load`.
@@ -183,7 +183,7 @@ class BM25Index(ScoredIndex):
     def __init__(
         self, passages: tuple[Passage, ...], settings: BM25Settings, scorer: _Scorer
     ) -> None:
-        super().__init__(passages)
+        self.passages = passages
         self.settings = settings
         self._scorer = scorer
 
@@ -200,19 +200,38 @@ class BM25Index(ScoredIndex):
             scorer = _eager_scorer(kept, settings)
         return cls(kept, settings, scorer)
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
+        return corpus_fingerprint(self.passages)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best passages with their scores, best first; ties keep passage order.
+
+        All passages when there are fewer than ``k``. A query without a known word scores 0
+        everywhere and gets the first ``k``.
+        """
+        check_k(k)
+        scores = self.scores(query)
+        best = best_first(scores, k)
+        return scored(self.passages, scores[best], best)
+
     def scores(self, query: str) -> NDArray[np.floating[Any]]:
         """The query's score of every passage, (n_passages,); 0 where no word is shared."""
         return self._scorer.scores(tokenize(query))
 
     def save(self, folder: str | Path) -> None:
         """Write the index to ``folder``; an index already there is replaced in one step."""
-        engine = self._scorer.engine if isinstance(self._scorer, _EagerScorer) else None
-
-        def write(data: Path) -> None:
-            if engine is not None:
-                engine.save(data, show_progress=False)
-
-        save_index(Path(folder), "bm25", self.passages, asdict(self.settings), write)
+        arrays = {}
+        if isinstance(self._scorer, _EagerScorer) and self._scorer.engine is not None:
+            engine = self._scorer.engine
+            words = json.dumps(list(engine.vocab_dict)).encode("ascii")
+            arrays = {name: engine.scores[name] for name in _ARRAYS}
+            arrays["words"] = np.frombuffer(words, np.uint8)
+        save_index(Path(folder), "bm25", self.passages, asdict(self.settings), arrays)
 
     @classmethod
     def load(cls, folder: str | Path) -> BM25Index:
@@ -221,50 +240,16 @@ class BM25Index(ScoredIndex):
         try:
             settings = BM25Settings(**stored.settings)
         except (TypeError, UsageError) as error:
-            raise DataError(
-                f"not the header of a BM25 index ({error})", file=str(stored.header)
-            ) from error
-        if settings.variant == "okapi":
+            raise stored.error(f"not the settings of a BM25 index ({error})") from error
+        if settings.variant == "okapi" or not stored.arrays:
             return cls.build(stored.passages, settings)
-        engine = None
-        if any(passage_tokens(passage) for passage in stored.passages):
-            stored.need(*_ENGINE_FILES)
-            engine = _load_engine(stored.data, len(stored.passages))
-        scorer = _EagerScorer(engine=engine, n_passages=len(stored.passages))
-        return cls(stored.passages, settings, scorer)
-
-
-def _load_engine(data: Path, n_passages: int) -> Any:
-    try:
-        engine = load_bm25s().BM25.load(data, show_progress=False)
-        wrong = _misfit(engine, n_passages)
-    except UNREADABLE as error:
-        wrong = first_line(error)
-        raise _unreadable(data, wrong) from error
-    if wrong:
-        raise _unreadable(data, wrong)
-    return engine
-
-
-def _unreadable(data: Path, why: str) -> DataError:
-    return DataError(f"not a readable bm25s index ({why}); build the index again", file=str(data))
-
-
-def _misfit(engine: Any, n_passages: int) -> str:
-    """What of an engine's scores is not of so many passages: it looks none of it up before it scores."""
-    scores, passage, begins = (engine.scores[name] for name in ("data", "indices", "indptr"))
-    words = len(begins) - 1
-    ids = engine.vocab_dict.values()
-    if engine.scores["num_docs"] != n_passages or engine.nonoccurrence_array is not None:
-        return f"it is not of {n_passages} passages"
-    if not (scores.ndim == passage.ndim == begins.ndim == 1 and len(scores) == len(passage)):
-        return "its scores and their passages differ in number"
-    if scores.dtype.kind != "f" or {passage.dtype.kind, begins.dtype.kind} - {*"iu"}:
-        return "its numbers are of other types"
-    if len(passage) and not 0 <= int(passage.min()) <= int(passage.max()) < n_passages:
-        return "it scores passages that are not there"
-    if words < 0 or begins[0] != 0 or begins[-1] != len(scores) or (np.diff(begins) < 0).any():
-        return "its words do not divide the scores"
-    if not all(type(number) is int and 0 <= number < words for number in ids):
-        return "its words have numbers beyond the scores"
-    return "" if {str(engine.dtype), str(engine.int_dtype)} == {"float32", "int32"} else "its types"
+        engine = _engine(settings)
+        try:
+            engine.scores = {name: stored.arrays[name] for name in _ARRAYS}
+            words = json.loads(stored.arrays["words"].tobytes())
+        except UNREADABLE as error:
+            raise stored.error(f"not the arrays of a BM25 index ({first_line(error)})") from error
+        engine.scores["num_docs"] = len(stored.passages)
+        engine.vocab_dict = {word: number for number, word in enumerate(words)}
+        engine.nonoccurrence_array = None
+        return cls(stored.passages, settings, _EagerScorer(engine, len(stored.passages)))

@@ -14,49 +14,17 @@ VectorOf = Callable[[str], NDArray[np.float64]]
 """A text's unit vector, (dimension,)."""
 
 # Fixed with the weights: another list here would change what shipped weights were trained to read.
-_NEGATIONS = frozenset(
-    {
-        *("not", "no", "never", "none", "nobody", "nothing", "cannot", "neither", "nor", "without"),
-        *("incompatible", "avoid"),
-    }
-)
-_LATER = frozenset({"after", "afterwards", "later", "once", "only", "until", "following"})
-_FUNCTION_WORDS = frozenset(
-    {
-        *("a", "all", "an", "and", "any", "as", "at", "be", "by", "do", "does", "each", "every"),
-        *(
-            "for",
-            "from",
-            "has",
-            "have",
-            "in",
-            "into",
-            "is",
-            "it",
-            "its",
-            "let",
-            "may",
-            "must",
-            "next",
-        ),
-        *(
-            "now",
-            "of",
-            "on",
-            "one",
-            "our",
-            "should",
-            "so",
-            "step",
-            "that",
-            "the",
-            "then",
-            "this",
-            "to",
-        ),
-        *("we", "will", "with"),
-    }
-)
+_NEGATIONS = frozenset((
+    "not", "no", "never", "none", "nobody", "nothing", "cannot", "neither", "nor", "without",
+    "incompatible", "avoid",
+))  # fmt: skip
+_LATER = frozenset(("after", "afterwards", "later", "once", "only", "until", "following"))
+_FUNCTION_WORDS = frozenset((
+    "a", "all", "an", "and", "any", "as", "at", "be", "by", "do", "does", "each", "every", "for",
+    "from", "has", "have", "in", "into", "is", "it", "its", "let", "may", "must", "next", "now",
+    "of", "on", "one", "our", "should", "so", "step", "that", "the", "then", "this", "to", "we",
+    "will", "with",
+))  # fmt: skip
 _CONTRACTED = ("n't", "n’t")
 _DROPPED = _NEGATIONS | {"do"}
 _POLELESS = _FUNCTION_WORDS - {"on"}

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from suffice.errors import UsageError
 from suffice.retrieval.networks import load_pair_network, raw_outputs
-from suffice.retrieval.pairs.interaction_encoder import InteractionModel
 from suffice.trace.rounds.records import Passage, best_reranked
 from suffice.trace.rounds.tokens import passage_text
 
@@ -32,14 +31,7 @@ class CrossEncoderReranker:
 
     @classmethod
     def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder, or a model by its name on the Hub.
-
-        A folder that ``python -m studies.training reranker`` wrote is an
-        :class:`~suffice.retrieval.pairs.interaction_encoder.InteractionModel`; every other one, and a
-        name, is a cross-encoder of sentence-transformers.
-        """
-        if InteractionModel.is_saved_in(name_or_path):
-            return cls(InteractionModel.load(name_or_path), batch_size=batch_size)
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
         model = load_pair_network(name_or_path, _WHAT)
         if model.num_labels != 1:
             raise UsageError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from suffice.protocols import Absence, Encoder
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder
-from suffice.signals.asking.whole_record import Asking, Measured, RoundQuestion, each_round
+from suffice.signals.asking.whole_record import asking_values, completed
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages, seen_texts
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
@@ -81,25 +80,19 @@ def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 def with_novelty(view: LoopView, encoder: Encoder) -> Round:
     """The view's last round with both among its signals; values it has are kept."""
-    finished = view.current
-    if finished.signals.keys() >= {QUERY_NOVELTY.name, PASSAGE_NOVELTY.name}:
-        return finished
-    return replace(finished, signals={**novelty_signals(view, encoder), **finished.signals})
+    return completed(view, NOVELTY, lambda at: novelty_signals(at, encoder))
 
 
-def _encoding(encoder: Encoder) -> RoundQuestion[Measured]:
-    kept = KeptEncoder(encoder)
-    return RoundQuestion(
-        what="encoded",
-        who="encoder",
-        ask=lambda view: novelty_signals(view, kept),
-        called=lambda values: bool(np.isfinite([*values.values()]).any()),
-        concurrency=kept.concurrency,
-        columns=("passages", "query", "refound"),
-    )
-
-
-COMPARING = Asking(name="novelty", option="--encoder", who="encoder", ask=each_round(_encoding))
+COMPARING = asking_values(
+    "novelty",
+    "--encoder",
+    "encoder",
+    "encoded",
+    KeptEncoder,
+    novelty_signals,
+    called=lambda values: bool(np.isfinite([*values.values()]).any()),
+    columns=("passages", "query", "refound"),
+)
 
 
 def _novelty(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,8 +16,8 @@ from suffice.signals.asking.whole_record import (
     Asking,
     Measured,
     Replies,
-    RoundQuestion,
-    each_round,
+    asking_values,
+    completed,
 )
 from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
 from suffice.signals.spec import UNDEFINED, SignalSpec
@@ -96,11 +95,7 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
     """The view's last round with the three signals among its own; values it has are kept."""
-    finished = view.current
-    if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
-        return finished
-    values: Mapping[str, float] = evidence_signals(view, encoder)
-    return replace(finished, signals={**values, **finished.signals})
+    return completed(view, EVIDENCE_SIGNALS, lambda at: evidence_signals(at, encoder))
 
 
 def statement(question: str, answer: str) -> str:
@@ -145,35 +140,20 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
     return float(probabilities.max())
 
 
-def _encoding(encoder: Encoder) -> RoundQuestion[Measured]:
-    """A passage is encoded once a question, as long as it is among the last 4,096 texts."""
-    kept = KeptEncoder(encoder)
-    return RoundQuestion(
-        what="encoded",
-        who="encoder",
-        ask=lambda view: evidence_signals(view, kept),
-        called=_defined,
-        concurrency=kept.concurrency,
-    )
-
-
-def _entailing(model: Entailment) -> RoundQuestion[Measured]:
-    kept = KeptEntailment(model)
-    return RoundQuestion(
-        what="checked",
-        who="entailment model",
-        ask=lambda view: {EVIDENCE_ENTAILMENT.name: evidence_entailment(view, kept)},
-        called=_defined,
-        concurrency=kept.concurrency,
-    )
+def _entailed(view: LoopView, model: Entailment) -> Measured:
+    return {EVIDENCE_ENTAILMENT.name: evidence_entailment(view, model)}
 
 
 def _defined(values: Measured) -> bool:
     return not any(map(math.isnan, values.values()))
 
 
-ENCODING = Asking(name="encoder", option="--encoder", who="encoder", ask=each_round(_encoding))
-ENTAILING = Asking(name="nli", option="--nli", who="entailment model", ask=each_round(_entailing))
+ENCODING = asking_values(
+    "encoder", "--encoder", "encoder", "encoded", KeptEncoder, evidence_signals, called=_defined
+)
+ENTAILING = asking_values(
+    "nli", "--nli", "entailment model", "checked", KeptEntailment, _entailed, called=_defined
+)
 
 
 def _share(name: str, summary: str, asking: Asking[Replies[Measured]]) -> SignalSpec:

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.concurrency import Concurrency, width_of
+from suffice.concurrency import width_of
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import Encoder, Entailment
 
@@ -69,7 +69,7 @@ class KeptEncoder:
         return self._encoder.name
 
     @property
-    def concurrency(self) -> Concurrency:
+    def concurrency(self) -> int:
         """Threads worth asking from, as the encoder says; 1 when it does not."""
         return width_of(self._encoder)
 
@@ -98,7 +98,7 @@ class KeptEntailment:
         self._kept: _Kept[tuple[str, str], float] = _Kept(most)
 
     @property
-    def concurrency(self) -> Concurrency:
+    def concurrency(self) -> int:
         """Threads worth asking from, as the model says; 1 when it does not."""
         return width_of(self._model)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.concurrency import Concurrency, at_once, side_by_side
+from suffice.concurrency import side_by_side
 from suffice.errors import BackendError
-from suffice.trace.rounds.records import LoopView
+from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
@@ -58,7 +58,7 @@ class RoundQuestion(Generic[_Reply]):
     who: str
     ask: Callable[[LoopView], _Reply]
     called: Callable[[_Reply], bool]
-    concurrency: Concurrency = 1
+    concurrency: int = 1
     columns: tuple[str, ...] = ("passages",)
 
 
@@ -105,17 +105,44 @@ class Asking(Generic[_Found_co]):
     inputs: Callable[[TraceSet], bool] | None = None
 
 
-def each_round(
-    question: Callable[[Any], RoundQuestion[_Reply]],
-) -> Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[_Reply]]:
-    """The ``ask`` of an :class:`Asking` that puts the question made for a model to every wanted round."""
+def asking_values(
+    name: str,
+    option: str,
+    who: str,
+    what: str,
+    keeping: Callable[[Any], Any],
+    measure: Callable[[LoopView, Any], Measured],
+    *,
+    called: Callable[[Measured], bool],
+    columns: tuple[str, ...] = ("passages",),
+) -> Asking[Replies[Measured]]:
+    """A model ``keeping`` what it found measures every wanted round."""
 
     def ask(
         traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
-    ) -> Replies[_Reply]:
-        return ask_rounds(traces, question(model), wanted, on_progress)
+    ) -> Replies[Measured]:
+        kept = keeping(model)
+        question = RoundQuestion(
+            what=what,
+            who=who,
+            ask=lambda view: measure(view, kept),
+            called=called,
+            concurrency=kept.concurrency,
+            columns=columns,
+        )
+        return ask_rounds(traces, question, wanted, on_progress)
 
-    return ask
+    return Asking(name=name, option=option, who=who, ask=ask)
+
+
+def completed(
+    view: LoopView, names: Collection[str], measure: Callable[[LoopView], Measured]
+) -> Round:
+    """The view's last round with these signals among its own; values it has are kept."""
+    finished = view.current
+    if finished.signals.keys() >= set(names):
+        return finished
+    return replace(finished, signals={**measure(view), **finished.signals})
 
 
 def ask_rounds(
@@ -227,7 +254,7 @@ class _Session(Generic[_Reply]):
     def _answered(self) -> None:
         with self._lock:
             self._failed_in_a_row = 0
-            self._allowed = _GIVE_UP_AFTER * at_once(self._question.concurrency)
+            self._allowed = _GIVE_UP_AFTER * self._question.concurrency
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
         del broken

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
+
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.parquet import write_set
+from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.plans.schema import (
     NEVER_NULL,
     PLAN_COLUMNS,
@@ -32,14 +33,12 @@ from suffice.trace.reader import (
     stated_version,
 )
 from suffice.trace.recording import (
-    Recorded,
     RecordWriter,
     count_failures,
     recorded_rows,
     stores_at,
 )
 from suffice.trace.store import exported
-from suffice.trace.writer import write_set
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -77,21 +76,19 @@ def inspect_plans(path: str | Path) -> PlanSet:
     files = parquet_files(root)
     for file in files:
         try:
-            part = StoredFile.open(file, wanted, PLANS)
-            table = part.read()
+            part, table = StoredFile.read_whole(file, wanted, PLANS)
         except DataError as error:
             errors.append(error)
             continue
         run = run or part.run
         misspelt.update(dict.fromkeys(part.remarks, str(file)))
-        rows.extend(_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
+        rows.extend(_rows(table, file))
     after = exported(files)
     for store in stores_at(root):
         for held in recorded_rows(store, after):
             stated_version(held.table.schema.metadata or {}, store, PLANS)
             run = run or dict(held.run)
-            content = enumerate(held.table.to_pylist())
-            rows.extend(_Row(row, str(store), index) for index, row in content)
+            rows.extend(_rows(held.table, store))
     for text, name in misspelt.items():
         warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)
     records: list[PlanRecord] = []
@@ -130,6 +127,10 @@ class _Row:
         return DataError(message, file=self.file, row=self.index, column=column)
 
 
+def _rows(table: pa.Table, file: Path) -> Iterator[_Row]:
+    return (_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
+
+
 def _runs(rows: Iterable[_Row], errors: list[DataError]) -> list[list[_Row]]:
     """The rows of each run in step order; rows and runs with a null that may not be are left out."""
     groups: dict[tuple[Any, ...], list[_Row]] = {}
@@ -156,29 +157,23 @@ def _named(row: _Row) -> str:
 
 def _problems(group: Sequence[_Row]) -> Iterator[DataError]:
     """What is wrong with the rows of a run taken together."""
-    first = group[0]
+    first, last = group[0], group[-1]
     name = _named(first)
-    if first.step < 0:
-        yield first.error(f"step {first.step}: steps count from 1", "step")
-    elif first.step > 1:
-        yield first.error(f"{name} starts at step {first.step}; {_FROM_1}", "step")
-    for before, row in pairwise(group):
-        if row.step == before.step:
-            yield row.error(f"{name} has step {row.step} twice; each may appear once", "step")
-        elif before.step == 0:
-            yield before.error(f"{name} has step 0, for a run without steps, and others", "step")
-        elif row.step > before.step + 1:
-            message = f"{name} jumps from step {before.step} to {row.step}; {_FROM_1}"
-            yield row.error(message, "step")
-        if before.values.get("ended") is not None:
-            message = f"{name} ended at step {before.step} and goes on with step {row.step}"
-            yield before.error(message, "ended")
+    belongs = 0 if first is last and first.step == 0 else 1  # the one row of a run without steps
+    for row in group:
+        if row.step != belongs:
+            yield row.error(
+                f"{name}: found step {row.step} where step {belongs} belongs; steps run from 1 without "
+                "gaps, and step 0 is the only row of a run without steps",
+                "step",
+            )
+        belongs = max(row.step, 0) + 1
+    for row in group:
+        if row is not last and row.values.get("ended") is not None:
+            yield row.error(f"{name} ended at step {row.step} and goes on", "ended")
         for column in RUN_COLUMNS:
             if row.values.get(column) != first.values.get(column):
                 yield row.error(f"{name} states another {column} in another row", column)
-
-
-_FROM_1 = "steps run from 1 without gaps"
 
 
 def _record(group: Sequence[_Row], problems: list[DataError]) -> PlanRecord | None:
@@ -222,11 +217,4 @@ def write_plans(
 
 def plan_writer(path: str | Path, *, run: Mapping[str, Any]) -> RecordWriter[PlanRecord]:
     """A writer of finished runs; see :class:`suffice.trace.recording.RecordWriter`."""
-    return RecordWriter(PLAN_ROWS, path, run=run, read=_recorded)
-
-
-def _recorded(file: Path) -> Recorded:
-    plans = inspect_plans(file)
-    if plans.skipped:
-        raise first_error(plans.skipped)
-    return Recorded(plans.run, frozenset(record.key for record in plans.records))
+    return RecordWriter(PLAN_ROWS, path, run=run)

@@ -7,14 +7,28 @@ record is built, so that a live step and the same step read back carry the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from numbers import Real
+from types import EllipsisType
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.trace.rounds.records import MOST_INT16, Passage, Usage, items, whole
+from suffice.trace.rounds.records import Passage, Usage
+from suffice.trace.values import (
+    MOST_INT16,
+    Check,
+    checked,
+    instance,
+    not_empty,
+    one_of,
+    text,
+    whole,
+)
 
 ACTIONS = ("EXECUTE", "RETRIEVE", "REPLAN", "ASK", "STOP")
 BLOCKS = ("budget", "cool-down")
@@ -26,38 +40,11 @@ STEP_VALUES = ("candidate_agreement", "contradiction", "remaining_share", "risk"
 # task id, agent, retriever, seed
 PlanKey = tuple[str, str, str | None, int]
 
+_MOST_NAMED = 20
 _MOST_SEED = int(np.iinfo(np.int64).max)
 
 
-def _text(value: object, column: str) -> None:
-    if not isinstance(value, str):
-        raise DataError(f"must be text, found {value!r:.60}", column=column)
-
-
-def _optional_text(record: object, names: Sequence[str], prefix: str = "") -> None:
-    for name in names:
-        if getattr(record, name) is not None:
-            _text(getattr(record, name), prefix + name)
-
-
-def _name(value: object, column: str) -> None:
-    _text(value, column)
-    if not value:
-        raise DataError("must not be empty", column=column)
-
-
-def _one_of(value: str | None, allowed: Sequence[str | None], column: str) -> None:
-    if value not in allowed:
-        named = ", ".join("none" if name is None else name for name in allowed)
-        raise DataError(f"must be one of {named}; found {value!r:.60}", column=column)
-
-
-def _kind(value: object, kind: type, column: str) -> None:
-    if not isinstance(value, kind):
-        raise DataError(f"must be a {kind.__name__}, found {value!r:.60}", column=column)
-
-
-def _values(values: Mapping[str, float]) -> dict[str, float]:
+def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
     """The step's values as the map column holds them: float64, each defined."""
     for name, value in values.items():
         if not isinstance(value, Real) or not math.isfinite(value):
@@ -68,65 +55,75 @@ def _values(values: Mapping[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
+def _task_id(value: Any, _: str) -> str:
+    return not_empty(value, "task_id")
+
+
+def _total_steps(value: Any, column: str) -> int:
+    steps = whole(MOST_INT16, value, column)
+    if steps < 1:
+        raise DataError("a task takes at least 1 step, found 0", column=column)
+    return steps
+
+
+def _number(value: Any, _: str) -> int:
+    number = whole(MOST_INT16, value, "step")
+    if number < 1:
+        raise DataError("steps count from 1, found 0", column="step")
+    return number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
     """All an agent may see of a task. What it is scored by is kept apart, in :class:`PlanGold`.
 
-    Parameters
-    ----------
-    id
-        Unique key.
-    goal
-        What the plan is to reach.
-    context
-        What is known of the situation; may be empty.
-    total_steps
-        Steps a plan is expected to take, at least 1.
+    ``total_steps`` are those that a plan is expected to take; ``context`` may be empty.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {"id": _task_id, "total_steps": _total_steps}
     id: str
     goal: str
     context: str
     total_steps: int
 
     def __post_init__(self) -> None:
-        _name(self.id, "task_id")
-        _text(self.goal, "goal")
-        _text(self.context, "context")
-        steps = whole(self.total_steps, MOST_INT16, "total_steps")
-        if steps < 1:
-            raise DataError("a task takes at least 1 step, found 0", column="total_steps")
-        object.__setattr__(self, "total_steps", steps)
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanGold:
     """The task's hidden constraint tokens and the documents that carry them; only scoring reads it."""
 
+    _prefix: ClassVar[str] = "gold_"
     constraints: tuple[str, ...] = ()
     passage_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("constraints", "passage_ids"):
-            object.__setattr__(self, name, items(getattr(self, name), str, f"gold_{name}"))
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A next step the model proposed; empty text: it gave none. ``response`` is the raw generation."""
 
+    _prefix: ClassVar[str] = "candidates."
     text: str
     response: str | None = None
 
     def __post_init__(self) -> None:
-        _text(self.text, "candidates.text")
-        _optional_text(self, ("response",), "candidates.")
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
     """One decision of an agent and what came of it."""
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "number": _number,
+        "action": partial(one_of, ACTIONS),
+        "blocked": partial(one_of, ("none", *BLOCKS)),
+        "values": _finite,
+    }
     number: int
     action: str
     candidates: tuple[Candidate, ...] = ()
@@ -146,21 +143,7 @@ class PlanStep:
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        number = whole(self.number, MOST_INT16, "step")
-        if number < 1:
-            raise DataError("steps count from 1, found 0", column="step")
-        object.__setattr__(self, "number", number)
-        for name in ("k", "sampled_again"):
-            object.__setattr__(self, name, whole(getattr(self, name), MOST_INT16, name))
-        _one_of(self.action, ACTIONS, "action")
-        _one_of(self.blocked, (None, *BLOCKS), "blocked")
-        _text(self.reason, "reason")
-        _optional_text(self, ("query", "chosen", "dropped", "question", "reply", "verdict"))
-        for name in ("candidates", "redrawn"):
-            object.__setattr__(self, name, items(getattr(self, name), Candidate, name))
-        object.__setattr__(self, "passages", items(self.passages, Passage, "passages"))
-        object.__setattr__(self, "values", _values(self.values))
-        _kind(self.usage, Usage, "usage")
+        checked(self)
 
     @property
     def retrievals(self) -> int:
@@ -174,20 +157,24 @@ class PlanStep:
 class ConstraintDecision:
     """What the agent says it will do about a constraint it found."""
 
+    _prefix: ClassVar[str] = "decisions."
     constraint: str
     enforced: bool
     reason: str = ""
 
     def __post_init__(self) -> None:
-        _text(self.constraint, "decisions.constraint")
-        _kind(self.enforced, bool, "decisions.enforced")
-        _text(self.reason, "decisions.reason")
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutcome:
     """What a run ended with."""
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "ended": partial(one_of, ENDS),
+        "parsed": partial(one_of, ("none", *PARSES)),
+        "verdict": lambda value, column: text(value, f"semantic_{column}"),
+    }
     plan: str
     ended: str
     constraints: tuple[str, ...] = ()
@@ -201,24 +188,19 @@ class PlanOutcome:
     verdict: str | None = None
 
     def __post_init__(self) -> None:
-        _text(self.plan, "plan")
-        _one_of(self.ended, ENDS, "ended")
-        object.__setattr__(self, "constraints", items(self.constraints, str, "constraints"))
-        decisions = items(self.decisions, ConstraintDecision, "decisions")
-        object.__setattr__(self, "decisions", decisions)
-        object.__setattr__(self, "attempts", whole(self.attempts, MOST_INT16, "attempts"))
-        _one_of(self.parsed, (None, *PARSES), "parsed")
-        _optional_text(self, ("response", "parse_failure"))
-        _optional_text(self, ("verdict",), "semantic_")
-        _kind(self.usage, Usage, "usage")
-        if self.semantic is not None:
-            _kind(self.semantic, bool, "semantic")
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
     """One run of an agent on a task: ``steps[n - 1]`` is step n. A run may have no step."""
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "task": lambda value, _: instance(PlanTask, value, "task_id"),
+        "agent": not_empty,
+        "retriever": not_empty,
+        "seed": partial(whole, _MOST_SEED),
+    }
     task: PlanTask
     agent: str
     retriever: str | None
@@ -228,12 +210,7 @@ class PlanRecord:
     gold: PlanGold | None = None
 
     def __post_init__(self) -> None:
-        _kind(self.task, PlanTask, "task_id")
-        _name(self.agent, "agent")
-        if self.retriever is not None:
-            _name(self.retriever, "retriever")
-        object.__setattr__(self, "seed", whole(self.seed, _MOST_SEED, "seed"))
-        object.__setattr__(self, "steps", items(self.steps, PlanStep, "steps"))
+        checked(self)
         for expected, step in enumerate(self.steps, start=1):
             if step.number != expected:
                 raise DataError(
@@ -241,9 +218,6 @@ class PlanRecord:
                     "steps run from 1 without gaps",
                     column="step",
                 )
-        _kind(self.outcome, PlanOutcome, "outcome")
-        if self.gold is not None:
-            _kind(self.gold, PlanGold, "gold")
 
     @property
     def key(self) -> PlanKey:
@@ -274,3 +248,71 @@ class PlanRecord:
             amounts = [getattr(part, amount.name) for part in parts]
             sums[amount.name] = None if None in amounts else sum(amounts)
         return Usage(**sums)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSet:
+    """Recorded runs, sorted by task, agent, retriever and seed."""
+
+    records: tuple[PlanRecord, ...]
+    source: str = "memory"
+    run: Mapping[str, Any] = field(default_factory=dict)
+    skipped: tuple[DataError, ...] = ()
+    failures: int = 0
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of all runs together."""
+        return sum(len(record.steps) for record in self.records)
+
+    @property
+    def max_steps(self) -> int:
+        """Steps of the longest run."""
+        return max((len(record.steps) for record in self.records), default=0)
+
+    def step_values(self, name: str) -> NDArray[np.float64]:
+        """A value of every step, (n_runs, max_steps): NaN where undefined or past a run's last step."""
+        values = np.full((len(self.records), self.max_steps), np.nan)
+        for row, record in zip(values, self.records, strict=True):
+            for step in record.steps:
+                row[step.number - 1] = step.values.get(name, np.nan)
+        return values
+
+    @property
+    def actions(self) -> NDArray[np.str_]:
+        """What every step did, (n_runs, max_steps): empty past a run's last step."""
+        actions = np.full((len(self.records), self.max_steps), "", dtype="U8")
+        for row, record in zip(actions, self.records, strict=True):
+            row[: len(record.steps)] = [step.action for step in record.steps]
+        return actions
+
+    def only(
+        self,
+        *,
+        agent: str | None = None,
+        retriever: str | EllipsisType | None = ...,
+        seed: int | None = None,
+    ) -> PlanSet:
+        """The runs of one agent, retriever or seed; ``retriever=None``: those without a retriever."""
+        chosen = tuple(
+            record
+            for record in self.records
+            if agent in (None, record.agent)
+            and retriever in (..., record.retriever)
+            and seed in (None, record.seed)
+        )
+        if not chosen:
+            names = sorted(
+                {f"{run.agent}/{run.retriever or 'none'}/{run.seed}" for run in self.records}
+            )
+            asked = (
+                "any" if agent is None else agent,
+                "any" if retriever is ... else retriever or "none",
+                "any" if seed is None else str(seed),
+            )
+            raise DataError(
+                f"no run has agent/retriever/seed {'/'.join(asked)}; found: "
+                f"{', '.join(names[:_MOST_NAMED]) or 'none'}",
+                file=self.source,
+            )
+        return replace(self, records=chosen)

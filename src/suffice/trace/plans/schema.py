@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.trace.parquet import RowSet
 from suffice.trace.plans.records import (
     Candidate,
     ConstraintDecision,
@@ -34,7 +35,6 @@ from suffice.trace.schema import (
     sequence_of,
     to_cells,
 )
-from suffice.trace.writer import RowSet
 
 PLAN_SCHEMA_VERSION = 1
 PLAN_SCHEMA_KEY = b"suffice.plan_schema"
@@ -193,7 +193,6 @@ PLAN_ROWS = RowSet(
     key=RUN_KEY_COLUMNS,
     key_of=lambda record: record.key,
     place=lambda row: f"task {row['task_id']!r}, agent {row['agent']!r}, step {row['step']}",
-    noun="run",
 )
 
 

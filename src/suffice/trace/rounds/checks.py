@@ -143,17 +143,17 @@ class Keys:
     """Which question and round each row is of.
 
     ``starts`` (n_runs + 1,) are where runs of rows of one question begin, ``first_ids`` whose they are, and
-    ``rounds`` (n_rows,) are -1 for a null.
+    ``rounds`` (n_rows,) are -1 for a null. ``apart``: some question's rows do not lie together.
     """
 
     starts: NDArray[np.int64]
     first_ids: pa.Array
     rounds: NDArray[np.int16]
-    apart: pa.ChunkedArray | None = None
+    apart: bool = False
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
-        """Those of a table; ``apart`` are its ids where some question's rows do not lie together."""
+        """Those of a table."""
         ids = table.column("question_id")
         starts, firsts, first_row, last = [], [], 0, None
         for chunk in filter(len, ids.chunks):
@@ -170,30 +170,26 @@ class Keys:
             starts=np.concatenate([*starts, [len(ids)]]).astype(np.int64),
             first_ids=first_ids,
             rounds=pc.fill_null(table.column("round"), -1).to_numpy(),
-            apart=ids if apart else None,
+            apart=apart,
         )
 
     @cached_property
     def codes(self) -> NDArray[np.int64]:
         """What tells the questions of the rows apart, -1 for a null, (n_rows,)."""
-        if self.apart is None:
-            return np.repeat(np.arange(len(self.first_ids)), self._lengths)
-        known = pc.unique(self.first_ids.drop_null())
-        codes = pc.fill_null(pc.index_in(self.apart, value_set=known), -1)
-        return np.asarray(codes, np.int64)
+        of_runs = np.arange(len(self.first_ids))
+        if self.apart:
+            of_runs = self._among(pc.unique(self.first_ids.drop_null()))
+        return np.repeat(of_runs, self._lengths)
 
-    def blocks(self, rows: int = 1 << 20) -> Iterator[tuple[slice, Keys]]:
-        """Rows of some questions at a time, and their keys; of those :attr:`in_order`."""
-        cuts = np.unique(np.searchsorted(self.starts, np.arange(0, len(self.rounds), rows)))
-        for begin, end in zip(cuts, [*cuts[1:], len(self.first_ids)], strict=True):
-            within = slice(int(self.starts[begin]), int(self.starts[end]))
-            starts = self.starts[begin : end + 1] - within.start
-            yield within, Keys(starts, self.first_ids[begin:end], self.rounds[within])
+    def _among(self, ids: pa.Array) -> NDArray[np.int64]:
+        """Of every run the place of its question among these, -1 for a null."""
+        places = pc.index_in(self.first_ids, value_set=ids)
+        return np.asarray(pc.fill_null(places, -1), np.int64)
 
     @cached_property
     def in_order(self) -> bool:
         """Whether every question's rounds lie together, in order from 0 or 1 without gaps, and past 0."""
-        if self.apart is not None:
+        if self.apart:
             return False
         firsts, lasts = self.rounds[self.starts[:-1]], self.rounds[self.starts[1:] - 1]
         steps = np.diff(self.rounds.astype(np.int32))
@@ -201,24 +197,17 @@ class Keys:
         return bool((steps == 1).all() and np.isin(firsts, (0, 1)).all() and (lasts > 0).all())
 
     @cached_property
-    def place(self) -> NDArray[np.int64]:
-        """Of every run its place among the questions, sorted by id; none lies apart."""
-        order = pc.sort_indices(self.first_ids).to_numpy().astype(np.int64)
-        place: NDArray[np.int64] = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return place
+    def rank(self) -> NDArray[np.int64]:
+        """Of every run its question's place among the ids in order; -1: it has no id."""
+        ids = pc.unique(self.first_ids.drop_null())
+        return self._among(ids.take(pc.sort_indices(ids)))
 
     @cached_property
     def by_question(self) -> NDArray[np.int64]:
         """Rows in order of question id and round."""
         if not self.in_order:
-            ids = self.first_ids.take(
-                pa.array(np.repeat(np.arange(len(self.first_ids)), self._lengths))
-            )
-            table = pa.table({"question_id": ids, "round": self.rounds})
-            keys = [("question_id", "ascending"), ("round", "ascending")]
-            return np.asarray(pc.sort_indices(table, sort_keys=keys), np.int64)
-        order = np.argsort(self.place)
+            return np.lexsort((self.rounds, np.repeat(self.rank, self._lengths)))
+        order = np.argsort(self.rank)
         lengths = self._lengths[order]
         ends = np.cumsum(lengths)
         steps = np.arange(len(self.rounds)) - np.repeat(ends - lengths, lengths)
@@ -277,7 +266,7 @@ def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
     there = [name for name in _OF_QUESTIONS if name in table.column_names]
     if not there:
         return
-    order = np.arange(table.num_rows) if keys.in_order else keys.sorted_rows
+    order = slice(None) if keys.in_order else keys.sorted_rows
     same = keys.codes[order][1:] == keys.codes[order][:-1]
     for name in there:
         null, wrong = _OF_QUESTIONS[name]
@@ -285,7 +274,8 @@ def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
         filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
         values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
         for index in np.flatnonzero(same & (values[1:] != values[:-1])):
-            yield Problem(int(order[index + 1]), name, wrong)
+            row = index + 1 if keys.in_order else keys.sorted_rows[index + 1]
+            yield Problem(int(row), name, wrong)
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:

@@ -20,15 +20,13 @@ import pyarrow.compute as pc
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import replace_file, written_aside
 from suffice.trace.lazy import in_memory
-from suffice.trace.parquet import parquet_writer
+from suffice.trace.parquet import parquet_writer, part_name
 from suffice.trace.reader import agreed, coerce_column
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import Labels
 from suffice.trace.rounds.reader import FILE, Part, inspect_traces
-from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import QUESTION_ROWS
-from suffice.trace.writer import part_name
 
 ATTRIBUTES = ("dataset", "model", "pipeline")
 """What tells records apart: entries of a run document, or columns of one's own."""

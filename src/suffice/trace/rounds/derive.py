@@ -21,7 +21,7 @@ from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.reader import agreed
 from suffice.trace.rounds.copying import Copy, Source, Written
 from suffice.trace.rounds.reader import as_trace_set, one_table
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, with_column
 from suffice.trace.store import free_id
 from suffice.trace.units import unit_keys
 
@@ -85,9 +85,7 @@ def split_traces(
         cells = pa.chunked_array([pa.array(labels, pa.string())]).take(
             pc.index_in(which, pa.array(ids))
         )
-        if "split" in table.column_names:
-            return table.set_column(table.column_names.index("split"), "split", cells)
-        return table.append_column("split", cells)
+        return with_column(table, "split", cells)
 
     copy = Copy(
         [read],

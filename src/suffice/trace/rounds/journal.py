@@ -19,8 +19,8 @@ from suffice.trace.reader import first_error
 from suffice.trace.rounds.labels import labels_beside
 from suffice.trace.rounds.reader import as_trace_set, inspect_traces
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, round_of_document
+from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSetOrigin
-from suffice.trace.rounds.writer import records_to_table
 from suffice.trace.store import free_id
 
 _NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +22,12 @@ from suffice.errors import DataError, plain_file
 from suffice.protocols import strict_json
 from suffice.trace.reader import coerce_column
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.records import MOST_INT16, items, score_of
+from suffice.trace.rounds.records import score_of
 from suffice.trace.rounds.schema import SCHEMA
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.values import MOST_INT16, items
 
 LABELS_FILE = "labels.jsonl"
-_ROUND_BITS = 16
 LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
 """The columns of the schema that a label may fill."""
 
@@ -82,7 +81,11 @@ class Label:
 
     def __post_init__(self) -> None:
         gold: Any = self.gold_answers
-        gold = (gold,) if isinstance(gold, str) else items(gold, str, "gold_answers")
+        gold = (
+            (gold,)
+            if isinstance(gold, str)
+            else items(str, () if gold is None else gold, "gold_answers")
+        )
         answers = dict.fromkeys(answer for answer in gold if answer.strip())
         object.__setattr__(self, "gold_answers", tuple(answers))
         for name in ("question_id", "question_type", "group"):
@@ -143,7 +146,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels of which no two differ, each of a recorded question and round once :meth:`fitted`."""
+    """Labels of which no two differ, each of a recorded question and round once :meth:`fitted_to` a table."""
 
     entries: Mapping[_Cell, _Entry] = field(default_factory=dict)
 
@@ -172,14 +175,21 @@ class Labels:
         """Of which questions there is a label and no record."""
         return tuple(name for name in self.questions if name not in questions)
 
-    def fitted(self, last_rounds: Mapping[str, int], closed_book: Collection[str]) -> Labels:
-        """The same, scores without a round in the last one."""
+    def fitted_to(self, table: pa.Table) -> Labels:
+        """Those of the questions of a table, scores without a round in the last one."""
+        ids = pa.array(self.questions, pa.string())
+        rows = table.select(["question_id", "round"])
+        rows = rows.filter(pc.is_in(rows.column("question_id"), value_set=ids))
+        ends = rows.group_by("question_id").aggregate([("round", "min"), ("round", "max")])
+        rounds = {
+            row["question_id"]: (row["round_min"], row["round_max"]) for row in ends.to_pylist()
+        }
 
         def at(cell: _Cell, entry: _Entry) -> _Cell:
-            last = last_rounds[cell.question]
+            first, last = rounds[cell.question]
             if cell.column != "score" or cell.round is None:
-                return _Cell(cell.column, cell.question, last if cell.column == "score" else None)
-            if not (0 if cell.question in closed_book else 1) <= cell.round <= last:
+                return cell._replace(round=last if cell.column == "score" else None)
+            if not first <= cell.round <= last:
                 raise DataError(
                     f"{entry.place}: a score of round {cell.round} of question {cell.question!r}, which has "
                     f"rounds 1 to {last}; leave the round out to score the last one",
@@ -187,17 +197,8 @@ class Labels:
                 )
             return cell
 
-        return Labels(_merged((at(cell, entry), entry) for cell, entry in self.entries.items()))
-
-    def fitted_to(self, table: pa.Table) -> Labels:
-        """The same for the questions of a table, see :meth:`fitted`."""
-        ids = pa.array(self.questions, pa.string())
-        rows = table.select(["question_id", "round"])
-        rows = rows.filter(pc.is_in(rows.column("question_id"), value_set=ids))
-        last = rows.group_by("question_id").aggregate([("round", "max")]).to_pylist()
-        rounds = {row["question_id"]: row["round_max"] for row in last}
-        asked = rows.filter(pc.equal(rows.column("round"), 0)).column("question_id").to_pylist()
-        return self.only(rounds).fitted(rounds, frozenset(asked))
+        known = self.only(rounds).entries.items()
+        return Labels(_merged((at(cell, entry), entry) for cell, entry in known))
 
     def conflicts(
         self, table: pa.Table, source: str, instead: str = "let the labels hold with --replace"
@@ -206,14 +207,11 @@ class Labels:
         for name in self.columns():
             if name not in table.column_names:
                 continue
-            cells, which = self._targets(table, name)
-            rows = np.flatnonzero(which >= 0)
-            last = np.full(len(cells), -1)
-            last[which[rows]] = rows
-            there = table.column(name).take(pa.array(last, mask=last < 0))
-            stated = np.flatnonzero(there.is_valid())
-            for place, value in zip(stated.tolist(), there.drop_null().to_pylist(), strict=True):
-                cell = cells[place]
+            last = {cell: row for row, cell in enumerate(self._taken(table, name)) if cell}
+            there = table.column(name).take(pa.array(last.values(), pa.int64())).to_pylist()
+            stated = dict(zip(last, there, strict=True))
+            for cell in filter(stated.__contains__, self.entries):
+                value = stated[cell]
                 own = tuple(a for a in value or () if a) if name == "gold_answers" else value
                 if own in (None, "", ()) or self.entries[cell].agrees(own):
                     continue
@@ -228,22 +226,12 @@ class Labels:
                     ),
                 )
 
-    def _targets(self, table: pa.Table, name: str) -> tuple[list[_Cell], NDArray[np.int64]]:
-        """What the labels of a column are of, and which of them each row takes, (n_rows,); -1: none.
-
-        A score is of one row, all else of every row of its question.
-        """
-        cells = [cell for cell in self.entries if cell.column == name]
-        ids = coerce_column(table.column("question_id"), SCHEMA.field("question_id").type)
-        names = pa.array([cell.question for cell in cells], pa.string()).dictionary_encode()
-        which = _numbers(pc.index_in(ids, value_set=names.dictionary))
-        if name != "score":
-            return cells, which  # a question has one
-        rounds = coerce_column(table.column("round"), SCHEMA.field("round").type)
-        numbers = np.array([cell.round for cell in cells], np.int64)
-        of_cells = _numbers(names.indices) << _ROUND_BITS | numbers
-        of_rows = which << _ROUND_BITS | _numbers(rounds)
-        return cells, _numbers(pc.index_in(pa.array(of_rows), value_set=pa.array(of_cells)))
+    def _taken(self, table: pa.Table, name: str) -> list[_Cell | None]:
+        """Which label of a column each row takes: a score is of one row, all else of all of its question."""
+        ids = table.column("question_id").to_pylist()
+        rounds = table.column("round").to_pylist() if name == "score" else [None] * len(ids)
+        cells = map(partial(_Cell, name), ids, rounds)
+        return [cell if cell in self.entries else None for cell in cells]
 
     def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
         """The rows with these labels in place of what they say, as far as the columns are wanted."""
@@ -251,16 +239,12 @@ class Labels:
             if name not in columns:
                 continue
             kind = SCHEMA.field(name).type
-            cells, which = self._targets(table, name)
-            values = pa.array([self.entries[cell].value for cell in cells], kind)
-            new = values.take(pa.array(which, mask=which < 0))
+            taken = self._taken(table, name)
+            values = [cell and self.entries[cell].value for cell in taken]
+            new = pa.chunked_array([pa.array(values, kind)])
             if name in table.column_names:
-                there = coerce_column(table.column(name), kind)
-                table = table.set_column(
-                    table.column_names.index(name), name, pc.coalesce(new, there)
-                )
-            else:
-                table = table.append_column(name, new)
+                new = pc.coalesce(new, coerce_column(table.column(name), kind))
+            table = with_column(table, name, new)
         return table
 
 
@@ -278,11 +262,6 @@ def _merged(
                 column=cell.column,
             )
     return entries
-
-
-def _numbers(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """Whole numbers, -1 for a null."""
-    return np.asarray(pc.fill_null(values.cast(pa.int64()), -1), np.int64)
 
 
 def _of(cell: _Cell) -> str:

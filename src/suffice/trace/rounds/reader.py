@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, InternalError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.loops import LoopsSeen, in_words
 from suffice.trace.parquet import complete, footer_of, opened, readable
@@ -45,13 +45,12 @@ from suffice.trace.rounds.checks import (
     unanswered,
 )
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
-from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, record_to_rows
+from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.store import Store, StoredRun, exported
+from suffice.trace.store import ALL, Store, exported
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
-_CHECKED_TOGETHER = 4096
 _MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little in a file
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
@@ -61,7 +60,7 @@ class Part:
     """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
 
     ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run
-    of a store.
+    of a store. For ``version`` and ``remarks`` see :class:`StoredFile`.
     """
 
     file: Path
@@ -70,6 +69,8 @@ class Part:
     rows: int
     empty: Mapping[str, int]
     held: pa.Table | None = None
+    version: int = QUESTIONS.version
+    remarks: tuple[str, ...] = ()
 
     def read(self) -> pa.Table:
         """Its rows, with the columns as they stand."""
@@ -304,7 +305,7 @@ def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None,
     read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart([_placed(problem, table) for problem in wrong], seen)
+    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), seen)
     rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
@@ -319,7 +320,7 @@ def questions_of(
         if progress is not None:
             progress(number / len(names))
     keys = Keys.of(table)
-    problems = [_placed(problem, table) for problem in _of_keys(table.select(names), keys)]
+    problems = [*map(_Origin.of_table(table).error, key_problems(table.select(names), keys))]
     if problems:
         raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
     rows = keys.by_question
@@ -327,33 +328,13 @@ def questions_of(
     known_starts = None
     if keys.in_order:
         lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
-        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.place)], dtype=np.int64))
+        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.rank)], dtype=np.int64))
     return TraceSet(
         table=table.taken(rows[is_round]),
         closed_book=table.taken(rows[~is_round]),
         origin=origin,
         known_starts=known_starts,
     )
-
-
-def _of_keys(read: pa.Table, keys: Keys) -> Iterator[Problem]:
-    """What is wrong among the keys of all rows; a block at a time where they lie in order."""
-    if not keys.in_order:
-        yield from key_problems(read, keys)
-        return
-    read = read.drop_columns(["question_id", "round"])
-    for rows, block in keys.blocks():
-        for problem in key_problems(read.slice(rows.start, rows.stop - rows.start), block):
-            yield replace(problem, position=rows.start + problem.position)
-
-
-def _placed(problem: Problem, table: LazyTable) -> DataError:
-    row = problem.position
-    for span in table.spans:
-        if row < span.rows:
-            return problem.error(str(span.file.file), span.start + row)
-        row -= span.rows
-    raise InternalError(f"row {problem.position} is in no file")
 
 
 def inspect_traces(
@@ -369,48 +350,29 @@ def inspect_traces(
     tables: list[pa.Table] = []
     parts: list[Part] = []
     broken: list[Problem] = []
-    unchecked: list[pa.Table] = []
-
-    rows = checked = 0
-
-    def check() -> None:
-        """Several files at a time: of a small one it takes longer than to read it."""
-        origin = _Origin(parts)
-        for problem in row_problems(one_table(unchecked)):
-            placed = replace(problem, position=checked + problem.position)
-            errors.append(origin.error(placed))
-            broken.append(placed)
-        unchecked.clear()
-
+    rows = 0
     remarks: dict[str, str] = {}
     seen = LoopsSeen()
     wanted = _Wanted(columns, keep_unknown)
     for file, source in _sources(root):
         try:
-            read = _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
+            part, table = (
+                _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
+            )
         except DataError as error:
             errors.append(error)
             continue
-        table = read.table
-        for problem in unanswered(read.version, table):
+        for problem in (*unanswered(part.version, table), *row_problems(table)):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
-        unchecked.append(table)
-        remarks |= {text: str(file) for text in read.remarks if text not in remarks}
-        seen.add(file.name, read.run, _whole_rounds(table))
+        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
+        seen.add(file.name, part.run, _whole_rounds(table))
         tables.append(table if kept is None else _light(table, kept, len(parts)))
-        part = _part_of(file, read)
-        if source is not None:
-            part = replace(part, held=table)
         parts.append(part)
         rows += table.num_rows
-        if rows - checked >= _CHECKED_TOGETHER:
-            check()
-            checked = rows
-    check()
     combined = one_table(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
-    origin = _Origin(parts)
+    origin = _Origin.of(parts)
     problems = list(key_problems(combined))
     errors.extend(_apart([origin.error(problem) for problem in problems], seen))
     problems += broken
@@ -440,54 +402,58 @@ def inspect_traces(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """The rows of a file or a run, and what is said beside them, see :class:`StoredFile`."""
-
-    table: pa.Table
-    run: Mapping[str, Any]
-    version: int
-    remarks: tuple[str, ...]
-    stored: pa.Schema
-
-
-def _of_file(file: Path, wanted: _Wanted) -> _Read:
+def _of_file(file: Path, wanted: _Wanted) -> tuple[Part, pa.Table]:
     stored, table = StoredFile.read_whole(file, wanted, QUESTIONS)
-    return _Read(
-        table=table,
+    part = Part(
+        file=file,
         run=stored.run,
+        stored=stored.stored,
+        rows=table.num_rows,
+        empty=_empty_cells(table),
         version=stored.version,
         remarks=stored.remarks,
-        stored=stored.stored,
     )
+    return part, table
 
 
-def _sources(root: Path) -> Iterator[tuple[Path, StoredRun | RecordedRows | None]]:
+def stored_rows(
+    file: Path, after: Callable[[str], int], most: int = ALL, *, dead: bool = True
+) -> list[RecordedRows]:
+    """What a store holds after an export, of live loops (see :meth:`Store.runs`) and of recorders."""
+    live = [
+        RecordedRows(run.token, run.document, run.turn, records_to_table(run.records, run.document))
+        for run in Store(file).runs(after, dead=dead, most=most)
+        if run.records
+    ]
+    return [*live, *recorded_rows(file, after, most)]
+
+
+def _sources(root: Path) -> Iterator[tuple[Path, RecordedRows | None]]:
     """The Parquet files of a set, and what its stores hold besides; what is exported meanwhile comes once."""
     files = parquet_files(root)
     yield from ((file, None) for file in files)
     after = exported(files)
     for store in stores_at(root):
-        yield from ((store, run) for run in Store(store).runs(after) if run.records)
-        yield from ((store, rows) for rows in recorded_rows(store, after))
+        yield from ((store, rows) for rows in stored_rows(store, after))
 
 
-def _of_run(file: Path, run: StoredRun | RecordedRows, wanted: _Wanted) -> _Read:
-    version = QUESTIONS.version
-    if isinstance(run, StoredRun):
-        rows = [row for record in run.records for row in record_to_rows(record)]
-        table, document = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow), run.document
-    else:
-        table, document = run.table, run.run
-        version = stated_version(table.schema.metadata or {}, file, QUESTIONS)
-    table = table.select([name for name in table.column_names if name in wanted])
-    return _Read(table=table, run=document, version=version, remarks=(), stored=table.schema)
+def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[Part, pa.Table]:
+    version = stated_version(rows.table.schema.metadata or {}, file, QUESTIONS)
+    table = rows.table.select([name for name in rows.table.column_names if name in wanted])
+    part = Part(
+        file=file,
+        run=rows.run,
+        stored=table.schema,
+        rows=table.num_rows,
+        empty=_empty_cells(table),
+        held=table,
+        version=version,
+    )
+    return part, table
 
 
-def _part_of(file: Path, read: _Read) -> Part:
-    table = read.table
-    empty = {name: table.column(name).null_count for name in table.column_names}
-    return Part(file=file, run=read.run, stored=read.stored, rows=table.num_rows, empty=empty)
+def _empty_cells(table: pa.Table) -> Mapping[str, int]:
+    return {name: table.column(name).null_count for name in table.column_names}
 
 
 def _light(table: pa.Table, kept: Sequence[str], number: int) -> pa.Table:
@@ -528,16 +494,24 @@ def one_table(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 class _Origin:
-    """Where a row of the combined table came from."""
+    """Where a row of the combined table came from: of so many rows, from one on, of a file."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._names = [str(part.file) for part in parts]
-        self._ends = np.cumsum([part.rows for part in parts])
+    def __init__(self, pieces: Iterable[tuple[Path, int, int]]) -> None:
+        self._pieces = list(pieces)
+        self._ends = np.cumsum([rows for _, _, rows in self._pieces])
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> _Origin:
+        return cls((part.file, 0, part.rows) for part in parts)
+
+    @classmethod
+    def of_table(cls, table: LazyTable) -> _Origin:
+        return cls((span.file.file, span.start, span.rows) for span in table.spans)
 
     def error(self, problem: Problem) -> DataError:
         index = int(np.searchsorted(self._ends, problem.position, side="right"))
-        before = int(self._ends[index - 1]) if index else 0
-        return problem.error(self._names[index], problem.position - before)
+        file, first, rows = self._pieces[index]
+        return problem.error(str(file), first + problem.position - int(self._ends[index]) + rows)
 
 
 # --- what was read, perhaps not as it was meant ----------------------------------------------------

@@ -8,123 +8,68 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import whole_text
+from suffice.trace.values import (
+    Check,
+    by_name,
+    checked,
+    float32,
+    items,
+    numbers,
+    types_of,
+    unicode_text,
+)
 
 _Value = TypeVar("_Value")
 
-MOST_INT16 = int(np.iinfo(np.int16).max)
-MOST_INT32 = int(np.iinfo(np.int32).max)
 
-
-_FLOAT32 = struct.Struct("<f")
-
-
-def float32(value: float | None, column: str) -> float | None:
-    """Round to the column's float32; refuse what overflows it."""
-    if value is None:
-        return None
-    try:
-        rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    except OverflowError as error:
-        raise DataError(f"{value!r} is outside the range of float32", column=column) from error
-    except (TypeError, ValueError, struct.error) as error:
-        raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
-    return rounded
-
-
-def items(values: Sequence[object] | None, kind: type, column: str) -> tuple[object, ...] | None:
-    """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
-    if values is None:
-        return None
-    if not isinstance(values, Iterable):
-        raise DataError(
-            f"must be a sequence of {kind.__name__}, found {values!r:.60}", column=column
-        )
-    held = (values,) if isinstance(values, str) else tuple(values)
-    wrong = [item for item in held if item is values or not isinstance(item, kind)]
-    if wrong:
-        raise DataError(
-            f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
-        )
-    return held
-
-
-def whole(value: int, most: int, column: str) -> int:
-    """A count as a plain int that fits its column; refuse what does not."""
-    if type(value) is int and 0 <= value <= most:
-        return value
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = -1
-    if isinstance(value, bool) or not 0 <= number <= most:
-        raise DataError(f"must be a whole number from 0 to {most}, found {value!r}", column=column)
-    return number
-
-
-def _numbers(values: Any, column: str) -> tuple[Any, ...]:
-    """Several as a tuple."""
-    if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
-        raise DataError(f"must be a sequence of numbers, found {values!r:.60}", column=column)
-    return tuple(values)
-
-
-def _clusters(numbers: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
+def _clusters(given: Any, samples: Sequence[str] | None) -> tuple[int, ...]:
     """Cluster numbers that fit the samples: each names the first sample of its cluster."""
-    clusters = _numbers(numbers, "sample_clusters")
+    column = "sample_clusters"
+    clusters = numbers(given, column)
     if len(clusters) != len(samples or ()):
         raise DataError(
             f"must have one number a sample, found {len(clusters)} for {len(samples or ())} samples",
-            column="sample_clusters",
+            column=column,
         )
     for position, first in enumerate(clusters):
         if type(first) is not int or not 0 <= first <= position or clusters[first] != first:
             raise DataError(
                 f"must name the first sample of each one's cluster, found {clusters!r}",
-                column="sample_clusters",
+                column=column,
             )
     return clusters
 
 
-def _utc(moment: object) -> datetime:
-    """A moment in UTC; refuse one that does not say so."""
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+def _scores(given: Any, column: str) -> tuple[float, ...]:
+    return tuple(
+        math.nan if score is None else float32(score, column) for score in numbers(given, column)
+    )
+
+
+def _answer(value: Any, column: str) -> str:
+    if not isinstance(value, str):
         raise DataError(
-            f"must be a datetime in UTC, as datetime.now(UTC) gives, found {moment!r}",
-            column="time",
+            f"must be text, found {value!r:.60}; write an empty string where the model gave none, None "
+            "where it was not asked",
+            column=column,
         )
-    if moment.utcoffset():
-        raise DataError(
-            f"must be in UTC, found {moment!r}; write moment.astimezone(UTC)", column="time"
-        )
-    return moment.astimezone(UTC)
+    return value
 
 
-def _signals(values: Mapping[str, float | None]) -> Mapping[str, float]:
-    """Values as the map column holds them: float64, a null undefined."""
-    try:
-        return {name: math.nan if value is None else float(value) for name, value in values.items()}
-    except (AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise DataError(
-            f"values must be numbers by name, found {values!r:.80}", column="signals"
-        ) from error
-
-
-def _check_logprob(value: float, column: str) -> float:
-    rounded = float32(value, column)
-    if rounded is None:
+def _check_logprob(value: float | None, column: str) -> float:
+    if value is None:
         raise DataError("a token without a log-probability", column=column)
+    rounded = float32(value, column)
     if not_a_logprob(rounded):
         raise DataError(wrong_logprob(value), column=column)
     return rounded
@@ -150,6 +95,8 @@ _ROUNDED_UP = 1e-5
 class Passage:
     """A piece of evidence. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
 
+    _checks: ClassVar[Mapping[str, Check]] = dict.fromkeys(("id", "text", "title"), unicode_text)
+    _prefix: ClassVar[str] = "passages."
     id: str
     text: str | None = None
     title: str = ""
@@ -157,14 +104,8 @@ class Passage:
     rerank_score: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "id", whole_text(self.id))
-        object.__setattr__(self, "title", whole_text(self.title or ""))  # null: no title
-        if self.text is not None:
-            object.__setattr__(self, "text", whole_text(self.text))
-        object.__setattr__(self, "score", float32(self.score, "passages.score"))
-        object.__setattr__(
-            self, "rerank_score", float32(self.rerank_score, "passages.rerank_score")
-        )
+        object.__setattr__(self, "title", self.title or "")  # null: no title
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +116,7 @@ class TopToken:
     logprob: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "token", whole_text(self.token))
+        object.__setattr__(self, "token", unicode_text(self.token, "tokens.top.token"))
         object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.top.logprob"))
 
 
@@ -188,7 +129,7 @@ class Token:
     top: tuple[TopToken, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "token", whole_text(self.token))
+        object.__setattr__(self, "token", unicode_text(self.token, "tokens.token"))
         object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.logprob"))
         object.__setattr__(self, "top", tuple(self.top))
 
@@ -229,20 +170,7 @@ class Usage:
     judge_latency_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name, most in _LIMITS.items():
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, whole(value, most, name))
-        for name in _SECONDS:
-            object.__setattr__(self, name, float32(getattr(self, name), name))
-
-
-_SECONDS = tuple(column.name for column in fields(Usage) if column.name.endswith("latency_s"))
-_LIMITS: Mapping[str, int] = {
-    amount.name: MOST_INT32 if amount.name.endswith("tokens") else MOST_INT16
-    for amount in fields(Usage)
-    if amount.name not in _SECONDS
-}
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +224,12 @@ class Round:
         over computing the signal from the round.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "answer": _answer,
+        "sample_clusters": numbers,
+        "candidate_scores": _scores,
+        "signals": by_name,
+    }
     answer: str | None
     passages: tuple[Passage, ...] | None = None
     refound: tuple[Passage, ...] | None = None
@@ -316,55 +250,15 @@ class Round:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.answer is not None and not isinstance(self.answer, str):
-            raise DataError(
-                f"must be text, found {self.answer!r}; write an empty string where the model gave none, "
-                "None where it was not asked",
-                column="answer",
-            )
-        for name in _TEXTS:
-            text = getattr(self, name)
-            if text is not None and not isinstance(text, str):
-                raise DataError(f"must be text, found {text!r:.60}", column=name)
-        if self.probed is not None and type(self.probed) is not bool:
-            raise DataError(f"must be true or false, found {self.probed!r:.60}", column="probed")
-        if self.time is not None:
-            object.__setattr__(self, "time", _utc(self.time))
-        for name, kind in _SEQUENCES.items():
-            object.__setattr__(self, name, items(getattr(self, name), kind, name))
-        if self.answer_starts is not None:
-            starts = whole(self.answer_starts, MOST_INT16, "answer_starts")
-            object.__setattr__(self, "answer_starts", starts)
+        checked(self)
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
-        if self.candidate_scores is not None:
-            told = _numbers(self.candidate_scores, "candidate_scores")
-            scores = tuple(
-                float32(math.nan if score is None else score, "candidate_scores") for score in told
-            )
-            object.__setattr__(self, "candidate_scores", scores)
-        object.__setattr__(
-            self,
-            "verbalized_confidence",
-            float32(self.verbalized_confidence, "verbalized_confidence"),
-        )
-        if self.signals != {}:
-            object.__setattr__(self, "signals", _signals(self.signals))
 
     @property
     def answer_text(self) -> str:
         """The answer; empty also where none was asked for, of which no signal is computed."""
         return self.answer or ""
-
-
-_TEXTS = ("query", "action", "response", "intermediate_answer", "parse_failure")
-_SEQUENCES: Mapping[str, type] = {
-    "passages": Passage,
-    "refound": Passage,
-    "tokens": Token,
-    "samples": str,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +302,7 @@ class Draft:
 _APART = tuple(
     column.name for column in fields(Usage) if column.name.startswith(("sample_", "judge_"))
 )
+_SAID = tuple(part.name for part in fields(Draft) if part.name != "usage")
 _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
@@ -426,20 +321,10 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     changed |= answer_part(spent)
     for name in ("llm_calls", *_DRAFTED):
         changed[name] = _plus(getattr(own, name), getattr(spent, name))
-    drawn = asked if draft.samples is None else draft
-    return replace(
-        asked,
-        answer=draft.answer,
-        response=draft.response,
-        tokens=draft.tokens,
-        answer_starts=draft.answer_starts,
-        samples=drawn.samples,
-        sample_clusters=drawn.sample_clusters,
-        verbalized_confidence=draft.verbalized_confidence,
-        parse_failure=draft.parse_failure,
-        probed=probed,
-        usage=replace(own, **changed),
-    )
+    said = {name: getattr(draft, name) for name in _SAID}
+    if draft.samples is None:
+        said |= {"samples": asked.samples, "sample_clusters": asked.sample_clusters}
+    return replace(asked, **said, probed=probed, usage=replace(own, **changed))
 
 
 def without_answer(answered: Round) -> Round:
@@ -448,7 +333,7 @@ def without_answer(answered: Round) -> Round:
     changed: dict[str, Any] = {"answer_calls": None}
     if usage.llm_calls is not None:
         changed["llm_calls"] = usage.llm_calls - (usage.answer_calls or 0)
-    for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s"):
+    for name in _DRAFTED:
         whole, part = getattr(usage, name), getattr(usage, f"answer_{name}")
         changed[f"answer_{name}"] = None
         if whole is not None and part is not None:
@@ -512,7 +397,7 @@ class Gold:
     def __post_init__(self) -> None:
         for name in ("answers", "passage_ids"):
             texts: Any = () if getattr(self, name) is None else getattr(self, name)
-            texts = (texts,) if isinstance(texts, str) else items(texts, str, f"gold_{name}")
+            texts = (texts,) if isinstance(texts, str) else items(str, texts, f"gold_{name}")
             object.__setattr__(self, name, texts)
 
 
@@ -568,10 +453,11 @@ class QuestionRecord:
                 f"must be a suffice.Question(id=..., text=...), found {self.question!r:.60}",
                 column="question",
             )
-        propensity = float32(self.propensity, "propensity")
-        if propensity is not None and not LEAST_PROPENSITY <= propensity <= 1.0:
-            raise DataError(not_a_propensity(propensity), column="propensity")
-        object.__setattr__(self, "propensity", propensity)
+        if self.propensity is not None:
+            propensity = float32(self.propensity, "propensity")
+            if not LEAST_PROPENSITY <= propensity <= 1.0:
+                raise DataError(not_a_propensity(propensity), column="propensity")
+            object.__setattr__(self, "propensity", propensity)
         if self.stopped_by is not None and self.stopped_by not in STOPPED_BY:
             raise DataError(not_a_stop(self.stopped_by), column="stopped_by")
         if self.scores:
@@ -610,7 +496,8 @@ def not_a_score(value: object) -> str:
 
 def score_of(value: Any) -> float:
     """A user's score, as its column holds it."""
-    score = None if isinstance(value, str | bool) else float32(value, "score")
+    unfit = value is None or isinstance(value, str | bool)
+    score = None if unfit else float32(value, "score")
     if score is None or not 0.0 <= score <= 1.0:
         raise DataError(not_a_score(value), column="score")
     return score
@@ -648,35 +535,20 @@ def in_unicode(value: _Value) -> _Value:
     >>> in_unicode(Question(id="q", text="Who\ud800?")).text == "Who\ufffd?"
     True
     """
-    return _in_unicode(value)  # type: ignore[no-any-return]
-
-
-def _in_unicode(value: Any) -> Any:
+    changed: Any = value
     if isinstance(value, str):
-        return whole_text(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: _in_unicode(getattr(value, part.name)) for part in fields(value)}
-        return replace(value, **parts)
-    if isinstance(value, tuple):
-        return tuple(map(_in_unicode, value))
-    if isinstance(value, Mapping):
-        return {_in_unicode(name): held for name, held in value.items()}
-    return value
+        changed = whole_text(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: in_unicode(getattr(value, part.name)) for part in fields(value)}
+        changed = replace(value, **parts)
+    elif isinstance(value, tuple):
+        changed = tuple(map(in_unicode, value))
+    elif isinstance(value, Mapping):
+        changed = {in_unicode(name): held for name, held in value.items()}
+    return changed  # type: ignore[no-any-return]
 
 
 # --- as JSON -------------------------------------------------------------------------------------
-_PARTS: Mapping[str, type] = {
-    "passages": Passage,
-    "refound": Passage,
-    "tokens": Token,
-    "top": TopToken,
-    "usage": Usage,
-}
-_NUMBERS = frozenset(
-    {"score", "rerank_score", "logprob", "verbalized_confidence", "candidate_scores", *_SECONDS}
-)
-
-
 def as_document(value: Any) -> Any:
     """A record as strict JSON: fields at their default left out, NaN and infinities as text.
 
@@ -724,38 +596,26 @@ def round_of_document(document: Any) -> Round:
     return built
 
 
-_PLAIN: Mapping[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
+def _built(record: Any, document: Any) -> Any:
+    """A null is what is left out, where the field may not be null."""
+    types = types_of(record)
+    parts = {}
+    for name, held in document.items():
+        kind, may_be_none = types.get(name, (None, True))
+        if held is not None or may_be_none:
+            parts[name] = _of_json(kind, held)
+    return record(**parts)
 
 
-def _built(kind: type, document: Any) -> Any:
-    def part(name: str, value: Any) -> Any:
-        if isinstance(value, list):
-            return tuple(part(name, item) for item in value)
-        if name in _NUMBERS and value in ("nan", "inf", "-inf"):
-            return float(value)
-        if name == "time" and isinstance(value, str):
-            return datetime.fromisoformat(value)
-        return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
-
-    parts = {name: part(name, value) for name, value in document.items()}
-    for name, type_, wanted, many in _plain_parts(kind):
-        value = parts.get(name)
-        for held in () if value is None else value if many else (value,):
-            if not isinstance(held, wanted):
-                raise TypeError(f"{name} must be {type_}, found {held!r:.40}")
-    return kind(**parts)
-
-
-@cache
-def _plain_parts(kind: Any) -> tuple[tuple[str, str, type | tuple[type, ...], bool], ...]:
-    """Fields of plain values, with what they, or their items, must be."""
-    parts = list[tuple[str, str, type | tuple[type, ...], bool]]()
-    for own in fields(kind):
-        one_or_more = str(own.type).removesuffix(" | None")
-        item = one_or_more.removeprefix("tuple[").removesuffix(", ...]")
-        if item in _PLAIN:
-            parts.append((own.name, str(own.type), _PLAIN[item], item != one_or_more))
-    return tuple(parts)
+def _of_json(kind: Any, value: Any) -> Any:
+    if isinstance(value, list):
+        (item,) = get_args(kind)[:1] or (None,)
+        return tuple(_of_json(item, held) for held in value)
+    if kind is float and value in ("nan", "inf", "-inf"):
+        return float(value)
+    if kind is datetime and isinstance(value, str):
+        return datetime.fromisoformat(value)
+    return _built(kind, value) if is_dataclass(kind) and value is not None else value
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import RowSet
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.schema import (
+    QUESTION_ROWS,
     QUESTIONS,
     SCHEMA,
     USAGE_COLUMNS,
@@ -26,9 +27,7 @@ from suffice.trace.rounds.schema import (
     round_from_row,
 )
 from suffice.trace.rounds.table import TraceSet, with_column
-from suffice.trace.rounds.writer import QUESTION_ROWS
 from suffice.trace.schema import Cell, Column
-from suffice.trace.writer import RowSet
 
 _ANSWERED = (
     "answer",
@@ -77,33 +76,28 @@ class QuestionRows:
     @cached_property
     def unanswered(self) -> NDArray[np.bool_]:
         """Rounds without an answer, (n_rounds,)."""
-        return np.asarray(pc.is_null(self.rows.column("answer")))
+        return np.array([held.answer is None for held in self.rounds], np.bool_)
 
     @cached_property
     def own(self) -> NDArray[np.bool_]:
         """Rounds that the loop answered itself, (n_rounds,)."""
-        if "probed" not in self.rows.column_names:
-            return ~self.unanswered
-        probed = pc.fill_null(self.rows.column("probed"), False)
-        return np.asarray(~self.unanswered & ~np.asarray(probed))
+        return np.array(
+            [held.answer is not None and not held.probed for held in self.rounds], np.bool_
+        )
 
     @cached_property
     def blind(self) -> NDArray[np.bool_]:
         """Rounds up to which nothing was found, (n_rounds,)."""
-        found = np.zeros(self.rows.num_rows, bool)
-        if "passages" in self.rows.column_names:
-            found |= _lengths(self.rows.column("passages")) > 0
-        if "intermediate_answer" in self.rows.column_names:
-            found |= np.asarray(pc.is_valid(self.rows.column("intermediate_answer")))
-        return ~np.logical_or.accumulate(found)
+        found = [
+            bool(held.passages) or held.intermediate_answer is not None for held in self.rounds
+        ]
+        so_far: NDArray[np.bool_] = np.logical_or.accumulate(found)
+        return ~so_far
 
     @cached_property
     def textless(self) -> int:
         """How many of its passages have no text."""
-        if "passages" not in self.rows.column_names:
-            return 0
-        flat = pc.list_flatten(self.rows.column("passages"))
-        return int(pc.sum(pc.is_null(pc.struct_field(flat, "text"))).as_py() or 0)
+        return sum(passage.text is None for held in self.rounds for passage in held.passages or ())
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
@@ -147,10 +141,6 @@ class QuestionRows:
                 f"question {self.id!r}: cannot be stored as {field.type}: {error}",
                 column=field.name,
             ) from error
-
-
-def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
-    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
 
 
 def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:
@@ -212,5 +202,4 @@ def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
         key=QUESTION_ROWS.key,
         key_of=lambda rows: (rows.column("question_id")[0].as_py(),),
         place=QUESTION_ROWS.place,
-        noun=QUESTION_ROWS.noun,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from suffice.errors import DataError
+from suffice.trace.parquet import RowSet
 from suffice.trace.rounds.records import (
     Gold,
     Passage,
@@ -181,6 +182,22 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
         }
         for number, round_ in numbered
     ]
+
+
+QUESTION_ROWS = RowSet(
+    schema=QUESTIONS,
+    rows=record_to_rows,
+    key=("question_id",),
+    key_of=lambda record: (record.question.id,),
+    place=lambda row: f"question {row['question_id']!r}, round {row['round']}",
+)
+
+
+def records_to_table(
+    records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
+) -> pa.Table:
+    """Rows of the records in the schema, with its metadata."""
+    return QUESTION_ROWS.table(records, run or {})
 
 
 def round_cells(round_: Round) -> dict[str, Any]:

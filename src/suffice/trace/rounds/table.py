@@ -22,7 +22,6 @@ from suffice.trace.loops import Difference
 from suffice.trace.reader import EXAMPLE
 from suffice.trace.rounds.records import (
     CUTS,
-    MOST_INT16,
     Gold,
     LoopView,
     Question,
@@ -35,6 +34,7 @@ from suffice.trace.rounds.schema import (
     record_from_rows,
     round_from_row,
 )
+from suffice.trace.values import MOST_INT16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,13 +289,7 @@ class TraceSet:
         return np.asarray(pc.fill_null(pc.equal(self.first_rounds("split"), name), False), bool)
 
     def only_split(self, name: str) -> TraceSet:
-        """The questions of one split.
-
-        Raises
-        ------
-        DataError
-            When there are none, naming the splits there are.
-        """
+        """The questions of one split; where there are none, an error names the splits there are."""
         chosen = self.in_split(name)
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
@@ -338,13 +332,7 @@ class TraceSet:
         return replace(drawn, origin=replace(self.origin, source=source))
 
     def chosen(self, which: ArrayLike) -> NDArray[np.bool_]:
-        """Questions that a mask (n_questions,), or whole numbers from 0 each once, choose, (n_questions,).
-
-        Raises
-        ------
-        UsageError
-            For anything else.
-        """
+        """Questions that a mask (n_questions,), or whole numbers from 0 each once, choose, (n_questions,)."""
         given: NDArray[Any] = np.asarray(which)
         count = self.n_questions
         if given.dtype == bool and given.shape == (count,):
@@ -387,26 +375,20 @@ class TraceSet:
         kept = pc.invert(blank).combine_chunks()
         ends = np.concatenate([[0], np.cumsum(np.asarray(kept, bool))]).astype(np.int32)
         gold = pa.ListArray.from_arrays(ends, last.filter(kept).combine_chunks())
-        by_row = pa.chunked_array([gold.take(pa.array(self._cells[0]))])
-        none = [None] * self.closed_book.num_rows
-        return replace(
-            self,
-            table=self.table.with_column("gold_answers", by_row)
-            if isinstance(self.table, LazyTable)
-            else with_column(self.table, "gold_answers", by_row),
-            closed_book=with_column(self.closed_book, "gold_answers", none),
-        )
+        return self._with_column_of_questions("gold_answers", gold)
 
     def with_splits(self, splits: Sequence[str | None]) -> TraceSet:
         """The same rounds, each question in the split named, (n_questions,)."""
-        by_row = pa.chunked_array([pa.array(splits, pa.string()).take(pa.array(self._cells[0]))])
-        none = [None] * self.closed_book.num_rows
+        return self._with_column_of_questions("split", pa.array(splits, pa.string()))
+
+    def _with_column_of_questions(self, name: str, values: pa.Array) -> TraceSet:
+        """The same rounds with one value a question; round 0 has none."""
+        by_row = pa.chunked_array([values.take(pa.array(self._cells[0]))])
+        add = self.table.with_column if isinstance(self.table, LazyTable) else None
         return replace(
             self,
-            table=self.table.with_column("split", by_row)
-            if isinstance(self.table, LazyTable)
-            else with_column(self.table, "split", by_row),
-            closed_book=with_column(self.closed_book, "split", none),
+            table=add(name, by_row) if add else with_column(self.table, name, by_row),
+            closed_book=with_column(self.closed_book, name, [None] * self.closed_book.num_rows),
         )
 
     def closed_book_rounds(self) -> TraceSet:

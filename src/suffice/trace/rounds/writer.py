@@ -11,8 +11,8 @@ import pyarrow as pa
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
+from suffice.trace.parquet import RowSet, part_name, write_set, write_table
 from suffice.trace.recording import (
-    Recorded,
     RecordWriter,
     check_goes_on,
     recorded_before,
@@ -21,28 +21,11 @@ from suffice.trace.recording import (
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
+from suffice.trace.rounds.schema import QUESTION_ROWS, records_to_table
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.writer import RowSet, part_name, write_set, write_table
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""
-
-QUESTION_ROWS = RowSet(
-    schema=QUESTIONS,
-    rows=record_to_rows,
-    key=("question_id",),
-    key_of=lambda record: (record.question.id,),
-    place=lambda row: f"question {row['question_id']!r}, round {row['round']}",
-    noun="question",
-)
-
-
-def records_to_table(
-    records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
-) -> pa.Table:
-    """Rows of the records in the schema, with its metadata."""
-    return QUESTION_ROWS.table(records, run or {})
 
 
 def write_traces(
@@ -133,7 +116,6 @@ def question_writer(
         kind,
         path,
         run={name: run[name] for name in run.keys() - _OF_SHARDS} | own,
-        read=_recorded,
         may_differ=may_differ | _OF_SHARDS,
         shard=shard,
     )
@@ -142,10 +124,5 @@ def question_writer(
 def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
     """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun."""
     root = Path(path)
-    before = recorded_before(root, _recorded)
+    before = recorded_before(root, QUESTION_ROWS)
     check_goes_on(root, before, run, may_differ=may_differ | _OF_SHARDS)
-
-
-def _recorded(file: Path) -> Recorded:
-    traces = inspect_traces(file, columns=()).valid(skip_invalid=False)
-    return Recorded(traces.origin.run, frozenset((name,) for name in traces.question_ids))

@@ -15,7 +15,6 @@ from suffice.policies.file import save_policy
 from suffice.testing.encoders import HashingEncoder
 
 pytest.importorskip("bm25s")
-pytest.importorskip("faiss")
 
 NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel", "Gadel", "Hadel"]
 QUESTION = "Who founded Cadel Tower?"
@@ -97,10 +96,8 @@ def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(corpus: Path
     assert "--pipeline react" in said
 
 
-@pytest.mark.parametrize("retriever", ["bm25", "tfidf", "dense", "hybrid"])
+@pytest.mark.parametrize("retriever", ["bm25", "dense", "hybrid"])
 def test_every_retriever_answers(retriever: str, corpus: Path) -> None:
-    if retriever == "tfidf":
-        pytest.importorskip("sklearn")
     found = ask("--corpus", corpus, "--retriever", retriever, "--policy", "fixed-1")
     assert found["passages"][0]["title"] == "Cadel Tower"
 
@@ -205,9 +202,9 @@ def test_samples_that_nothing_reads_are_told_and_not_drawn(corpus: Path, certain
 def test_the_index_is_kept_and_refused_when_it_is_another(corpus: Path, tmp_path: Path) -> None:
     kept = ("--corpus", corpus, "--retriever", "hybrid", "--index", tmp_path / "index")
     first = ask(*kept)
-    written = (tmp_path / "index" / "index.json").stat().st_ino
+    written = (tmp_path / "index" / "index.npz").stat().st_ino
     assert ask(*kept)["passages"] == first["passages"]
-    assert (tmp_path / "index" / "index.json").stat().st_ino == written
+    assert (tmp_path / "index" / "index.npz").stat().st_ino == written
     said = refused(*kept, "--encoder", "other")
     assert "hashing-64" in said
     assert "hashing-32" in said

@@ -177,7 +177,7 @@ def test_another_corpus_column_map_or_prefix_is_refused(place: Path) -> None:
     recorded = [*MAPPED, "--corpus", "notes", "--retriever", "dense"]
     assert main(recorded) == 0
     assert main(recorded) == 0
-    index = sorted(Path("t").glob("index*/index.json"))[0].read_bytes()
+    index = sorted(Path("t").glob("index*/index.npz"))[0].read_bytes()
     for changed, part in (
         ([*recorded, "--query-prefix", "q: "], "query_prefix"),
         ([*OWN, "--columns", "question=asked,id=nr", *recorded[-4:]], "columns was"),
@@ -191,7 +191,7 @@ def test_another_corpus_column_map_or_prefix_is_refused(place: Path) -> None:
     assert grown.returncode == 2
     assert "corpus_fingerprint" in grown.stderr
     assert "more.txt" in grown.stderr
-    assert index == sorted(Path("t").glob("index*/index.json"))[0].read_bytes()  # none made anew
+    assert index == sorted(Path("t").glob("index*/index.npz"))[0].read_bytes()  # none made anew
 
 
 @pytest.mark.usefixtures("place")

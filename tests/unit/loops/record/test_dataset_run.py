@@ -152,7 +152,6 @@ BUDGETED = BudgetedSettings(start=2, step=2)
 
 def test_the_run_document_says_what_the_budgeted_loop_did(tmp_path: Path) -> None:
     pytest.importorskip("bm25s")
-    pytest.importorskip("faiss")
     encoder = HashingEncoder()
     hybrid = Retrieval(name="hybrid", encoder=encoder)
     changes = {"settings": BUDGETED, "retrieval": hybrid, "encoder": encoder, "corpus": "pooled"}
@@ -233,7 +232,6 @@ def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> N
 
 
 def test_encoding_a_pool_is_told(tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
     told: list[tuple[int, int]] = []
     dense = Retrieval(name="dense", encoder=HashingEncoder())
     record(

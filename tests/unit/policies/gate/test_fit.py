@@ -23,7 +23,7 @@ from suffice.policies.gate.settings import GateCosts
 from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.plans.plan_set import PlanSet
+from suffice.trace.plans.records import PlanSet
 
 
 class TestRisk:

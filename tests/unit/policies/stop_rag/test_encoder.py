@@ -1,4 +1,4 @@
-"""Any encoder can be loaded, identified, run in two parts, and told apart from another."""
+"""Any encoder can be loaded, identified, and told apart from another."""
 
 from __future__ import annotations
 
@@ -40,22 +40,16 @@ def texts(encoder: TextEncoder) -> list[Tokens]:
 
 
 @pytest.mark.parametrize(("kind", "config"), KINDS, ids=[kind for kind, _ in KINDS])
-@pytest.mark.parametrize("frozen", [1, 2])
-def test_two_parts_give_what_the_whole_gives(
-    make_encoder: Callable[..., Path], kind: str, config: dict[str, Any], frozen: int
+def test_every_kind_is_read(
+    make_encoder: Callable[..., Path], kind: str, config: dict[str, Any]
 ) -> None:
     encoder = TextEncoder.load(str(make_encoder(kind, **config)))
     assert encoder.depth == 3
-    assert encoder.splits_at(frozen)
     batch = encoder.batch(texts(encoder))
     with torch.inference_mode():
         whole = encoder.tokens(batch)
-        lower = encoder.lower(batch, frozen)
-        parts = encoder.upper(batch, lower, frozen)
-        again = encoder.tokens(batch)
-    torch.testing.assert_close(parts[batch.mask], whole[batch.mask])
-    assert torch.equal(again, whole)  # nothing is left behind
-    assert not torch.allclose(lower[batch.mask], whole[batch.mask])
+    assert whole.shape == (*batch.ids.shape, encoder.width)
+    assert torch.isfinite(whole[batch.mask]).all()
 
 
 def test_an_encoder_without_layers_of_its_own_is_run_whole(
@@ -64,7 +58,6 @@ def test_an_encoder_without_layers_of_its_own_is_run_whole(
     folder = make_encoder("Albert", embedding_size=16)
     encoder = TextEncoder.load(str(folder))
     assert encoder.depth == 0
-    assert not encoder.splits_at(1)
     assert encoder.train_only(None) == 0
     assert all(each.requires_grad for each in encoder.body.parameters())
     with pytest.raises(UsageError, match="shows no layers of its own; give trained_layers=None"):

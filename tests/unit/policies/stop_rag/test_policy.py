@@ -24,7 +24,6 @@ from suffice.policies.stop_rag.network import build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.signal_network import (
-    SignalModel,
     SignalNetwork,
     free_inputs,
     weight_shapes,
@@ -119,7 +118,7 @@ def signal_policy(seed: int = 0) -> StopRAGPolicy:
     }
     tensors["spread"] = np.abs(tensors["spread"]) + np.float32(0.1)
     network = SignalNetwork(names=names, tensors=tensors)
-    return StopRAGPolicy(model=SignalModel.of(network), threshold=0.1, rounds=5)
+    return StopRAGPolicy(model=network, threshold=0.1, rounds=5)
 
 
 @pytest.mark.parametrize("step", range(5))

@@ -13,6 +13,7 @@ from tests.stop_rag_traces import stop_rag_records
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import build_network
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
+from suffice.policies.stop_rag.states import texts_of_traces
 from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, QuestionRecord
@@ -39,25 +40,26 @@ def views(records: list[QuestionRecord]) -> list[LoopView]:
 
 @pytest.mark.parametrize("mode", ["separate", "joined"])
 def test_replay_and_live_give_the_same_bits(tiny: Path, mode: Mode) -> None:
-    stop, cont = scorer(tiny, mode).values(to_trace_set(RECORDS))
+    recorded = scorer(tiny, mode)
+    replayed = np.array(
+        [
+            recorded.score_texts(states, number)
+            for states in texts_of_traces(to_trace_set(RECORDS))
+            for number in range(1, states.n_rounds + 1)
+        ]
+    )
+    stop, cont = replayed.T
     assert np.isfinite(stop).all()
     assert len(np.unique(stop)) > 10
     live = scorer(tiny, mode)
     found = np.array([live.score(view) for view in reversed(views(RECORDS))])[::-1]
-    np.testing.assert_array_equal(found[:, 0], stop.ravel())
-    np.testing.assert_array_equal(found[:, 1], cont.ravel())
+    np.testing.assert_array_equal(found[:, 0], stop)
+    np.testing.assert_array_equal(found[:, 1], cont)
 
 
 def test_values_are_float32_numbers(tiny: Path) -> None:
     for each in scorer(tiny).score(views(RECORDS)[2]):
         assert each == float(np.float32(each))
-
-
-def test_rounds_that_were_not_recorded_have_no_value(tiny: Path) -> None:
-    short = dataclasses.replace(RECORDS[0], rounds=RECORDS[0].rounds[:2])
-    stop, cont = scorer(tiny).values(to_trace_set([short, *RECORDS[1:]]))
-    assert np.isnan(stop[0]).tolist() == [False, False, True, True, True, True]
-    assert np.isnan(cont[0]).tolist() == np.isnan(stop[0]).tolist()
 
 
 @pytest.mark.parametrize("mode", ["separate", "joined"])

@@ -19,9 +19,9 @@ from suffice.measures.measures import Measures
 from suffice.numbers.intervals import sums
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.replay.choose import families, rule_stops
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.certified import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings, build_family
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import signal_table
@@ -110,7 +110,7 @@ def test_the_order_of_the_ids_cannot_win_the_bet() -> None:
             family={"family": "fixed"},
             promise={"max_loss": 0.13, "confidence": 0.9},
         )  # the true loss is -0.6 * 0.2 + 0.4 * 0.65 = 0.14
-        broken += not found.outcome.fell_back
+        broken += found.row.proven is not None
     assert broken / draws <= 0.1 + 3 * (0.1 * 0.9 / draws) ** 0.5
 
 
@@ -128,11 +128,10 @@ def test_gold_of_the_testing_half_changes_p_values_only() -> None:
     ]
     after = fitted(to_trace_set(changed), family=OWN)
     assert after.rules == before.rules
-    assert after.outcome.order.tolist() == before.outcome.order.tolist()
-    learned = before.outcome.learned_loss
-    np.testing.assert_array_equal(after.outcome.learned_loss, learned)
-    order = before.outcome.order
-    assert after.outcome.p_values[order].tolist() != before.outcome.p_values[order].tolist()
+    assert after.tests.order.tolist() == before.tests.order.tolist()
+    np.testing.assert_array_equal(after.tests.learned, before.tests.learned)
+    p_values = ([member["p_value"] for member in one.members] for one in (before, after))
+    assert next(p_values) != next(p_values)
 
 
 def test_calibrators_are_those_of_the_first_half() -> None:
@@ -198,7 +197,7 @@ def test_a_signal_that_reads_samples_pays_for_them() -> None:
         family={"signals": ("own", "normalized_entropy"), "max_signals": 1},
         cost="llm_calls",
     )
-    costs = dict(zip(found.rules, found.outcome.costs, strict=True))
+    costs = dict(zip(found.rules, found.tests.costs, strict=True))
     entropy = [rule for rule in costs if "entropy" in rule]
     assert entropy
     given = kept_traces()
@@ -254,9 +253,10 @@ def test_questions_of_different_lengths_lose_against_their_own_last_round() -> N
     rows = np.arange(given.n_questions)
     stops = stop_rounds(found.policy, given)
     loss = (scored.f1[rows, given.last_rounds - 1] - scored.f1[rows, stops - 1]).mean()
-    halves = found.outcome.learned_loss, found.outcome.tested_loss
-    chosen = found.outcome.chosen
-    assert loss == pytest.approx((halves[0][chosen] + halves[1][chosen]) / 2)
+    chosen = found.rules.index(found.policy.rule)
+    learned = 2 * found.tests.learned[0][chosen] - 1
+    tested = next(one["loss"] for one in found.members if one["rule"] == found.policy.rule)
+    assert loss == pytest.approx((learned + tested) / 2)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_several_promises_stand_in_the_file_and_hold_live(tmp_path: Path) -> Non
     }
     found = fitted(kept_traces(), **asked)
     terms = found.policy.guarantee
-    assert not found.outcome.fell_back
+    assert found.row.proven is not None
     assert [bound["of"] for bound in terms["bounds"]] == ["signed", "wrong-stop", "cost"]
     assert all(bound["measured"] < bound["at_most"] for bound in terms["bounds"])
     assert (terms["min_rounds"], terms["cost_counted_to"], terms["cost_above"]) == (2, 4.0, 0)
@@ -335,7 +335,7 @@ def test_every_family_on_real_rounds(
     """49 labelled questions prove nothing: all fall back, and say how many would be needed."""
     qwen = read_traces(data_folder / "traces" / "hotpotqa_qwen1.5b.parquet")
     found = fitted(qwen, family={"family": family}, promise={"max_loss": 0.02, "loss": loss})
-    assert found.outcome.fell_back
+    assert found.row.proven is None
     assert found.policy.rule == "round >= 5"
     needed = found.policy.guarantee["questions_needed"]
     assert needed is None or needed > 49
@@ -353,10 +353,10 @@ def test_three_routes(data_folder: Path) -> None:
             promise={"max_loss": 0.02},
             cost="rounds",
         )
-        assert not found.outcome.fell_back
+        assert found.row.proven is not None
         assert found.policy.guarantee["mean_cost"] < 2.7
     fixed = fitted(routes, family={"family": "fixed"}, promise={"max_loss": 0.02}, cost="rounds")
-    assert fixed.outcome.fell_back
+    assert fixed.row.proven is None
 
 
 @pytest.mark.parametrize("explore", [0.5, None])
@@ -366,7 +366,7 @@ def test_a_promise_on_a_record_that_a_policy_cut(explore: float | None) -> None:
     log = to_trace_set(run_live(kept_records(), stops, explore))
     family = {"family": "thresholds", "rule": "calibrated(own) > ?", "thresholds": (0.5, 0.9)}
     found = fitted(log, family=family, promise={"max_loss": 0.4}, cost="rounds")
-    assert not found.outcome.fell_back
+    assert found.row.proven is not None
     stated = found.policy.guarantee["cut"]
     assert found.policy.fitted_on["cut"]["cut"] > 30
     assert found.policy.guarantee["bounded"] is (explore is None)

@@ -18,7 +18,7 @@ from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.proof import Proven, prove
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Usage
+from suffice.trace.rounds.records import Gold, Usage
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -83,6 +83,18 @@ def test_every_loss_is_proven_together_where_none_is_asked_for() -> None:
                 document["table"][0]["questions_needed"] is None
                 or document["table"][0]["questions_needed"] > 240
             )
+
+
+def test_scores_of_ones_own_without_gold_answers_are_chosen_by() -> None:
+    """What returning the majority is worth is a mean over questions with scores, which have no gold."""
+    made = []
+    for one in reaching(120):
+        right = [float(each.answer in one.gold.answers) for each in one.rounds]
+        made.append(replace(one, gold=Gold(), scores=dict(enumerate(right, start=1))))
+    choice = chosen(to_trace_set(made), max_loss=0.3)
+    assert choice.metric.name == "score"
+    assert choice.by_majority is not None
+    assert choice.gain is not None
 
 
 def test_the_seed_of_the_division_changes_nothing_that_paths_prove() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.policies.rules.syntax import parse
-from suffice.replay.choose.formulas import Formula, enumerate_formulas
+from suffice.replay.choose.rule_stops import Formula, enumerate_formulas
 
 
 @pytest.mark.parametrize(

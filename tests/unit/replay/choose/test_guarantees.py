@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.guarantees import Guarantee, guarantees
+from suffice.replay.diagnose.report_parts import Guarantee, guarantees
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set

@@ -12,8 +12,8 @@ from tests.proof_twin import rejected_by_hand
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST
-from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.choose.paths import COINS, OwnPath, Path, Step, paths_of
 from suffice.replay.choose.proof import POWER, Along, prove, walk
 from suffice.replay.settings import LOSSES, ChoiceSettings

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffice.replay.diagnose.breakdown import breakdown
+from suffice.replay.diagnose.diagnosis import breakdown
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
-from suffice.replay.diagnose.overconfidence import (
+from suffice.replay.diagnose.reliability import (
     StableRound,
     calibrated_margins,
     wrong_and_stable,

@@ -128,7 +128,7 @@ def test_what_is_skipped_says_why_and_json_is_strict() -> None:
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert [each["name"] for each in document["signals"]] == names
     assert document["parts"]["tune"]["correlations"]["signals"] == names
-    assert set(found.flags) == set(names)
+    assert {signal.name for signal in found.signals} == set(names)
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -13,14 +13,15 @@ from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.references import closed_book_rounds, oracle_em, oracle_f1
+from suffice.replay.run.named_policies import closed_book_rounds, oracle_em, oracle_f1
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.parquet import write_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
+from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import records_to_table, write_traces
-from suffice.trace.writer import write_table
+from suffice.trace.rounds.writer import write_traces
 
 CLOSED = Usage(
     llm_calls=1,

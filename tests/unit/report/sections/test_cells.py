@@ -12,8 +12,8 @@ from tests.builders import written_traces
 from tests.html_reader import Page
 
 from suffice.cli.main import main
-from suffice.replay.diagnose.cells import cells
 from suffice.replay.run.compare import compare
+from suffice.replay.run.macro import cells
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, random_records, to_trace_set
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.replay.choose.guarantees import BoundTerms
+from suffice.replay.diagnose.report_parts import BoundTerms
 from suffice.report.sections.guarantees import guarantees_section
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.errors import BackendError, DataError, MissingExtra, UsageError
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.protocols import Retriever
-from suffice.retrieval.dense.index import DenseIndex
-from suffice.retrieval.dense.vector_index import DenseSettings
+from suffice.retrieval.dense.index import BLOCK, DenseIndex, encode_passages
+from suffice.retrieval.index_file import save_index
 from suffice.testing.conformance import check_retriever
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
-
-pytest.importorskip("faiss", reason="the extra 'dense' is not installed")
 
 ENCODER = HashingEncoder(64)
 TEXTS = ["a red boat", "a green boat", "an old tree", "green leaves of an old green tree", "rain"]
@@ -31,9 +31,8 @@ def ids(passages: Sequence[Passage]) -> list[str]:
     return [passage.id for passage in passages]
 
 
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_is_a_retriever(kind: str) -> None:
-    index = DenseIndex.build(PASSAGES, ENCODER, DenseSettings(index=kind))  # type: ignore[arg-type]
+def test_is_a_retriever() -> None:
+    index = DenseIndex.build(PASSAGES, ENCODER)
     assert isinstance(index, Retriever)
     check_retriever(index, ["old tree", "boat", ""], size=5)
     found = index.retrieve("old tree", 2)
@@ -122,93 +121,174 @@ def test_a_query_vector_of_nan_is_the_encoders_fault() -> None:
         DenseIndex.build(PASSAGES, Broken()).retrieve("boat", 1)
 
 
-def test_finished_work_serves_another_index(tmp_path: Path) -> None:
+def test_equal_passages_score_alike_wherever_they_stand() -> None:
+    many = [Passage(id=str(n), text=f"word{n}" if n % 7 else "a red boat") for n in range(300)]
+    found = DenseIndex.build(many, HashingEncoder(50)).retrieve("red boat", 43)
+    assert ids(found) == [str(n) for n in range(0, 300, 7)]
+    assert len({passage.score for passage in found}) == 1
+
+
+def test_search_is_exact() -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((2000, 64))
+    passages = [Passage(id=str(n), text="t") for n in range(2000)]
+    index = DenseIndex.from_vectors(passages, vectors, ENCODER)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for query in unit[:20]:
+        scores, rows = index.search(query.astype(np.float32), 10)
+        wanted = np.argsort(-(unit @ query), kind="stable")[:10]
+        assert rows.tolist() == wanted.tolist()
+        np.testing.assert_allclose(scores, (unit @ query)[wanted], atol=1e-6)
+
+
+def test_finished_work_is_of_one_corpus_and_encoder(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     DenseIndex.build(PASSAGES, ENCODER, work=tmp_path, on_progress=lambda *n: seen.append(n))
     assert seen == [(5, 5)]
     encoder = HashingEncoder(64)
-    index = DenseIndex.build(PASSAGES, encoder, DenseSettings(index="hnsw"), work=tmp_path)
+    index = DenseIndex.build(PASSAGES, encoder, work=tmp_path)
     assert encoder.calls == ()
     assert ids(index.retrieve("rain", 1)) == ["4"]
-    with pytest.raises(DataError, match="another corpus"):
-        DenseIndex.build(PASSAGES[::-1], ENCODER, work=tmp_path)
+    for passages, other in ((PASSAGES[::-1], HashingEncoder(64)), (PASSAGES, HashingEncoder(65))):
+        DenseIndex.build(passages, other, work=tmp_path)
+        assert len(other.calls) == 1
 
 
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_saved_and_loaded(tmp_path: Path, kind: str) -> None:
-    settings = DenseSettings(index=kind)  # type: ignore[arg-type]
-    passages = [*PASSAGES, Passage(id="blank")]
-    index = DenseIndex.build(passages, ENCODER, settings)
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    index = DenseIndex.build([*PASSAGES, Passage(id="blank")], ENCODER)
     index.save(tmp_path)
     loaded = DenseIndex.load(tmp_path, HashingEncoder(64))
-    assert loaded.settings == settings
     assert loaded.fingerprint == index.fingerprint
     for query in ("old tree", "boat", "rain", ""):
         assert loaded.retrieve(query, 4) == index.retrieve(query, 4)
 
 
-class TestWhatIsNotLoaded:
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        DenseIndex.build(PASSAGES, ENCODER).save(tmp_path)
-        return tmp_path
+class Disguised(HashingEncoder):
+    name = "hashing-64"
 
-    def test_another_encoder(self, folder: Path) -> None:
-        with pytest.raises(DataError, match="'hashing-64'"):
-            DenseIndex.load(folder, HashingEncoder(65))
 
-    def test_another_dimension_under_the_same_name(self, folder: Path) -> None:
-        class Disguised(HashingEncoder):
-            name = "hashing-64"
+@pytest.mark.parametrize("encoder", [HashingEncoder(65), Disguised(32)])
+def test_an_index_of_another_encoder_is_refused(tmp_path: Path, encoder: HashingEncoder) -> None:
+    DenseIndex.build(PASSAGES, ENCODER).save(tmp_path)
+    with pytest.raises(DataError, match="'hashing-64'") as caught:
+        DenseIndex.load(tmp_path, encoder)
+    assert caught.value.file == str(tmp_path / "index.npz")
 
-        with pytest.raises(DataError, match="vectors"):
-            DenseIndex.load(folder, Disguised(32))
 
-    def test_damaged_files(self, folder: Path) -> None:
-        (path,) = folder.glob("data-*/vectors.faiss")
-        content = path.read_bytes()
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(DataError, match="vectors"):
-            DenseIndex.load(folder, ENCODER)
-        path.write_bytes(content[:-1])
-        with pytest.raises(DataError, match="vectors"):
-            DenseIndex.load(folder, ENCODER)
-        path.unlink()
-        with pytest.raises(DataError, match=r"vectors\.faiss: missing"):
-            DenseIndex.load(folder, ENCODER)
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"vectors": np.eye(4, 64, dtype=np.float32)},
+        {"vectors": np.eye(5, 64)},
+        {"vectors": np.ones((5, 64), np.float32)},
+        {"vectors": np.full((5, 64), np.nan, np.float32)},
+        {"vectors": np.ones(5, np.float32)},
+    ],
+)
+def test_vectors_that_cannot_be_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
+    """As another program may have written them."""
+    save_index(tmp_path, "dense", tuple(PASSAGES), {"encoder": ENCODER.name}, arrays)
+    with pytest.raises(DataError, match="build the index again"):
+        DenseIndex.load(tmp_path, ENCODER)
 
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"dimension": 3}, "vectors"),
-            ({"index": {"index": "hnsw"}}, "'hnsw'"),
-            ({"index": {"m": 0}}, "dense"),
-            ({"index": None}, "dense"),
-            ({"dimension": "x"}, "dense"),
-            *[
-                ({"dimension": value}, "dimension must be a whole number|must be a whole number in")
-                for value in (float("inf"), 10**30, 10**400, 64.5, 64.0, True, 0, -64, None)
-            ],
-            *[
-                ({"index": {name: value}}, f"{name} must be a whole number from")
-                for name in ("threads", "ef_search", "ef_construction", "m", "flat_up_to", "nprobe")
-                for value in (float("inf"), float("nan"), 10**30, 1.5, "4", True, None)
-            ],
-            *[({"encoder": value}, "must be a text") for value in (None, 7, ["hashing-64"])],
-            ({"index": {"links": 3}}, "dense"),
-            ({"index": [1]}, "dense"),
-        ],
+
+# --- encoding ---------------------------------------------------------------------------------------
+TEXTS_OF_BLOCKS = [f"text {number} of many" for number in range(2 * BLOCK + 10)]
+
+
+def run(work: Path | None, encoder: Any = None) -> NDArray[np.float32]:
+    return encode_passages(TEXTS_OF_BLOCKS, encoder or HashingEncoder(8), work)
+
+
+def test_kept_blocks_are_not_made_again(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    first = encode_passages(
+        TEXTS_OF_BLOCKS, HashingEncoder(8), tmp_path, lambda *done: seen.append(done)
     )
-    def test_a_changed_header(self, folder: Path, change: dict[str, Any], message: str) -> None:
-        path = folder / "index.json"
-        header = json.loads(path.read_text())
-        header["settings"] |= change
-        path.write_text(json.dumps(header))
-        with pytest.raises(DataError, match=message):
-            DenseIndex.load(folder, ENCODER)
+    assert seen == [(BLOCK, 522), (2 * BLOCK, 522), (522, 522)]
+    second = HashingEncoder(8)
+    assert (run(tmp_path, second) == first).all()
+    assert second.calls == ()
+    assert (run(None) == first).all()
 
 
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtra, match=r"suffice\[dense\]"):
-        DenseIndex.build(PASSAGES, ENCODER)
+@pytest.mark.parametrize("damage", ["cut", "empty", "other", "nan"])
+def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
+    first = run(tmp_path)
+    path = tmp_path / "vectors-0000001.npy"
+    content = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(content[:-9])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "other":
+        np.save(path, np.eye(3, dtype=np.float32))
+    else:
+        path.write_bytes(content[:-4] + np.full(1, np.nan, np.float32).tobytes())
+    encoder = HashingEncoder(8)
+    assert (run(tmp_path, encoder) == first).all()
+    assert encoder.calls == (tuple(TEXTS_OF_BLOCKS[BLOCK : 2 * BLOCK]),)
+
+
+def test_work_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(UsageError, match="file"):
+        run(tmp_path / "file")
+
+
+class Bad(HashingEncoder):
+    """Gives what it is told."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(4)
+        self.result = result
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        result: NDArray[np.float32] = self.result(len(texts))
+        return result
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda n: np.ones((n - 1, 1), np.float32),
+        lambda n: np.ones(n, np.float32),
+        lambda n: np.ones((n, 0), np.float32),
+        lambda n: np.ones((n, 4), np.float32),
+        lambda n: np.full((n, 4), np.nan, np.float32),
+        lambda n: np.eye(n, n % 250 + 300, dtype=np.float32),
+    ],
+)
+def test_what_are_no_unit_vectors_is_refused(result: Any) -> None:
+    with pytest.raises(BackendError):
+        run(None, Bad(result))
+
+
+BUILD = """
+import sys, time
+from pathlib import Path
+from suffice.retrieval.dense.index import encode_passages
+from suffice.testing.encoders import HashingEncoder
+def slowly(done, total):
+    print(done, flush=True)
+    time.sleep(0.3)
+texts = [f"text {number} of many" for number in range(522)]
+encode_passages(texts, HashingEncoder(8), Path(sys.argv[1]), slowly)
+"""
+
+
+def test_a_killed_build_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    running = subprocess.Popen([sys.executable, "-c", BUILD, str(work)], stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    with running.stdout:
+        assert running.stdout.readline() == b"256\n"
+        os.kill(running.pid, signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    (work / ".vectors-0000001.npy.7.tmp").write_bytes(b"half")  # what a kill while writing leaves
+    encoder = HashingEncoder(8)
+    assert (run(work, encoder) == run(None)).all()
+    assert sum(len(call) for call in encoder.calls) == 522 - BLOCK

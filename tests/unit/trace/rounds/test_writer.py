@@ -19,9 +19,8 @@ from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record, question_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
-from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.schema import SCHEMA, records_to_table
 from suffice.trace.rounds.writer import (
-    records_to_table,
     write_trace_set,
     write_traces,
 )

@@ -1,0 +1,448 @@
+"""Bounds on mean losses and costs, and the tests of a family's members against them (Learn then Test).
+
+One half of the questions fits calibrators, sets thresholds and orders the family; the other half gives
+the p-values. With probability at least the asked confidence over the second half, no certified member
+loses more than allowed (Angelopoulos et al. 2021), for questions drawn like the recorded ones.
+
+Several means can be bounded together: a member is certified where each of its bounds is proven, and the
+confidence is that of all of them at once. What is to be rejected of a member is "some bound b of its set B
+is broken", the union of the hypotheses H_b: E[loss_b] > most_b. Its p-value is the greatest of theirs: if
+it is true, some H_b is, and then P(max p <= u) <= P(p_b <= u) <= u, however the losses depend on each
+other. So nothing is to be corrected for the number of bounds (the intersection-union test, Berger 1982);
+the number of members is corrected for as with one bound, by a fixed sequence or Holm, both of which need
+nothing but one valid p-value a member (Angelopoulos et al. 2021, propositions 2 and 3 on several risks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import InternalError, UsageError
+from suffice.measures.seen import Seen
+from suffice.numbers.tests.p_values import (
+    betting_p_values,
+    binomial_p_values,
+    hoeffding_bentkus_p_values,
+    holm,
+)
+from suffice.numbers.units import unit_means
+from suffice.options import Option, as_share
+from suffice.replay.choose.rule_stops import RuleStops
+from suffice.replay.run.frontier import pareto_front
+
+Array = NDArray[np.float64]
+Correction = Literal["fixed-sequence", "holm"]
+LossName = Literal["signed", "drop", "wrong-stop"]
+Bounded = Literal["signed", "drop", "wrong-stop", "cost"]
+LOSSES = ("signed", "drop", "wrong-stop")
+CORRECTIONS = ("fixed-sequence", "holm")
+_BLOCK_CELLS = 4_000_000  # losses held at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """One promise: the mean of ``of`` over questions is at most ``most``."""
+
+    of: Bounded
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifySettings:
+    """What to promise; what each field means stands with it.
+
+    ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
+    tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
+    """
+
+    max_loss: Annotated[
+        float | None,
+        Option(
+            help="greatest expected loss against the full budget, above 0 and below 1",
+            metavar="E",
+            parse=as_share,
+        ),
+    ] = 0.02
+    confidence: Annotated[
+        float,
+        Option(
+            help="probability that the promise holds, above 0 and below 1",
+            metavar="P",
+            parse=as_share,
+        ),
+    ] = 0.95
+    loss: Annotated[
+        LossName,
+        Option(
+            help="signed: full budget minus policy; drop: its positive part, so that gains on some "
+            "questions pay for nothing; wrong-stop: the share of questions answered wrong although the "
+            "full budget is right",
+        ),
+    ] = "signed"
+    max_wrong_stops: Annotated[
+        float | None,
+        Option(
+            help="also promise, with the same confidence: the greatest share of questions answered wrong "
+            "although the full budget is right",
+            metavar="S",
+            parse=as_share,
+        ),
+    ] = None
+    max_cost: Annotated[
+        float | None,
+        Option(
+            help="also promise, with the same confidence: the greatest mean cost a question, in --cost",
+            metavar="C",
+        ),
+    ] = None
+    correction: Annotated[
+        Correction,
+        Option(help="for testing many members (default: fixed-sequence, safest first)"),
+    ] = "fixed-sequence"
+    only_front: bool = True
+
+    def __post_init__(self) -> None:
+        self._refuse_bounds()
+        if not 0.0 < self.confidence < 1.0:
+            raise UsageError(
+                f"the confidence must lie above 0 and below 1, found {self.confidence:g}"
+            )
+        for value, known in ((self.loss, LOSSES), (self.correction, CORRECTIONS)):
+            if value not in known:
+                raise UsageError(f"unknown {value!r}; known: {', '.join(known)}")
+
+    def _refuse_bounds(self) -> None:
+        for what, most in (("loss", self.max_loss), ("share of wrong stops", self.max_wrong_stops)):
+            if most is not None and not 0.0 < most < 1.0:
+                why = (
+                    "no sample can show that nothing at all is lost"
+                    if most <= 0
+                    else "every policy keeps that; there is nothing to certify"
+                )
+                raise UsageError(
+                    f"the maximum {what} must lie above 0 and below 1, found {most:g}: {why}"
+                )
+        if self.max_cost is not None and not 0.0 < self.max_cost < np.inf:
+            raise UsageError(
+                f"the maximum cost must be a number above 0, found {self.max_cost:g}: every question "
+                "costs something"
+            )
+        if self.max_wrong_stops is not None and self.loss == "wrong-stop":
+            raise UsageError(
+                "--loss wrong-stop bounds the share of wrong stops by --max-loss already; leave out "
+                "--max-wrong-stops, or bound another loss beside it"
+            )
+        if not self.bounds:
+            raise UsageError("nothing is bounded; give max_loss, max_wrong_stops or max_cost")
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """All that is promised together."""
+        asked: tuple[tuple[Bounded, float | None], ...] = (
+            (self.loss, self.max_loss),
+            ("wrong-stop", self.max_wrong_stops),
+            ("cost", self.max_cost),
+        )
+        return tuple(Bound(of=of, most=most) for of, most in asked if most is not None)
+
+    @property
+    def caps_only(self) -> bool:
+        """Whether nothing but a cost is bounded, so that the best is wanted and not the cheapest."""
+        return all(bound.of == "cost" for bound in self.bounds)
+
+    @property
+    def delta(self) -> float:
+        """Chance of a broken promise."""
+        return 1.0 - self.confidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half:
+    """One half of the questions under every member of the family.
+
+    ``stops`` (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
+    ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
+    (n_members,) is what a question costs on average.
+
+    ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``. Where a
+    cost is bounded, ``tables`` (n_questions, n_rounds) are what stopping after each round costs, ``paid_by``
+    (n_members,) which of them each member pays by, and ``most_paid`` what a question counts at most, which
+    must not be read off the questions of the half that proves.
+
+    ``units`` (n_questions,) number what is independent, from 0: the losses of a unit's questions are
+    averaged first (``None``: each question is one). ``orders`` (n, n_units) are those in which the betting
+    test looks at units, which must not tell losses; ``None``: as they stand.
+
+    On records with cut questions ``seen`` says how far they were seen and ``reach`` the greatest weight that
+    any question, of either half, could have had: the bounds of a loss.
+    """
+
+    stops: NDArray[np.int16] | RuleStops
+    scores: Array
+    last: NDArray[np.int16]
+    costs: Array
+    seen: Seen | None = None
+    reach: float = 1.0
+    right: Array | None = None
+    tables: Sequence[Array] = ()
+    paid_by: NDArray[np.intp] | None = None
+    most_paid: float = 0.0
+    units: NDArray[np.intp] | None = None
+    orders: NDArray[np.intp] | None = None
+
+    def __len__(self) -> int:
+        return len(self.last) if self.units is None else int(self.units.max(initial=-1)) + 1
+
+    @property
+    def rules(self) -> RuleStops:
+        """The stops, of which no more is written out than is worked on."""
+        return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
+
+    def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
+        """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_units, n_members)."""
+        if of == "cost":
+            return self._of_units(_scaled(np.ascontiguousarray(self._paid(members).T), of, self))
+        n_questions = len(self.scores)
+        by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
+        places = (self.stops[members].T - 1).astype(np.intp, order="C")
+        places *= n_questions
+        places += np.arange(n_questions)[:, None]
+        return self._of_units(np.asarray(by_round.ravel().take(places)))
+
+    def _of_units(self, losses: Array) -> Array:
+        """Means over each unit's questions."""
+        return losses if self.units is None else unit_means(losses, self.units)
+
+    def _paid(self, members: NDArray[np.intp]) -> Array:
+        """What members cost each question, (n_members, n_questions), in [(1 - reach) most, reach most]."""
+        if self.paid_by is None:
+            raise InternalError("a cost is bounded and nobody said what questions pay")
+        most, rows = self.most_paid, np.arange(len(self.last))
+        counted = [np.minimum(table, most) for table in self.tables]
+        if self.seen is not None:
+            counted = [self.seen.anchored(table, most) for table in counted]
+        paid = np.empty((len(members), len(rows)))
+        kinds = self.paid_by[members]
+        for place, (kind, at) in enumerate(zip(kinds, self.stops[members], strict=True)):
+            paid[place] = counted[kind][rows, at - 1]
+        return np.clip(paid, (1.0 - self.reach) * most, self.reach * most)
+
+    def _by_round(self, loss: LossName) -> Array:
+        """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""
+        scores = self.right if loss == "wrong-stop" and self.right is not None else self.scores
+        if self.seen is None:
+            full = scores[np.arange(len(scores)), self.last - 1]
+            return _lost(full[:, None], scores, loss)
+        return np.clip(weighted_losses(scores, self.seen, loss), -self.reach, self.reach)
+
+
+def _scaled(values: Array, of: Bounded, half: Half) -> Array:
+    """Values on their own scale brought to [0, 1], in place."""
+    if of == "cost":
+        values /= half.most_paid
+        values += half.reach - 1.0
+        values /= 2.0 * half.reach - 1.0
+        return values
+    values /= half.reach
+    if of == "signed":
+        values += 1.0
+        values /= 2.0
+    return values
+
+
+def limit_of(bound: Bound, half: Half) -> float:
+    """The greatest mean on the scale of :meth:`Half.losses`."""
+    return float(_scaled(np.array([bound.most]), bound.of, half)[0])
+
+
+def plain(means: Array, bound: Bound, half: Half) -> Array:
+    """Means on their own scale, :func:`_scaled` undone."""
+    if bound.of == "cost":
+        return half.most_paid * ((2.0 * half.reach - 1.0) * means - (half.reach - 1.0))
+    return half.reach * (2.0 * means - 1.0 if bound.of == "signed" else means)
+
+
+def _lost(full: Array, stopped: Array, loss: LossName) -> Array:
+    lost = full - stopped
+    return lost if loss == "signed" else np.maximum(lost, 0.0)
+
+
+def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
+    """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds).
+
+    Its mean over questions, given what they hold, is the mean loss. Where the full budget was not seen and
+    nothing stands for it, the worst is taken: right there, and wrong at a stop that was not seen.
+    """
+    if loss == "signed":
+        values = seen.anchored(scores, 0.0)
+        full = np.where(seen.unseen, 1.0, values[:, -1])
+        losses = _lost(full[:, None], values, loss)
+    else:
+        plain = replace(seen, weight=np.ones_like(seen.weight)).matrix(scores, unseen=0.0)
+        full = np.where(seen.unseen, 1.0, plain[:, -1])
+        weight = seen.weights(np.full_like(seen.last, seen.budget))
+        losses = np.where(weight > 0, weight * _lost(full[:, None], plain, loss).T, 0.0).T
+    losses[:, -1] = 0.0
+    return losses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedTests:
+    """Members in the order in which they are tested, safest first, with their p-values.
+
+    ``adjusted`` (n_tested,) are those that a level is compared with, in that order; ``tested_at``
+    (n_bounds, n_members) those of each bound, NaN where it is not tested. ``learned`` has what each bound is
+    of on the half that orders, as :meth:`Half.losses` scales it, ``costs`` the mean over both halves.
+    """
+
+    order: NDArray[np.intp]
+    adjusted: Array
+    tested_at: Array
+    learned: tuple[Array, ...]
+    costs: Array
+    duplicates: int
+
+
+def member_tests(
+    learn: Half, test: Half, full: int, settings: CertifySettings, level: float | None = None
+) -> OrderedTests:
+    """The tests of a family, at a ``level`` (``None``: all that the confidence leaves).
+
+    What is tested, and in which order, depends on ``learn`` alone. ``full`` numbers the member that always
+    takes the full budget.
+    """
+    _refuse_idle_cap(learn, settings)
+    sizes = len(learn), len(test)
+    costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
+    distinct = _cheapest_of_equals(learn, full)
+    everyone = np.arange(len(costs))
+    learned = tuple(_means(learn, everyone, bound) for bound in settings.bounds)
+    order = _order(learn, distinct, learned[0], full, settings)
+    in_sequence = settings.correction == "fixed-sequence"
+    level = settings.delta if level is None else level
+    tested_at = np.full((len(settings.bounds), len(costs)), np.nan)
+    for row, bound in zip(tested_at, settings.bounds, strict=True):
+        of = level if in_sequence else level / max(len(order), 1)
+        row[order] = _p_values(test, order, bound, of)
+    p_values = tested_at.max(axis=0)[order]
+    if not in_sequence:
+        p_values = holm(p_values)
+        order = order[np.argsort(p_values, kind="stable")]
+        p_values = np.sort(p_values)
+    return OrderedTests(
+        order=order,
+        adjusted=p_values,
+        tested_at=tested_at,
+        learned=learned,
+        costs=costs,
+        duplicates=len(costs) - len(distinct),
+    )
+
+
+def refuse_caps(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
+    """Refuse a cap on what is called ``cost`` that every member keeps, or that none does on this half."""
+    _refuse_idle_cap(learn, settings, cost)
+    cheapest = float(learn.costs.min())
+    if settings.max_cost is not None and settings.max_cost <= cheapest:
+        raise UsageError(
+            f"the maximum of {settings.max_cost:g} {cost} a question is not above what the cheapest member "
+            f"costs, {cheapest:.4g}; give a higher one"
+        )
+
+
+def _refuse_idle_cap(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
+    if settings.max_cost is not None and settings.max_cost >= learn.most_paid:
+        raise UsageError(
+            f"the maximum of {settings.max_cost:g} {cost} a question is kept by every policy: none counts "
+            f"more than {learn.most_paid:.4g}; give a lower one"
+        )
+
+
+def _over_members(
+    members: NDArray[np.intp], half: Half, of: Callable[[NDArray[np.intp]], Array]
+) -> Array:
+    """``of`` blocks of members, so that their losses fit into memory."""
+    if not len(members):
+        return np.empty(0)
+    step = max(1, _BLOCK_CELLS // max(len(half), 1))
+    parts = [of(members[start : start + step]) for start in range(0, len(members), step)]
+    return np.concatenate(parts)
+
+
+def _means(half: Half, members: NDArray[np.intp], bound: Bound) -> Array:
+    return _over_members(members, half, lambda part: half.losses(part, bound.of).mean(axis=0))
+
+
+def mean_of(half: Half, bound: Bound) -> Array:
+    """What a bound is of, on its own scale, of every member, (n_members,)."""
+    return plain(_means(half, np.arange(len(half.costs)), bound), bound, half)
+
+
+def _p_values(half: Half, members: NDArray[np.intp], bound: Bound, level: float) -> Array:
+    """Of "the mean is above the bound", (n_members,)."""
+    return _over_members(
+        members, half, lambda part: p_values_of(half, half.losses(part, bound.of), bound, level)
+    )
+
+
+def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
+    """Of losses (n_units, n) as :meth:`Half.losses` gives them, (n,)."""
+    limit = limit_of(bound, half)
+    if bound.of == "drop" and half.reach == 1.0:
+        return hoeffding_bentkus_p_values(losses, limit)
+    if bound.of == "wrong-stop" and np.isin(losses, (0.0, 1.0)).all():
+        return binomial_p_values(losses, limit)
+    return betting_p_values(losses, limit, delta=level, orders=half.orders)
+
+
+def _order(
+    learn: Half,
+    members: NDArray[np.intp],
+    losses: Array,
+    full: int,
+    settings: CertifySettings,
+) -> NDArray[np.intp]:
+    """What is tested, safest first: members that cost less than the full budget."""
+    candidates = members
+    if not settings.caps_only:
+        candidates = members[learn.costs[members] < learn.costs[full]]
+    danger = np.full(len(losses), np.nan)
+    danger[candidates] = _danger(learn, candidates, settings)
+    if settings.only_front and not settings.caps_only:
+        worst = losses if len(settings.bounds) == 1 else danger
+        candidates = candidates[pareto_front(learn.costs[candidates], -worst[candidates])]
+    return np.asarray(candidates[np.lexsort((candidates, losses[candidates], danger[candidates]))])
+
+
+def _danger(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
+    """How far members are above the bound they are nearest to breaking, in standard errors."""
+    worst = np.full(len(members), -np.inf)
+    for bound in settings.bounds:
+        limit = limit_of(bound, half)
+
+        def above(part: NDArray[np.intp], of: Bounded = bound.of, limit: float = limit) -> Array:
+            losses = half.losses(part, of)
+            spread = losses.var(axis=0) + limit * (1.0 - limit) / len(half)
+            return np.asarray((losses.mean(axis=0) - limit) / np.sqrt(spread))
+
+        np.maximum(worst, _over_members(members, half, above), out=worst)
+    return worst
+
+
+def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
+    """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
+    digests = learn.rules.digests()
+    seen = {digests[full]: full}
+    for number in np.argsort(learn.costs, kind="stable").tolist():
+        seen.setdefault(digests[number], number)
+    return np.sort(np.array(list(seen.values()), np.intp))
+
+
+def joined(parts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

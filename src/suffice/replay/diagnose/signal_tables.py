@@ -1,0 +1,322 @@
+"""What signals say about right and wrong answers, in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from suffice.numbers.auroc import Use
+from suffice.results.formats import UNKNOWN, count, counted
+from suffice.results.markup import visible
+from suffice.results.table import Cell, Column, Table, Tone, Value
+
+if TYPE_CHECKING:
+    from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part
+
+_MOST_IN_DETAIL = 3  # signals whose means by round are shown
+NAME_WIDTH = 24
+POLICY = Column(name="policy", most=NAME_WIDTH)
+_SIGNAL = Column(name="signal", most=NAME_WIDTH)
+USE = Column(name="use")
+_TONES: Mapping[Use, Tone] = MappingProxyType({"useful": "good", "misleading": "bad"})
+
+
+def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
+    """AUROC and d of every signal, by round, by type and by value, and what speaks against it."""
+    if not diagnostics.signals:
+        yield Table(name="signals", title="No signal is defined in these traces.")
+        return
+    yield _areas(diagnostics)
+    title = "Cohen's d, signed: positive where right answers have the higher values."
+    yield _by_part(diagnostics, "distances", title, "d", "d_signed", drifts=True)
+    title = "Pearson's r of each signal with exact match (0 or 1), all rounds pooled."
+    yield _by_part(diagnostics, "pearson", title, "r", "pearson")
+    for part in diagnostics.parts:
+        yield _by_round(diagnostics, part)
+    if len(diagnostics.signals) <= _MOST_IN_DETAIL:
+        yield from _in_detail(diagnostics)
+    yield from _concentrations(diagnostics)
+    yield from _margins(diagnostics)
+    yield from _wrong_and_stable(diagnostics)
+    yield from (
+        _correlated(part) for part in diagnostics.parts[-1:] if len(part.correlations.signals) > 1
+    )
+    yield from _by_type(diagnostics)
+    yield from _flags(diagnostics)
+
+
+Described = tuple[str | Callable[[Any], Value], Column]
+"""Where an item's value stands, by attributes with dots between them, and its column."""
+
+
+def table_of(
+    name: str,
+    items: Iterable[Any],
+    described: Sequence[Described],
+    title: str = "",
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table of a row an item, each column beside what it shows."""
+    values = [attrgetter(of) if isinstance(of, str) else of for of, _ in described]
+    columns = [column for _, column in described]
+    rows = [[value(item) for value in values] for item in items]
+    return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
+
+
+def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
+    """Figures of two decimals with their intervals."""
+    return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
+
+
+def _areas(diagnostics: Diagnostics) -> Table:
+    parts = [part.name for part in diagnostics.parts]
+    drifts = len(parts) > 1
+    rows: list[list[Value]] = [
+        [
+            *(signal.name, "low" if signal.direction == "low" else None, use_cell(signal.use)),
+            *(signal.parts[part].pooled.auroc for part in parts),
+            *([signal.drift_auroc] if drifts else ()),
+            *(signal.parts[part].defined for part in parts),
+        ]
+        for signal in diagnostics.signals
+    ]
+    columns = [
+        _SIGNAL,
+        Column(name="direction", head=""),
+        USE,
+        *(estimate_column(f"{part}: auroc", f"AUROC {part}") for part in parts),
+        *([_DRIFT] if drifts else ()),
+        *(replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2) for part in parts),
+    ]
+    notes = (
+        "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
+        "low: low values speak for stopping, and AUROC is that of the negated signal. Useful: the interval "
+        f"on {parts[-1]} lies above 0.5; uninformative: it holds 0.5. Each interval counts one signal alone: "
+        "of many, a few lie above by chance.",
+        _figures(diagnostics),
+    )
+    title = f"What are the signals worth here? {diagnostics.verdict}"
+    return Table(name="signals", title=title, columns=columns, rows=rows, notes=notes)
+
+
+_DRIFT = replace(estimate_column("drift", "drift", signed=True), drop=1)
+
+
+def use_cell(use: Use) -> Cell:
+    """What an AUROC is worth; empty where that is not known."""
+    shown = "" if use == "unknown" else use
+    return Cell(use, shown, _TONES.get(use))
+
+
+def _defined(name: str, head: str) -> Column:
+    return Column(name=name, kind="percent", digits=0, head=head)
+
+
+def _figures(diagnostics: Diagnostics) -> str:
+    parts = "; ".join(
+        f"{part.name}: {counted(part.questions, 'question')}, {count(part.labelled)} with gold answers, "
+        f"{counted(part.rounds, 'round')}"
+        for part in diagnostics.parts
+    )
+    names = [part.name for part in diagnostics.parts]
+    drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
+    return (
+        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} {diagnostics.draws} (seed "
+        f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
+    )
+
+
+def _by_part(
+    diagnostics: Diagnostics, name: str, title: str, letter: str, of: str, *, drifts: bool = False
+) -> Table:
+    """A signed figure of every signal on every part, all rounds pooled, perhaps with its drift."""
+    parts = [part.name for part in diagnostics.parts]
+    drifts = drifts and len(parts) > 1
+    columns = [
+        _SIGNAL,
+        *(estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True) for part in parts),
+        *([_DRIFT] if drifts else ()),
+    ]
+    rows: list[list[Value]] = [
+        [
+            signal.name,
+            *(getattr(signal.parts[part].pooled, of) for part in parts),
+            *([signal.drift_d] if drifts else ()),
+        ]
+        for signal in diagnostics.signals
+    ]
+    return Table(name=name, title=title, columns=columns, rows=rows)
+
+
+def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
+    """Raw and calibrated means of the model, a row a part."""
+    known = [part for part in diagnostics.parts if part.margins is not None]
+    if not known:
+        return
+    of = "" if diagnostics.model is None else f" of {visible(diagnostics.model)}"
+    reasons = dict.fromkeys(part.margins.reason for part in known if part.margins is not None)
+    yield table_of(
+        "margins",
+        known,
+        (
+            ("name", Column(name="part", head="on")),
+            ("margins.rounds", Column(name="rounds", kind="count")),
+            ("margins.raw", Column(name="raw", kind="number", digits=2, head="raw, nats")),
+            ("margins.calibrated", Column(name="calibrated", kind="number", digits=2)),
+            ("margins.em", Column(name="em", kind="number", digits=2, head="EM")),
+        ),
+        title=f"Mean margin of the answer's first token{of}, all rounds pooled: raw, and calibrated to "
+        "P(EM = 1) by one isotonic map a round, fitted on tune (on tune itself out of fold). A large raw "
+        "margin with a small calibrated one is overconfidence.",
+        notes=[f"Not calibrated: {reason}" for reason in reasons if reason is not None],
+    )
+
+
+def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
+    known = [
+        (part.name, part.wrong_and_stable)
+        for part in diagnostics.parts
+        if part.wrong_and_stable is not None
+    ]
+    if not known:
+        return
+    rounds = max(len(shares.rounds) for _, shares in known)
+    columns = (
+        Column(name="part", head="on"),
+        Column(name="answers", kind="count"),
+        Column(name="stable", kind="percent", head="stable %"),
+        Column(name="wrong_and_stable", kind="percent", head="wrong and\nstable %"),
+        *(
+            Column(name=f"round_{number}", kind="percent", head=f"round {number}")
+            for number in range(2, rounds + 2)
+        ),
+        Column(name="first_wrong", kind="percent", head="first stable\none wrong %"),
+    )
+    rows: list[list[Value]] = [
+        [
+            *(name, shares.overall.answers, shares.overall.stable),
+            *(shares.overall.wrong_and_stable, *(one.wrong_and_stable for one in shares.rounds)),
+            *[None] * (rounds - len(shares.rounds)),
+            shares.first_wrong,
+        ]
+        for name, shares in known
+    ]
+    yield Table(
+        name="wrong and stable",
+        title="Answers that repeat the round before and are wrong, in percent of the labelled answers that "
+        "could repeat it, overall and by round; last, in percent of the questions, those whose first stable "
+        "answer is wrong.",
+        columns=columns,
+        rows=rows,
+    )
+
+
+def _by_round(diagnostics: Diagnostics, part: Part) -> Table:
+    rounds = max(len(signal.parts[part.name].rounds) for signal in diagnostics.signals)
+    columns = [
+        _SIGNAL,
+        *(
+            Column(name=f"round_{number}", kind="number", digits=2, head=f"round {number}")
+            for number in range(1, rounds + 1)
+        ),
+    ]
+    rows: list[list[Value]] = []
+    for signal in diagnostics.signals:
+        values = [on_round.separation.auroc.estimate for on_round in signal.parts[part.name].rounds]
+        rows.append([signal.name, *values, *[Cell(None, "")] * (rounds - len(values))])
+    title = f"AUROC by round on {part.name}."
+    return Table(name=f"rounds on {part.name}", title=title, columns=columns, rows=rows)
+
+
+def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
+    described: list[Described] = [
+        ("round", Column(name="round", kind="count")),
+        ("defined", _defined("defined", "% defined")),
+    ]
+    for kind in ("right", "wrong"):
+        for name, head in ((f"mean_{kind}", kind), (f"sd_{kind}", "(SD)")):
+            column = Column(name=name, kind="significant", digits=3, head=head)
+            described.append((f"separation.{name}", column))
+        described.append((f"separation.{kind}", Column(name=kind, kind="count", head="n")))
+    described += [
+        ("separation.d_signed", estimate_column("d", "d", signed=True)),
+        ("separation.auroc", estimate_column("auroc", "AUROC")),
+    ]
+    for signal in diagnostics.signals:
+        for part, on in signal.parts.items():
+            title = f"{signal.name} by round on {part}, mean (SD)."
+            yield table_of(f"{signal.name} on {part}", on.rounds, described, title)
+
+
+def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
+    rows: list[list[Value]] = [
+        [
+            *(signal.name, part, on.distinct, on.concentration.entropy_nats),
+            *(on.concentration.mode, on.concentration.mode_share),
+        ]
+        for signal in diagnostics.signals
+        for part, on in signal.parts.items()
+        if on.concentration is not None
+    ]
+    columns = (
+        _SIGNAL,
+        Column(name="part", head="on"),
+        Column(name="distinct", kind="count", head="values"),
+        Column(name="entropy_nats", kind="number", digits=2, head="entropy, nats"),
+        Column(name="mode", kind="significant"),
+        Column(name="mode_share", kind="percent", head="mode's share, %"),
+    )
+    title = "Signals of at most 12 values: near 0, one value is given nearly always."
+    if rows:
+        yield Table(name="concentrations", title=title, columns=columns, rows=rows, names=2)
+
+
+def _correlated(part: Part) -> Table:
+    correlations = part.correlations
+    columns = [
+        Column(name="number", kind="count", head=""),
+        _SIGNAL,
+        *(
+            Column(name=f"rho_{number}", kind="percent", digits=0, head=str(number))
+            for number in range(1, len(correlations.signals) + 1)
+        ),
+    ]
+    rows: list[list[Value]] = [
+        [
+            *(number, name),
+            *(rho if column < number else Cell(rho, "") for column, rho in enumerate(row, start=1)),
+        ]
+        for number, (name, row) in enumerate(
+            zip(correlations.signals, correlations.rho, strict=True), start=1
+        )
+    ]
+    title = f"Spearman's rank correlation in hundredths, on {part.name}."
+    return Table(name="correlations", title=title, columns=columns, rows=rows, names=2)
+
+
+def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
+    part = diagnostics.parts[-1].name
+    types = list(diagnostics.signals[0].parts[part].types)
+    columns = [_SIGNAL, *(estimate_column(f"{kind}: auroc", kind) for kind in types)]
+    rows: list[list[Value]] = [
+        [signal.name, *(signal.parts[part].types[kind].auroc for kind in types)]
+        for signal in diagnostics.signals
+    ]
+    title = f"AUROC by question type on {part}, all rounds pooled."
+    if len(types) > 1:
+        yield Table(name="types", title=title, columns=columns, rows=rows)
+
+
+def _flags(diagnostics: Diagnostics) -> Iterator[Table]:
+    rows = [
+        (flag.kind, signal.name, flag.message)
+        for signal in diagnostics.signals
+        for flag in signal.flags
+    ]
+    columns = (Column(name="flag"), _SIGNAL, Column(name="message", head=""))
+    if rows:
+        title = "What speaks against signals:"
+        yield Table(name="flags", title=title, columns=columns, rows=rows, names=2)

@@ -1,0 +1,162 @@
+"""An index on disk: one file of arrays in the user's folder, which is replaced as a whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import DataError, UsageError, first_line
+from suffice.trace.durable import replace_file
+from suffice.trace.rounds.records import Passage
+
+SCHEMA = 3
+_FILE = "index.npz"
+_OLD_HEADER = "index.json"  # of schemas 1 and 2, beside a folder of data
+_OLD_DATA = re.compile(r"data-[0-9a-f]{32}")
+_SHOWN = 3
+
+UNREADABLE: tuple[type[Exception], ...] = (
+    # any file, and JSON
+    *(OSError, EOFError, ValueError),
+    # too deep, of an unknown kind, or encrypted, as flipped bits may say
+    *(RecursionError, NotImplementedError, RuntimeError),
+    # NumPy reads an array's header as Python source, and makes an array of the size it states
+    *(SyntaxError, tokenize.TokenError, MemoryError, OverflowError, struct.error),
+    *(zipfile.BadZipFile, zlib.error),
+    # well-formed, but not what the reader expects
+    *(TypeError, KeyError, IndexError, AttributeError, ArithmeticError),
+)
+"""Not among them: ``ImportError``, which :class:`suffice.errors.MissingExtra` is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredIndex:
+    """What a file holds; errors of what is in it name ``file``."""
+
+    passages: tuple[Passage, ...]
+    settings: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+    file: Path
+
+    def error(self, message: str, column: str | None = None) -> DataError:
+        """What is wrong with it, and what to do."""
+        return DataError(f"{message}; build the index again", file=str(self.file), column=column)
+
+
+def has_index(folder: Path) -> bool:
+    """Whether an index, of whatever state or version, was saved to a folder."""
+    try:
+        return (folder / _FILE).exists() or (folder / _OLD_HEADER).exists()
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder an index is to be saved to, where it is missing."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(
+                f"{folder} is a file; an index is saved to a folder: name a new or empty one"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(f"{folder} may not be written")
+        names = sorted(entry.name for entry in folder.iterdir())
+        ours = _FILE in names or bool(_old_data(folder))
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    others = [name for name in names if not name.startswith(f".{_FILE}")]
+    if others and not ours:
+        more = ", ..." if len(others) > _SHOWN else ""
+        raise UsageError(
+            f"{folder} holds other files ({', '.join(others[:_SHOWN])}{more}) and no index; an index "
+            "is saved to a folder of its own: name a new or empty one"
+        )
+
+
+def _unusable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"an index cannot be kept in {folder} ({error.strerror or error}); name a folder that can be "
+        "made and written"
+    )
+
+
+def _old_data(folder: Path) -> list[Path]:
+    """The folders of data of an earlier version; links are not ours."""
+    if not (folder / _OLD_HEADER).is_file():
+        return []
+    return [
+        entry
+        for entry in folder.iterdir()
+        if _OLD_DATA.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink()
+    ]
+
+
+def _packed(value: object) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(value).encode("ascii"), np.uint8)
+
+
+def save_index(
+    folder: Path,
+    kind: str,
+    passages: tuple[Passage, ...],
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+) -> None:
+    """Write an index; one that is there already is replaced in one step."""
+    prepare_folder(folder)
+    header = {"schema": SCHEMA, "kind": kind, "settings": dict(settings)}
+    rows = [[passage.id, passage.title, passage.text] for passage in passages]
+    content = io.BytesIO()
+    np.savez(content, header=_packed(header), passages=_packed(rows), **dict(arrays))  # type: ignore[arg-type]
+    replace_file(folder / _FILE, content.getvalue())
+    old = _old_data(folder)
+    if old:
+        (folder / _OLD_HEADER).unlink()
+    for data in old:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def load_index(folder: Path, kind: str) -> StoredIndex:
+    """Read what :func:`save_index` wrote."""
+    path, old = folder / _FILE, folder / _OLD_HEADER
+    if not has_index(folder):
+        raise DataError(f"missing: no {kind} index was saved here", file=str(path))
+    if not path.exists():
+        raise DataError("an index of an earlier version of suffice; build it again", file=str(old))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        schema, stated, settings = (header[name] for name in ("schema", "kind", "settings"))
+        rows = json.loads(arrays.pop("passages").tobytes())
+        passages = tuple(Passage(id=own, title=title, text=text) for own, title, text in rows)
+        if damaged or not isinstance(settings, dict):
+            raise ValueError(f"{damaged or 'settings'} is damaged")
+        newer = schema > SCHEMA
+    except UNREADABLE as error:
+        raise DataError(
+            f"not a readable index ({first_line(error)}); build the index again", file=str(path)
+        ) from error
+    stored = StoredIndex(passages=passages, settings=settings, arrays=arrays, file=path)
+    if newer:
+        raise stored.error(f"schema {schema} is newer than {SCHEMA}; update suffice")
+    if stated != kind:
+        raise stored.error(f"holds an index of kind {stated!r:.60}, not {kind!r}", "kind")
+    return stored

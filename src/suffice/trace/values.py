@@ -1,0 +1,174 @@
+"""Values of records as their columns keep them: each field is checked, and rounded, by its type."""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cache, partial
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.protocols import whole_text
+
+Check = Callable[[Any, str], Any]
+"""Gives a value as its column holds it; a DataError names the column."""
+
+MOST_INT16 = int(np.iinfo(np.int16).max)
+MOST_INT32 = int(np.iinfo(np.int32).max)
+_FLOAT32 = struct.Struct("<f")
+
+
+def checked(record: Any) -> None:
+    """Put every field of a new record as its column holds it, by its type or by a check of its own.
+
+    A record's class may state such checks by field in ``_checks``, and in ``_prefix`` what the names of its
+    columns begin with.
+    """
+    kind: Any = type(record)
+    for name, column, may_be_none, check in _checks_of(kind):
+        value = getattr(record, name)
+        if value is not None or not may_be_none:
+            object.__setattr__(record, name, check(value, column))
+
+
+@cache
+def _checks_of(record: type) -> tuple[tuple[str, str, bool, Check], ...]:
+    own, prefix = getattr(record, "_checks", {}), getattr(record, "_prefix", "")
+    by_type = (
+        (name, prefix + name, may_be_none, own.get(name, _by_type(name, kind)))
+        for name, (kind, may_be_none) in types_of(record).items()
+    )
+    return tuple((*field, check) for *field, check in by_type if check)
+
+
+@cache
+def types_of(record: type) -> Mapping[str, tuple[Any, bool]]:
+    """The type of each field, and whether it may be ``None``."""
+    hints, types = get_type_hints(record), {}
+    for part in fields(record):
+        hint = hints[part.name]
+        among = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        types[part.name] = (among[0], type(None) in among)
+    return types
+
+
+def _by_type(name: str, kind: Any) -> Check | None:
+    if get_origin(kind) is tuple:
+        return partial(items, get_args(kind)[0])
+    if kind is int:
+        return partial(whole, MOST_INT32 if name.endswith("tokens") else MOST_INT16)
+    wanted: type = kind
+    if is_dataclass(kind) or kind is bool:
+        return partial(instance, wanted)
+    return {str: text, float: float32, datetime: utc}.get(kind)
+
+
+def text(value: Any, column: str) -> str:
+    """A text; refuse what is none."""
+    if not isinstance(value, str):
+        raise DataError(f"must be text, found {value!r:.60}", column=column)
+    return value
+
+
+def unicode_text(value: Any, column: str) -> str:
+    """A text as any file can hold it."""
+    return whole_text(text(value, column))
+
+
+def not_empty(value: Any, column: str) -> str:
+    """A text that is not empty."""
+    if not text(value, column):
+        raise DataError("must not be empty", column=column)
+    return str(value)
+
+
+def one_of(allowed: Iterable[Any], value: Any, column: str) -> Any:
+    """One of these; refuse all else."""
+    if value not in allowed:
+        raise DataError(
+            f"must be one of {', '.join(map(str, allowed))}; found {value!r:.60}", column=column
+        )
+    return value
+
+
+def instance(kind: type, value: Any, column: str) -> Any:
+    """Something of this type; refuse all else."""
+    if not isinstance(value, kind):
+        raise DataError(f"must be a {kind.__name__}, found {value!r:.60}", column=column)
+    return value
+
+
+def float32(value: Any, column: str) -> float:
+    """A number rounded to the column's float32; refuse what overflows it."""
+    try:
+        rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    except OverflowError as error:
+        raise DataError(f"{value!r} is outside the range of float32", column=column) from error
+    except (TypeError, ValueError, struct.error) as error:
+        raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
+    return rounded
+
+
+def whole(most: int, value: Any, column: str) -> int:
+    """A count as a plain int that fits its column; refuse what does not."""
+    if type(value) is int and 0 <= value <= most:
+        return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not 0 <= number <= most:
+        raise DataError(f"must be a whole number from 0 to {most}, found {value!r}", column=column)
+    return number
+
+
+def items(kind: type, values: Any, column: str) -> tuple[Any, ...]:
+    """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
+    if not isinstance(values, Iterable):
+        wrong = [values]
+    else:
+        held = (values,) if isinstance(values, str) else tuple(values)
+        wrong = [item for item in held if item is values or not isinstance(item, kind)]
+    if wrong:
+        raise DataError(
+            f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
+        )
+    return held
+
+
+def numbers(values: Any, column: str) -> tuple[Any, ...]:
+    """Several as a tuple."""
+    if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
+        raise DataError(f"must be a sequence of numbers, found {values!r:.60}", column=column)
+    return tuple(values)
+
+
+def utc(moment: Any, column: str) -> datetime:
+    """A moment in UTC; refuse one that does not say so."""
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise DataError(
+            f"must be a datetime in UTC, as datetime.now(UTC) gives, found {moment!r}",
+            column=column,
+        )
+    if moment.utcoffset():
+        raise DataError(
+            f"must be in UTC, found {moment!r}; write moment.astimezone(UTC)", column=column
+        )
+    return moment.astimezone(UTC)
+
+
+def by_name(values: Any, column: str) -> dict[str, float]:
+    """Values as the map column holds them: float64, a null undefined."""
+    try:
+        return {key: math.nan if value is None else float(value) for key, value in values.items()}
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise DataError(
+            f"values must be numbers by name, found {values!r:.80}", column=column
+        ) from error

@@ -1,0 +1,58 @@
+"""TF-IDF over a fixed set of passages, by scikit-learn on the words that BM25 reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._optional import require
+from suffice.retrieval.ranking import best_first, check_ids, check_k, scored
+from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.tokens import passage_tokens, tokenize
+
+
+class TfidfIndex:
+    """Cosine of TF-IDF vectors; fulfils :class:`suffice.protocols.Retriever`.
+
+    A word's weight is its count times ``1 + ln((1 + N) / (1 + df))``, vectors have length 1: what
+    scikit-learn's ``TfidfVectorizer`` computes as it stands. Scores lie in [0, 1], 0 where no word is
+    shared. Use :meth:`build`.
+
+    >>> index = TfidfIndex.build(
+    ...     [Passage(id="a", text="a red boat"), Passage(id="b", text="a green boat")])
+    >>> [passage.id for passage in index.retrieve("green boat", 2)]
+    ['b', 'a']
+    """
+
+    def __init__(self, passages: tuple[Passage, ...], vectorizer: Any, matrix: Any) -> None:
+        self.passages = passages
+        self._vectorizer = vectorizer
+        self._matrix = matrix  # sparse (n_passages, n_words); None: no passage holds a word
+
+    @classmethod
+    def build(cls, passages: Iterable[Passage]) -> TfidfIndex:
+        """Index passages over title and text; any number of them, with unique ids."""
+        kept = tuple(passages)
+        check_ids(kept)
+        module = require("sklearn.feature_extraction.text", extra="cluster", purpose="TF-IDF")
+        vectorizer = module.TfidfVectorizer(analyzer=list)
+        tokens = [passage_tokens(passage) for passage in kept]
+        return cls(kept, vectorizer, vectorizer.fit_transform(tokens) if any(tokens) else None)
+
+    def scores(self, query: str) -> NDArray[np.float64]:
+        """The cosine of the query and every passage, (n_passages,)."""
+        if self._matrix is None:
+            return np.zeros(len(self.passages))
+        vector = self._vectorizer.transform([tokenize(query)])
+        cosines: NDArray[np.float64] = (self._matrix @ vector.T).toarray()[:, 0]
+        return cosines
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best passages with their scores, best first; ties keep passage order."""
+        check_k(k)
+        scores = self.scores(query)
+        best = best_first(scores, k)
+        return scored(self.passages, scores[best], best)

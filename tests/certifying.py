@@ -1,0 +1,71 @@
+"""A learned family alone, proven on its second half, by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.replay.choose.bounds import CertifySettings, Half, OrderedTests, mean_of, plain
+from suffice.replay.choose.candidates import Candidate
+from suffice.replay.choose.proof import Learned, prove
+from suffice.replay.run.named_policies import NamedPolicy
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it: the member chosen (the full budget where none is proven) and all tests."""
+
+    chosen: int
+    fell_back: bool
+    certified: NDArray[np.bool_]
+    tests: OrderedTests
+    halves: tuple[Half, Half]
+    settings: CertifySettings
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        return self.tests.order
+
+    @property
+    def costs(self) -> NDArray[np.float64]:
+        return self.tests.costs
+
+    @property
+    def p_values(self) -> NDArray[np.float64]:
+        return np.asarray(self.tests.tested_at.max(axis=0))
+
+    @property
+    def learned_loss(self) -> NDArray[np.float64]:
+        return plain(self.tests.learned[0], self.settings.bounds[0], self.halves[0])
+
+    @property
+    def tested_loss(self) -> NDArray[np.float64]:
+        return self.tested(0)
+
+    def tested(self, bound: int) -> NDArray[np.float64]:
+        return mean_of(self.halves[1], self.settings.bounds[bound])
+
+
+def _numbered(number: int) -> Candidate:
+    named = NamedPolicy(name=str(number), kind="certified", preset=None, policy=None)
+    return Candidate(policy=named, group="rule")
+
+
+def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Outcome:
+    (row,) = prove(
+        None, Learned(candidate=_numbered, rank=learn, prove=test, full=full), [settings]
+    )
+    assert row.learned is not None
+    tests, passed = row.learned
+    certified = np.zeros(len(tests.costs), np.bool_)
+    certified[tests.order[:passed]] = True
+    return Outcome(
+        chosen=full if row.proven is None else int(row.proven.candidate.policy.name),
+        fell_back=row.proven is None,
+        certified=certified,
+        tests=tests,
+        halves=(learn, test),
+        settings=settings,
+    )

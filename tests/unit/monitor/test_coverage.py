@@ -1,0 +1,177 @@
+"""Watching a policy: what reaches which monitor, what is reported, going on from a state."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.monitor.coverage import Arrived, Promise, Watch, Watched, WatchSettings, promise_of
+from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.scoring import Match
+
+
+def policy(**fields: Any) -> MiCPPolicy:
+    fitted = {
+        "calibration_questions": 100,
+        "first_round_scores": {"values": [0.0, 0.3, 0.5], "counts": [60, 25, 10]},
+    }
+    given = {
+        "alpha": 0.1,
+        "rounds": 2,
+        "samples": 5,
+        "stops": (Threshold(0.2),),
+        "final": 0.2,
+        "fitted_on": fitted,
+    }
+    return MiCPPolicy(**{**given, **fields})
+
+
+def watch(policy: MiCPPolicy, answers: Iterable[Arrived]) -> Watched:
+    watching = Watch(promise_of(policy))
+    for arrived in answers:
+        watching.take(arrived)
+    return watching.result()
+
+
+def entropy(value: float) -> Arrived:
+    return Arrived(first_round={"normalized_entropy": value})
+
+
+def test_the_promise_of_a_policy() -> None:
+    found = promise_of(policy(clusters=Clusters(by="embedding", cosine=0.8, encoder="e")))
+    assert (found.alpha, found.n_calibration) == (0.1, 100)
+    defined = [each for each in found.first_round_scores if not math.isnan(each)]
+    assert defined == [0.0] * 60 + [0.3] * 25 + [0.5] * 10
+    assert len(found.first_round_scores) == 100  # the five left are undefined
+    assert found.grading.shows_all is False
+    assert promise_of(policy()).grading.shows_all is True
+
+
+@pytest.mark.parametrize(
+    ("fitted", "column"),
+    [
+        ({}, "fitted_on.calibration_questions"),
+        ({"calibration_questions": 0}, "fitted_on.calibration_questions"),
+        ({"calibration_questions": 5, "first_round_scores": []}, None),
+        (
+            {
+                "calibration_questions": 10**12,
+                "first_round_scores": {"values": [0.0], "counts": [6]},
+            },
+            "counts",
+        ),
+        (
+            {
+                "calibration_questions": 5,
+                "first_round_scores": {"values": [0.0], "counts": [6]},
+            },
+            "counts",
+        ),
+    ],
+)
+def test_policies_that_do_not_say_on_what(fitted: dict[str, Any], column: str | None) -> None:
+    with pytest.raises(DataError) as caught:
+        promise_of(policy(fitted_on=fitted))
+    assert caught.value.column == column
+
+
+def test_policies_that_promise_nothing() -> None:
+    with pytest.raises(UsageError, match="'fixed'"):
+        promise_of(FixedPolicy(2))
+
+
+@pytest.mark.parametrize(
+    ("stop_on", "penalty", "score"),
+    [("entropy", 0.0, 0.3), ("top-confidence", 0.0, -0.8), ("top-confidence", 0.1, -0.77)],
+)
+def test_the_score_is_what_was_calibrated(stop_on: str, penalty: float, score: float) -> None:
+    promise = Promise(alpha=0.1, n_calibration=9, stop_on=stop_on, penalty=penalty)
+    values = {"normalized_entropy": 0.3, "top_cluster_confidence": 0.8}
+    assert promise.score(Arrived(first_round=values)) == pytest.approx(score)
+    assert promise.score(Arrived(first_round={})) is None
+    assert promise.score(Arrived(score=0.25)) == 0.25
+    assert promise.score(Arrived()) is None
+
+
+def test_what_reaches_which_monitor() -> None:
+    answers = [
+        Arrived(),
+        Arrived(covered=True),
+        Arrived(covered=False, score=0.3),
+        Arrived(undecided=True),
+        entropy(0.0),
+        entropy(math.nan),
+    ]
+    found = watch(policy(), answers)
+    coverage, exchangeability = found.monitors
+    assert (found.answers, found.labelled, found.undecided, found.misses) == (6, 3, 1, 1)
+    assert found.coverage == pytest.approx(2 / 3)
+    assert (coverage.kind, coverage.taken) == ("coverage", 3)
+    assert (exchangeability.kind, exchangeability.taken) == ("exchangeability", 3)
+    assert not found.alarmed
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_the_interval_is_exact_and_holds_the_undecided() -> None:
+    answers = [Arrived(covered=True)] * 8 + [Arrived(covered=False)] * 2
+    low, high = watch(policy(), answers).interval or (0, 0)
+    assert (round(low, 4), round(high, 4)) == (0.4439, 0.9748)  # Clopper and Pearson, 8 of 10
+    unknown = [*answers[1:], Arrived(undecided=True)]
+    lower, same = watch(policy(), unknown).interval or (0, 0)
+    assert lower < low
+    assert same == high
+    assert watch(policy(), []).coverage is None
+    assert watch(policy(), []).interval is None
+
+
+def test_going_on_equals_going_through() -> None:
+    stream = [Arrived(covered=n % 3 > 0, score=(0.0, 0.3, 0.9, math.nan)[n % 4]) for n in range(80)]
+    promise, settings = promise_of(policy()), WatchSettings(seed=7)
+    through, part = Watch(promise, settings), Watch(promise, settings)
+    for each in stream:
+        through.take(each)
+    for number, each in enumerate(stream):
+        if number % 25 == 0:
+            state = json.loads(json.dumps(part.to_json(), allow_nan=False))
+            part = Watch(promise, settings).resumed(state)
+        part.take(each)
+    assert part.result() == through.result()
+    assert part.to_json() == through.to_json()
+    assert through.result().alarmed
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"suffice_watch": 2}, "suffice_watch"),
+        ({"promise": "000000000000"}, "promise"),
+        ({"level": 0.01}, "level"),
+        ({"seed": 1}, "seed"),
+        ({"answers": -1}, "answers"),
+        ({"monitors": []}, None),
+        ({"monitors": [{}, {}]}, "suffice_monitor"),
+        ({"alarms": None}, None),
+    ],
+)
+def test_a_spoiled_state_is_refused(change: dict[str, Any], column: str | None) -> None:
+    begun = Watch(promise_of(policy()))
+    begun.take(Arrived(covered=True))
+    with pytest.raises(DataError) as caught:
+        begun.resumed({**begun.to_json(), **change})
+    assert caught.value.column == column
+
+
+def test_a_state_of_another_policy_is_refused() -> None:
+    state = Watch(promise_of(policy())).to_json()
+    Watch(promise_of(policy(notes=("a note decides nothing",)))).resumed(state)
+    for other in ({"match": Match(f1=0.5)}, {"final": 0.3}, {"stops": (Threshold(0.1),)}):
+        with pytest.raises(DataError) as caught:
+            Watch(promise_of(policy(**other))).resumed(state)
+        assert caught.value.column == "promise"
