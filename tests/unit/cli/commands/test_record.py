@@ -72,7 +72,6 @@ def test_each_pipeline_has_its_defaults(
         (["--retriever", "dense+rerank", "--pool", "10"], "suffice"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
-        (["--max-concurrency", "50"], "--concurrency 50"),
     ],
 )
 def test_refusals(arguments: list[str], part: str, tmp_path: Path) -> None:
